@@ -41,19 +41,21 @@ class DiskReserve:
         """Whether programs are refused to write for want of room."""
         return self._free() < self.floor
 
-    def is_short_or_gone(self) -> bool:
-        """Whether what is freed now may be somebody else's the next moment, with nothing set aside."""
-        return not self._held or self.is_short
-
     def check(self, nbytes: int = 0) -> None:
         """Raise `OSError` (ENOSPC) if so much more must not be written."""
         if self._free() - nbytes < self.floor:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
-    def make_room(self) -> None:
-        """Before anything is recorded: give the reserve up if there is hardly any other room."""
-        if self._held and self._free() < self.nbytes // PART // 2:
+    def make_room(self) -> bool:
+        """Before anything is recorded: give the reserve up if there is hardly any other room.
+
+        True: room is short, or nothing is set aside, so that what is freed now may be somebody else's the
+        next moment.
+        """
+        free = self._free()
+        if self._held and free < self.nbytes // PART // 2:
             self.give_up()
+        return not self._held or free < self.floor
 
     def give_up(self) -> None:
         """Let what is set aside be used."""

@@ -16,7 +16,6 @@ import logging
 import os
 import resource
 import sqlite3
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from cmsfs import durability, errors, process_env
+from cmsfs import database_files, durability, process_env
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +33,6 @@ Connection = sqlite3.Connection
 DamageFound = sqlite3.DatabaseError
 Row = sqlite3.Row
 
-# Another process (the command line on the embedded service's data) may hold the write lock for a
-# moment; waiting is right, failing is not.
-BUSY_TIMEOUT_MS = 10_000
-
-# 16 MiB of pages: the tree of a large drive is read by point look-ups all over the file.
-CACHE_KIB = 16 * 1024
-
 # The log is written back when it has become so long: 4 MiB.
 LOG_PAGES = 1000
 _FRAME_BYTES = 4096 + 24
@@ -48,19 +40,12 @@ _FRAME_BYTES = 4096 + 24
 # A short transaction adds some ten pages to the log; to look at its length takes a system call.
 _LOOK_EVERY = 16
 
-# Where the log keeps its room on a full disk, it is written back after so many transactions.
-_KEPT_EVERY = 4
+# On a full disk the log is not cut, and its length says nothing: it is written back after so many
+# transactions.
+_WRITE_BACK_EVERY_WHEN_FULL = 4
 
 # Long reads go through a table once, and there may be several of them.
 LONG_READ_CACHE_KIB = 4 * 1024
-
-
-class Unusable(errors.UserError):
-    """The file is no database, or a damaged one."""
-
-
-# What makes a database of one format one of the next: statements, or a function inside the transaction.
-Upgrade = str | Callable[[Connection], None]
 
 
 class Database:
@@ -85,13 +70,14 @@ class Database:
         self._most_log = _log_pages() * _FRAME_BYTES
         # At which length the log is to be written back.
         self._trim_at = self._most_log
+        # How many transactions there were since it was looked at.
         self._unlooked = _LOOK_EVERY
+        # Whether the log, once it is cut, may have no room on the disk to grow again.
+        self._is_disk_full = False
+        # Says that; called before each transaction, where it runs, to see that there is room for it.
+        self.make_room: Callable[[], bool] | None = None
         # Called after each transaction, where it ran, whether it was committed or rolled back.
-        self.ended: Callable[[], None] = _nobody
-        # Whether the disk may have no room for the log to grow again once it is cut.
-        self.keeps_log: Callable[[], bool] = _never
-        # And before each: sees that there is room for it on the disk.
-        self.before_write: Callable[[], None] = _nobody
+        self.ended: Callable[[], None] | None = None
 
     def define(self, name: str, function: Callable[..., Any], *, arguments: int) -> None:
         """Let transactions call this from SQL.  It runs where the transaction does."""
@@ -132,8 +118,9 @@ class Database:
         except trio.WouldBlock:
             await self._writing.acquire()
         try:
-            if self._syncing or self._is_log_due():
-                return await self._run_away(txn, False)
+            most = _WRITE_BACK_EVERY_WHEN_FULL if self._is_disk_full else _LOOK_EVERY
+            if self._syncing or (self._unlooked >= most and self._is_log_due()):
+                return await self._run_away(txn)
             return self._run(txn)
         finally:
             self._writing.release()
@@ -145,6 +132,7 @@ class Database:
     async def write_back(self) -> None:
         """Write the log back now: what the last process left of it may be all the room that there is."""
         async with self._writing:
+            self._is_disk_full = self.make_room is not None and self.make_room()
             await trio.to_thread.run_sync(self._trim)
 
     async def sync_log(self) -> None:
@@ -169,25 +157,18 @@ class Database:
         """As `sync_log`, in this thread, inside of `log_syncing`."""
         durability.sync_if_there(self._log)
 
-    async def _run_away(self, txn: Callable[[Connection], T], durable: bool) -> T:
+    async def _run_away(self, txn: Callable[[Connection], T], durable: bool = False) -> T:
         self._nearest = self._reader
         try:
-            return await trio.to_thread.run_sync(self._run_and_trim, txn, durable)
+            return await trio.to_thread.run_sync(self._run, txn, durable, True)
         finally:
             self._nearest = self._writer
 
-    def _run_and_trim(self, txn: Callable[[Connection], T], durable: bool) -> T:
-        self._unlooked += 1
-        try:
-            return self._run(txn, durable=durable)
-        finally:
-            kept_enough = self._unlooked >= _KEPT_EVERY and self.keeps_log()
-            if kept_enough or self._log_length() >= self._trim_at:
-                self._trim()
-
-    def _run(self, txn: Callable[[Connection], T], *, durable: bool = False) -> T:
+    def _run(self, txn: Callable[[Connection], T], durable: bool = False, in_thread: bool = False) -> T:
+        """The transaction; where the loop does not wait for it, the log is then written back if it is due."""
         conn = self._writer
-        self.before_write()
+        self._is_disk_full = self.make_room is not None and self.make_room()
+        self._unlooked += 1
         if durable:
             conn.execute("PRAGMA synchronous=FULL")
         try:
@@ -202,23 +183,20 @@ class Database:
             # SQLite has rolled back by itself where the disk failed it.
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
-            self.ended()
+            if self.ended is not None:
+                self.ended()
             if durable:
                 conn.execute("PRAGMA synchronous=NORMAL")
+            if in_thread and self._is_log_due():
+                self._trim()
         return result
 
     def _is_log_due(self) -> bool:
-        """Whether the log is to be begun, or to be written back, as far as is known on the loop."""
-        self._unlooked += 1
-        if self._unlooked < (_KEPT_EVERY if self.keeps_log() else _LOOK_EVERY):
-            return False
-        if self.keeps_log():
-            return True
-        length = self._log_length()
-        if 0 < length < self._trim_at:
-            self._unlooked = 0
-            return False
-        return True
+        """Whether the log is to be begun, or to be written back."""
+        if self._is_disk_full:
+            return self._unlooked >= _WRITE_BACK_EVERY_WHEN_FULL
+        self._unlooked = 0
+        return not 0 < self._log_length() < self._trim_at
 
     def _log_length(self) -> int:
         # The file is cut to what is in it when it is begun anew.
@@ -234,7 +212,7 @@ class Database:
         """
         self._unlooked = 0
         try:
-            self._writer.execute(f"PRAGMA journal_size_limit={-1 if self.keeps_log() else 0}")
+            self._writer.execute(f"PRAGMA journal_size_limit={-1 if self._is_disk_full else 0}")
             _, frames, done = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if frames == done:
                 version = self._writer.execute("PRAGMA user_version").fetchone()[0]
@@ -248,7 +226,7 @@ class Database:
         try:
             conn = self._idle.pop()
         except IndexError:
-            conn = _connect(self.path, read_only=True, cache_kib=LONG_READ_CACHE_KIB)
+            conn = database_files.connect(self.path, read_only=True, cache_kib=LONG_READ_CACHE_KIB)
         try:
             return fn(conn)
         finally:
@@ -266,115 +244,15 @@ class Database:
         self._idle.clear()
 
 
-def _nobody() -> None:
-    """Nobody wants to know when a transaction ends."""
-
-
-def _never() -> bool:
-    """The disk has room."""
-    return False
-
-
-def _connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> Connection:
-    conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    conn.row_factory = Row
-    settings = [f"busy_timeout={BUSY_TIMEOUT_MS}", f"cache_size=-{cache_kib}", "foreign_keys=ON"]
-    # The log is written back when `Database` says so, and cut when it is begun anew: its length tells.
-    settings += ["wal_autocheckpoint=0", "journal_size_limit=0"]
-    settings += ["temp_store=MEMORY", "query_only=ON" if read_only else "synchronous=NORMAL"]
-    try:
-        for setting in settings:
-            conn.execute(f"PRAGMA {setting}")
-    except BaseException:
-        conn.close()
-        raise
-    return conn
-
-
 def _log_pages() -> int:
     """How long the log becomes before it is written back; shorter where files may not become as large."""
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     return LOG_PAGES if limit < 0 else max(16, min(LOG_PAGES, limit // 8192 // 2))
 
 
-def _statements(schema: str) -> list[str]:
-    """The single statements of a schema text (a trigger's body holds semicolons of its own)."""
-    statements, current = [], ""
-    for line in schema.splitlines(keepends=True):
-        current += line
-        if sqlite3.complete_statement(current):
-            statements.append(current)
-            current = ""
-    return statements
-
-
-def _use_log(conn: Connection) -> None:
-    """Switch to write-ahead logging; for this, and only this, SQLite does not wait for others by itself."""
-    give_up = time.monotonic() + BUSY_TIMEOUT_MS / 1000
-    while True:
-        try:
-            conn.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
-
-
-def _unusable(path: Path, error: sqlite3.DatabaseError) -> Unusable:
-    return Unusable(f"{path} cannot be used as a database: {error}.")
-
-
-def _upgrade(conn: Connection, found: int, version: int, upgrades: Mapping[int, Upgrade]) -> int:
-    """Bring a database of an older format forward, step by step; the format that it has then."""
-    while found < version and found in upgrades:
-        step = upgrades[found]
-        if callable(step):
-            step(conn)
-        else:
-            for statement in _statements(step):
-                conn.execute(statement)
-        found += 1
-        conn.execute(f"PRAGMA user_version={found}")
-    return found
-
-
-def _prepare(
-    path: Path, schema: str, version: int, upgrades: Mapping[int, Upgrade]
-) -> tuple[Connection, Connection]:
-    try:
-        writer = _connect(path, read_only=False)
-    except sqlite3.DatabaseError as error:
-        raise _unusable(path, error) from error
-    try:
-        _use_log(writer)
-        # Two processes may open a new file at once: the one that comes second finds it made.
-        writer.execute("BEGIN IMMEDIATE")
-        found = writer.execute("PRAGMA user_version").fetchone()[0]
-        if found == 0:
-            for statement in _statements(schema):
-                writer.execute(statement)
-            writer.execute(f"PRAGMA user_version={version}")
-            found = version
-        found = _upgrade(writer, found, version, upgrades)
-        writer.execute("COMMIT")
-        if found != version:
-            raise errors.UserError(
-                f"{path} was written by another version of cmsfs (format {found}, this one reads {version})."
-            )
-        reader = _connect(path, read_only=True)
-    except sqlite3.DatabaseError as error:
-        writer.close()
-        raise _unusable(path, error) from error
-    except BaseException:
-        writer.close()
-        raise
-    return reader, writer
-
-
 @asynccontextmanager
 async def open_database(
-    path: Path, schema: str, *, version: int = 1, upgrades: Mapping[int, Upgrade] | None = None
+    path: Path, schema: str, *, version: int = 1, upgrades: Mapping[int, database_files.Upgrade] | None = None
 ) -> AsyncIterator[Database]:
     """A database at `path`, made with `schema` if it is new, readable by this user only.
 
@@ -384,7 +262,9 @@ async def open_database(
     process_env.private_folder(path.parent)
     if not path.exists():
         path.touch(mode=0o600)
-    reader, writer = await trio.to_thread.run_sync(_prepare, path, schema, version, upgrades or {})
+    reader, writer = await trio.to_thread.run_sync(
+        database_files.prepare, path, schema, version, upgrades or {}
+    )
     db = Database(path, reader, writer)
     try:
         yield db

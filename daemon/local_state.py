@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import trio
 
-from cmsfs import config, errors, sqlite
+from cmsfs import config, database_files, errors, sqlite
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.disk_reserve import DiskReserve
 from cmsfs.journal import draft_restore, manifest, recovery
@@ -47,13 +47,12 @@ async def open_state(settings: config.Settings) -> AsyncIterator[LocalState]:
     async with AsyncExitStack() as stack:
         try:
             db = await stack.enter_async_context(database.open_replica(places.replica_db))
-            db.before_write = reserve.make_room
-            db.keeps_log = reserve.is_short_or_gone
+            db.make_room = reserve.make_room
             db.limit_log(reserve.nbytes // 4)
             await db.write_back()
             state = await _recovered(db, settings, reserve, is_lost=is_lost)
             await trio.to_thread.run_sync(reserve.restore)
-        except (sqlite.Unusable, sqlite.DamageFound) as error:
+        except (database_files.Unusable, sqlite.DamageFound) as error:
             raise _damaged(places, error) from error
         try:
             yield state

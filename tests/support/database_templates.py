@@ -11,22 +11,22 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from cmsfs import sqlite
+from cmsfs import database_files, sqlite
 
 # Smaller ones are made as quickly as they are copied.
 MIN_SCHEMA = 4000
 
 _templates: dict[tuple[str, int], bytes] = {}
-_shipped = sqlite._prepare
+_shipped = database_files.prepare
 
 
 def install() -> None:
     """From now on a large database that is new is a copy."""
-    sqlite._prepare = _prepare
+    database_files.prepare = _prepare
 
 
 def _prepare(
-    path: Path, schema: str, version: int, upgrades: Mapping[int, sqlite.Upgrade]
+    path: Path, schema: str, version: int, upgrades: Mapping[int, database_files.Upgrade]
 ) -> tuple[sqlite.Connection, sqlite.Connection]:
     if len(schema) >= MIN_SCHEMA and path.stat().st_size == 0:
         _fill(path, _template(schema, version))

@@ -12,7 +12,7 @@ from contextlib import closing
 from importlib import resources
 from sqlite3 import Connection
 
-from cmsfs import sqlite
+from cmsfs import database_files
 from cmsfs.service.storage import app_users
 
 # For so long trash was said to be kept before it was purged at all.
@@ -123,4 +123,4 @@ def _fill(conn: Connection, new: list[str]) -> None:
         conn.execute("INSERT INTO unindexed (item) SELECT id FROM item WHERE kind = 1 AND sha1 IS NOT NULL")
 
 
-UPGRADES: dict[int, sqlite.Upgrade] = {1: "", 2: "", 3: "", 4: "", 5: bring_forward}
+UPGRADES: dict[int, database_files.Upgrade] = {1: "", 2: "", 3: "", 4: "", 5: bring_forward}

@@ -1,0 +1,122 @@
+"""Opens files of SQLite databases: made from a schema, or brought to the format that is wanted.
+
+Rule: what is no database, or of a format that no upgrade leads on from, is refused and left as it is.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cmsfs import errors
+
+# Another process (the command line on the embedded service's data) may hold the write lock for a
+# moment; waiting is right, failing is not.
+BUSY_TIMEOUT_MS = 10_000
+
+# 16 MiB of pages: the tree of a large drive is read by point look-ups all over the file.
+CACHE_KIB = 16 * 1024
+
+
+class Unusable(errors.UserError):
+    """The file is no database, or a damaged one."""
+
+
+# What makes a database of one format one of the next: statements, or a function inside the transaction.
+Upgrade = str | Callable[[sqlite3.Connection], None]
+
+
+def connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> sqlite3.Connection:
+    """A connection with our settings.  The log beside the file is written back when its user says so."""
+    conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    conn.row_factory = sqlite3.Row
+    settings = [f"busy_timeout={BUSY_TIMEOUT_MS}", f"cache_size=-{cache_kib}", "foreign_keys=ON"]
+    # The log is cut when it is begun anew: its length tells how much is in it.
+    settings += ["wal_autocheckpoint=0", "journal_size_limit=0"]
+    settings += ["temp_store=MEMORY", "query_only=ON" if read_only else "synchronous=NORMAL"]
+    try:
+        for setting in settings:
+            conn.execute(f"PRAGMA {setting}")
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _statements(schema: str) -> list[str]:
+    """The single statements of a schema text (a trigger's body holds semicolons of its own)."""
+    statements, current = [], ""
+    for line in schema.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
+
+
+def _use_log(conn: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging; for this, and only this, SQLite does not wait for others by itself."""
+    give_up = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            conn.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
+def _unusable(path: Path, error: sqlite3.DatabaseError) -> Unusable:
+    return Unusable(f"{path} cannot be used as a database: {error}.")
+
+
+def _upgrade(conn: sqlite3.Connection, found: int, version: int, upgrades: Mapping[int, Upgrade]) -> int:
+    """Bring a database of an older format forward, step by step; the format that it has then."""
+    while found < version and found in upgrades:
+        step = upgrades[found]
+        if callable(step):
+            step(conn)
+        else:
+            for statement in _statements(step):
+                conn.execute(statement)
+        found += 1
+        conn.execute(f"PRAGMA user_version={found}")
+    return found
+
+
+def prepare(
+    path: Path, schema: str, version: int, upgrades: Mapping[int, Upgrade]
+) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """A connection that reads and one that writes the file, which is of this version then.
+
+    Raises `Unusable` if it is not a database, `UserError` for a format that no upgrade leads on from.
+    """
+    try:
+        writer = connect(path, read_only=False)
+    except sqlite3.DatabaseError as error:
+        raise _unusable(path, error) from error
+    try:
+        _use_log(writer)
+        # Two processes may open a new file at once: the one that comes second finds it made.
+        writer.execute("BEGIN IMMEDIATE")
+        found = writer.execute("PRAGMA user_version").fetchone()[0]
+        if found == 0:
+            for statement in _statements(schema):
+                writer.execute(statement)
+            writer.execute(f"PRAGMA user_version={version}")
+            found = version
+        found = _upgrade(writer, found, version, upgrades)
+        writer.execute("COMMIT")
+        if found != version:
+            raise errors.UserError(
+                f"{path} was written by another version of cmsfs (format {found}, this one reads {version})."
+            )
+        reader = connect(path, read_only=True)
+    except sqlite3.DatabaseError as error:
+        writer.close()
+        raise _unusable(path, error) from error
+    except BaseException:
+        writer.close()
+        raise
+    return reader, writer
