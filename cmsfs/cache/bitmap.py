@@ -73,7 +73,7 @@ def missing(bits: bytes | bytearray | None, first: int, last: int) -> list[Run]:
         if not index & 7 and last - index >= 7 and bits[index >> 3] in (0x00, 0xFF):
             here, step = bits[index >> 3] == 0xFF, 8
         else:
-            here, step = has(bits, index), 1
+            here, step = bool(bits[index >> 3] & (1 << (index & 7))), 1
         if here and start >= 0:
             runs.append((start, index - 1))
             start = -1

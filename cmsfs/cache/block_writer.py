@@ -7,6 +7,7 @@ can change bytes that were checked.  The bits of the last blocks to land are set
 matched; what comes in one piece is therefore never read unchecked.
 """
 
+import functools
 import logging
 from collections import Counter, OrderedDict
 
@@ -55,14 +56,16 @@ class BlockWriter:
         index = first
         while index <= last:
             content = self._contents.get(sha1, size)
-            if bitmap.has(content.bits, index):
-                index += 1
-                continue
             # atomic: no await from the look at the bitmap until the blocks are marked as being written.
+            absent = bitmap.missing(content.bits, index, last)
+            if not absent:
+                break
+            index, end = absent[0]
             if (other := content.writing.get(index)) is not None:
                 await other.wait()
                 continue
-            end = self._writable(content, index, last)
+            # Up to where somebody else is writing.
+            end = min((other - 1 for other in content.writing if index < other <= end), default=end)
             start = (index - first) * bitmap.BLOCK
             piece = view[start : start + bitmap.run_bytes(size, index, end)]
             marks = dict.fromkeys(range(index, end + 1), trio.Event())
@@ -83,14 +86,6 @@ class BlockWriter:
         while self.written[oldest := next(iter(self.written))] < now - SYNC_SECONDS:
             del self.written[oldest]
 
-    @staticmethod
-    def _writable(content: content_index.CachedContent, index: int, last: int) -> int:
-        """How far from `index` on nothing is here and nobody is writing."""
-        end = index
-        while end < last and end + 1 not in content.writing and not bitmap.has(content.bits, end + 1):
-            end += 1
-        return end
-
     async def _save_now_and_then(self, nbytes: int, *, completed: bool) -> None:
         self._unsaved_bytes += nbytes
         self._unsaved_contents += completed
@@ -102,12 +97,12 @@ class BlockWriter:
         self, content: content_index.CachedContent, first: int, last: int, data: memoryview
     ) -> None:
         file, single = content.file, len(data) == content.size
-        nothing_here = bitmap.absent(content.bits, content.size) == bitmap.blocks(content.size)
+        nothing_here = content.bits is not None and not any(content.bits)
         try:
             fd = self._files.borrow(file, size=content.size, writable=True, create=nothing_here)
             try:
                 if len(data) < THREAD_BYTES:
-                    actual = _put(fd, content.size, first, data)
+                    actual = content_files.write(fd, content.size, first * bitmap.BLOCK, data)
                 else:
                     actual = await self._put_and_hash(content, fd, first, last, data)
                 # atomic: no await from counting the absent blocks until these are marked.
@@ -141,9 +136,11 @@ class BlockWriter:
     async def _put_and_hash(
         content: content_index.CachedContent, fd: int, first: int, last: int, data: memoryview
     ) -> str:
-        """As `_put`; and some of what is here without a gap is hashed, unless somebody is at that already."""
+        """Write in a thread; and some of what is here without a gap is hashed, unless somebody is at that
+        already.  The SHA-1 if the data are all of the content."""
+        write = functools.partial(content_files.write, fd, content.size, first * bitmap.BLOCK, data)
         if len(data) == content.size or (content.growing is not None and content.growing.turn.locked()):
-            return await trio.to_thread.run_sync(_put, fd, content.size, first, data)
+            return await trio.to_thread.run_sync(write)
         hashed = content.growing = content.growing or streaming_hash.StreamingHash()
         async with hashed.turn:
             # More than what came, so that it catches up where blocks came out of order.
@@ -154,16 +151,8 @@ class BlockWriter:
                 end = min(end, bitmap.BLOCK * (last + 1 if gap == first else gap))
 
             def work() -> str:
-                put = _put(fd, content.size, first, data)
+                put = write()
                 hashed.take(fd, end)
                 return put
 
             return await trio.to_thread.run_sync(work)
-
-
-def _put(fd: int, size: int, first: int, data: memoryview) -> str:
-    """Write blocks; the SHA-1 of the content if they are all of it."""
-    # A file cut by somebody would become whole again through this write, with zeros for blocks.
-    content_files.check_size(fd, size)
-    content_files.write(fd, first * bitmap.BLOCK, data)
-    return content_files.sha1_of(data) if len(data) == size else ""

@@ -1,7 +1,7 @@
 """The block cache: file contents in blocks, keyed by SHA-1.
 
 The vfs reads here, hydrate writes what it fetched, the journal brings in what was written locally
-(dirty.py).  Keyed by content, versions never mix and a rename costs nothing.
+(local_contents.py).  Keyed by content, versions never mix and a rename costs nothing.
 
 Rule: a complete content is only read once its bytes have matched its SHA-1.  The last blocks to land
 count as missing until then, so a content that comes in one piece is never read unchecked.
@@ -73,14 +73,17 @@ class BlockCache:
         )
         # What the disk has no room for; none until that comes to pass.
         self._passing: PassThrough | None = None
-        # `close` undoes one `open`.
-        self.close = self._contents.closed
+        # `open` keeps a content from eviction until `close`; opens count.
+        self.open, self.close = self._contents.opened, self._contents.closed
         # `flush` brings the rows up to date: a crash loses the knowledge of blocks written since.
         self.flush = self._contents.flush
         self.reserved, self.trim = self._room.reserved, self._room.trim
         self.evict, self.pins_changed = self._room.evict, self._room.pins_changed
-        # As `adopt_dirty` and `settle_clean`, of several at once.
-        self.adopt_linked, self.settle_all = self._dirty.adopt_linked, self._dirty.settle_all
+        # Contents that the service does not have: a local file becomes one before `record_dirty`, is none if
+        # that fails, and goes to the cache or away after `mark_clean`.
+        self.adopt_dirty, self.adopt_linked = self._dirty.adopt, self._dirty.adopt_linked
+        self.disown_dirty, self.drop_clean = self._dirty.disown, self._dirty.drop
+        self.settle_clean, self.settle_all = self._dirty.settle, self._dirty.settle_all
         self.write_blocks = self._landing.write_blocks
         # How often, since the start, a content was found wrong when the last of it had come, by SHA-1:
         # whoever has read parts of it before that number grew may have read wrong bytes.
@@ -149,12 +152,6 @@ class BlockCache:
     def usage(self) -> int:
         """The bytes of all cached blocks, without those of dirty contents."""
         return self._contents.used
-
-    def open(self, sha1: str, size: int) -> None:
-        """Keep this content from eviction until `close`; opens count."""
-        content = self._contents.get(sha1, size)
-        self._contents.opened(sha1)
-        self._contents.touch(content)
 
     # Reading
 
@@ -298,37 +295,11 @@ class BlockCache:
         await self.flush()
         return await self._room.for_pinned()
 
-    # Local contents (dirty.py)
-
-    async def adopt_dirty(self, sha1: str, size: int, path: Path) -> None:
-        """Move a finished local file, which has this SHA-1, into the drafts folder under that name.
-
-        It and its name are on the disk when this returns.  The transaction with `record_dirty` comes
-        next, without another await between; if it fails, `disown_dirty`.  Cancelled: nothing has
-        happened, or everything.  May be repeated.
-        """
-        await self._dirty.adopt(sha1, size, path)
-
-    @staticmethod
-    def record_dirty(conn: sqlite.Connection, sha1: str, size: int) -> None:
-        """The row of an adopted content; for the caller's transaction."""
-        content_table.record_dirty(conn, sha1, size)
-
-    def disown_dirty(self, sha1: str) -> None:
-        """Undo `adopt_dirty` when the transaction with its row failed; the file is removed.
-
-        Does nothing if an earlier transaction has recorded the same content.
-        """
-        self._dirty.disown(sha1)
-
-    @staticmethod
-    def mark_clean(conn: sqlite.Connection, sha1: str) -> None:
-        """No op needs to send this content any more; for the caller's transaction."""
-        content_table.mark_clean(conn, sha1)
-
-    async def settle_clean(self, sha1: str) -> None:
-        """After the transaction with `mark_clean`: the file moves to the cache, where it may be evicted."""
-        await self._dirty.settle(sha1)
+    # For the caller's transaction: the row of an adopted content, and that no op needs to send it any more.
+    record_dirty, mark_clean = (
+        staticmethod(content_table.record_dirty),
+        staticmethod(content_table.mark_clean),
+    )
 
     async def hold(self, sha1: str, *, is_wanted: Callable[[sqlite.Connection, str], bool]) -> bool:
         """Keep a complete content as one that the service does not have; whether it is kept.
@@ -338,21 +309,6 @@ class BlockCache:
         if await self.complete_path(sha1) is None:
             return False
         return await self._dirty.hold(sha1, is_wanted)
-
-    async def drop_clean(self, sha1: str) -> None:
-        """After the transaction with `mark_clean`, of bytes that nobody has any more: their file is removed,
-        unless somebody is reading it, or they have been written again."""
-        await self._dirty.drop(sha1)
-
-    @staticmethod
-    def pin(conn: sqlite.Connection, sha1: str, size: int) -> None:
-        """Keep a content from eviction, also one still to be fetched; for the caller's transaction."""
-        content_table.pin(conn, sha1, size)
-
-    @staticmethod
-    def unpin(conn: sqlite.Connection, sha1: str) -> None:
-        """Undo `pin`; for the caller's transaction."""
-        content_table.unpin(conn, sha1)
 
     # Beginning and end
 

@@ -177,8 +177,10 @@ class ContentIndex:
                 del self._live[sha1]
                 self._files.retire(old.file)
 
-    def opened(self, sha1: str) -> None:
+    def opened(self, sha1: str, size: int) -> None:
+        """Keep this content from eviction until it is `closed` as often."""
         self._opens[sha1] = self._opens.get(sha1, 0) + 1
+        self.touch(self.get(sha1, size))
 
     def closed(self, sha1: str) -> None:
         left = self._opens[sha1] - 1
@@ -221,9 +223,10 @@ class ContentIndex:
 
     def completed(self, content: CachedContent, first: int, last: int) -> None:
         """The last missing blocks are in the file, and the whole has the right SHA-1."""
-        self.add_blocks(content, first, last)
+        self.used += bitmap.run_bytes(content.size, first, last)
         content.bits = content.growing = None
         content.verified = True
+        self.changed(content)
 
     def changed(self, content: CachedContent) -> None:
         """Its row is written with the next flush."""

@@ -30,7 +30,7 @@ class ReadaheadWindow:
 
     max_blocks: int = MAX_BLOCKS
     blocks: int = field(default=0, init=False)  # how far ahead blocks are wanted; 0: no sequence of reads yet
-    _next: int | None = field(default=None, init=False)  # behind the furthest byte read in this sequence
+    _next: int = field(default=0, init=False)  # behind the furthest byte read in this sequence; 0: none yet
     _asked: int = field(default=0, init=False)  # the first block not asked for
 
     def advance(self, offset: int, length: int, size: int) -> tuple[int, int] | None:
@@ -38,11 +38,13 @@ class ReadaheadWindow:
         end = min(offset + length, size)
         if end <= offset:
             return None
-        if not self._continues(offset):
+        ahead = max(self._next + NEAR_BYTES, self._asked * bitmap.BLOCK)
+        if not self._next or not self._next - NEAR_BYTES <= offset <= ahead:
+            # Another sequence begins.
             self._next, self.blocks = end, 0
             self._asked = bitmap.blocks(end)
             return None
-        self._next = max(self._next or 0, end)
+        self._next = max(self._next, end)
         here = bitmap.blocks(self._next)
         self._asked = max(self._asked, here)
         if self._asked - here > self.blocks * REFILL_AT:
@@ -53,9 +55,3 @@ class ReadaheadWindow:
             return None
         self._asked = behind
         return first, behind - 1
-
-    def _continues(self, offset: int) -> bool:
-        if self._next is None:
-            return False
-        ahead = max(self._next + NEAR_BYTES, self._asked * bitmap.BLOCK)
-        return self._next - NEAR_BYTES <= offset <= ahead

@@ -49,11 +49,6 @@ class BlockRun(Work):
     def nbytes(self) -> int:
         return run_bytes(self.content.size, self.first, self.last)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is a small file, all of it."""
-        return self.first == 0 and self.nbytes == self.content.size <= WHOLE_BYTES
-
     def has_landed(self, index: int) -> bool:
         """Whether a block of it can be read, or could be when it came."""
         return self.first > index
@@ -115,13 +110,14 @@ class BlockDownloader:
 
     async def _attempt(self, run: BlockRun, room: Reservation | None) -> None:
         content, start = run.content, run.first * BLOCK
+        is_whole = start == 0 and run.nbytes == content.size <= WHOLE_BYTES
         patience = self._network_seconds * PATIENCE
         run.answered = False
         with self._health.request("read"):
             with trio.move_on_after(patience) as silence:
                 pieces: list[bytes] = []
                 held = 0
-                wanted = run.nbytes if run.is_whole else min(BLOCK, run.nbytes)
+                wanted = run.nbytes if is_whole else min(BLOCK, run.nbytes)
                 async with self._client.files.content(
                     run.remote_id, first=start, last=start + run.nbytes - 1, version=content.version
                 ) as chunks:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmsfs import sqlite
-from cmsfs.cache import eviction
+from cmsfs.cache import content_table, eviction
 from cmsfs.cache.blocks import BLOCK
 from tests.cache.conftest import Cache, MakeSample, OpenCache, Sample, started
 
@@ -71,7 +71,7 @@ async def test_open_pinned_and_dirty_contents_stay(
     async with started(open_cache(limit_bytes=4 * BLOCK, clock=Clock())) as cache:
         opened, pinned, dirty = sample(BLOCK), sample(2 * BLOCK), sample(BLOCK)
         cache.open(opened.sha1, opened.size)
-        await db.write(lambda conn: cache.pin(conn, pinned.sha1, pinned.size))
+        await db.write(lambda conn: content_table.pin(conn, pinned.sha1, pinned.size))
         await cache.adopt(db, dirty, tmp_path / "draft")
         for content in (opened, pinned):
             await cache.put(content)
@@ -82,7 +82,7 @@ async def test_open_pinned_and_dirty_contents_stay(
         assert await cache.get(dirty) == dirty.data
 
         cache.close(opened.sha1)
-        await db.write(lambda conn: cache.unpin(conn, pinned.sha1))
+        await db.write(lambda conn: content_table.unpin(conn, pinned.sha1))
         await cache.make_room(8 * BLOCK)
         assert here(cache, [opened, pinned, dirty]) == [False, False, True]
 
@@ -97,7 +97,7 @@ async def test_single_content_is_evicted_unless_needed(
     async with started(open_cache()) as cache:
         opened, pinned, dirty, plain, half = (sample(3 * BLOCK) for _ in range(5))
         cache.open(opened.sha1, opened.size)
-        await db.write(lambda conn: cache.pin(conn, pinned.sha1, pinned.size))
+        await db.write(lambda conn: content_table.pin(conn, pinned.sha1, pinned.size))
         await cache.adopt(db, dirty, tmp_path / "draft")
         for content in (opened, pinned, plain):
             await cache.put(content)
@@ -125,7 +125,7 @@ async def test_pinned_contents_leave_room_for_others(
 ) -> None:
     async with started(open_cache(limit_bytes=4 * BLOCK)) as cache:
         pinned = sample(8 * BLOCK)
-        await db.write(lambda conn: cache.pin(conn, pinned.sha1, pinned.size))
+        await db.write(lambda conn: content_table.pin(conn, pinned.sha1, pinned.size))
         await cache.put(pinned)
         others = await fill(cache, sample, 3)
         await cache.make_room(BLOCK)
@@ -149,7 +149,7 @@ async def test_open_pinned_content_is_not_restarted(
 ) -> None:
     async with started(open_cache(limit_bytes=BLOCK, keep_free_bytes=10**18)) as cache:
         pinned, other = sample(3 * BLOCK), sample(3 * BLOCK)
-        await db.write(lambda conn: cache.pin(conn, pinned.sha1, pinned.size))
+        await db.write(lambda conn: content_table.pin(conn, pinned.sha1, pinned.size))
         for content in (pinned, other):
             cache.open(content.sha1, content.size)
             await cache.put(content, 1)

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cmsfs import errors, sqlite
-from cmsfs.cache import bitmap
+from cmsfs.cache import bitmap, content_table
 from cmsfs.cache.blocks import BLOCK
 from tests.cache.conftest import Cache, Sample
 
@@ -209,9 +209,9 @@ class World:
     async def pin(self, sample: Sample, wanted: bool) -> None:
         def txn(conn: sqlite.Connection) -> None:
             if wanted:
-                self.cache.pin(conn, sample.sha1, sample.size)
+                content_table.pin(conn, sample.sha1, sample.size)
             else:
-                self.cache.unpin(conn, sample.sha1)
+                content_table.unpin(conn, sample.sha1)
 
         await self.db.write(txn)
 

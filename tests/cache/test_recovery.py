@@ -166,7 +166,7 @@ async def test_a_pin_outlives_the_loss_of_the_bytes(
     waiting, lost = sample(BLOCK), sample(2 * BLOCK)
     async with started(open_cache()) as first:
         for content in (waiting, lost):
-            await db.write(lambda conn, c=content: first.pin(conn, c.sha1, c.size))  # type: ignore[misc]
+            await db.write(lambda conn, c=content: content_table.pin(conn, c.sha1, c.size))  # type: ignore[misc]
         await first.put(lost)
     (folders[0] / lost.sha1[:2] / lost.sha1).unlink()
     async with started(open_cache()) as cache:
