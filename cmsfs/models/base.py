@@ -9,7 +9,7 @@ offset, only the fields that were set).  A change alone is read strictly (see `U
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -144,6 +144,13 @@ class UserMini(Model):
     id: str
     name: str | None = None
     login: str | None = None
+
+
+class GroupMini(Model):
+    type: Literal["group"] = "group"
+    id: str
+    name: str | None = None
+    group_type: str | None = None
 
 
 class FolderMini(Model):

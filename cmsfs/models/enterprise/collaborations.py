@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 import pydantic
 
-from cmsfs.models.base import Model, RequestTimestamp, Timestamp, UpdateBody, UserMini
+from cmsfs.models.base import GroupMini, Model, RequestTimestamp, Timestamp, UpdateBody, UserMini
 
 Role = Literal[
     "editor", "viewer", "previewer", "uploader", "previewer uploader", "viewer uploader", "co-owner"
@@ -23,7 +23,7 @@ class Collaboration(Model):
     type: Literal["collaboration"] = "collaboration"
     id: str
     item: dict[str, Any] | None = None  # mini; null while the invitation is open, and where it is not seen
-    accessible_by: UserMini | None = None  # null: nobody has the address yet
+    accessible_by: GroupMini | UserMini | None = None  # null: nobody has the address yet
     invite_email: str | None = None  # the address, if nobody has it yet
     role: str | None = None
     status: str | None = None
@@ -44,7 +44,7 @@ class SharedItem(Model):
 
 
 class Invited(Model):
-    """Who is invited: by id, or by the address that they log in with."""
+    """Who is invited: by id, or a user by the address that they log in with."""
 
     type: Literal["user", "group"] = "user"
     id: str | None = None

@@ -15,21 +15,27 @@ from dataclasses import dataclass
 from sqlite3 import Row
 from typing import Protocol
 
-from cmsfs.service.access import roles, shared_links
+from cmsfs.service.access import group_rights, roles, shared_links
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.storage import tree_paths
 from cmsfs.service.storage.kinds import ItemKind, ItemStatus
 from cmsfs.service.storage.store import Read
 
-_LIVING = "c.status = 'accepted' AND (c.expires_at IS NULL OR c.expires_at > ?)"
-_GRANTS = f"SELECT c.item, c.role, c.can_view_path FROM collaboration AS c WHERE c.user = ? AND {_LIVING}"
+# A user has what was given to them and to the groups that they are in; ?1 is the user, ?2 this moment.
+_LIVING = "c.status = 'accepted' AND (c.expires_at IS NULL OR c.expires_at > ?2)"
+_GRANTS = f"""
+  SELECT c.item, c.role, c.can_view_path FROM collaboration AS c
+  WHERE {group_rights.HELD} AND {_LIVING}
+"""
 _TOPS = f"""
   SELECT item.*, c.access_only FROM collaboration AS c JOIN item ON item.id = c.item
-  WHERE c.user = ? AND {_LIVING} AND item.status = 0 AND item.owner != c.user
+  WHERE {group_rights.HELD} AND {_LIVING} AND item.status = 0 AND item.owner != ?1
 """
 _SEERS = f"""
-  SELECT DISTINCT user.id, user.enterprise FROM collaboration AS c JOIN user ON user.id = c.user
-  WHERE c.item IN (SELECT value FROM json_each(?)) AND {_LIVING}
+  SELECT DISTINCT user.id, user.enterprise FROM collaboration AS c
+    LEFT JOIN membership ON membership.user_group = c.user_group
+    JOIN user ON user.id = coalesce(c.user, membership.user)
+  WHERE c.item IN (SELECT value FROM json_each(?1)) AND {_LIVING}
 """
 
 
@@ -60,6 +66,10 @@ class NotifiedUser:
 class _Grant:
     rights: ItemRight
     shows_path: bool
+
+    def and_also(self, other: "_Grant") -> "_Grant":
+        """Both together: a user's own role, and those of groups."""
+        return _Grant(self.rights | other.rights, self.shows_path or other.shows_path)
 
 
 class View:
@@ -96,9 +106,11 @@ class View:
             return
         self._known |= wanted
         numbers = json.dumps(sorted(wanted))
-        sql = f"{_GRANTS} AND c.item IN (SELECT value FROM json_each(?))"
+        sql = f"{_GRANTS} AND c.item IN (SELECT value FROM json_each(?3))"
         for one in self._read(sql, self._viewer.id, _now(), numbers):
-            self._grants[one["item"]] = _Grant(roles.ROLES[one["role"]], bool(one["can_view_path"]))
+            made = _Grant(roles.ROLES[one["role"]], bool(one["can_view_path"]))
+            known = self._grants.get(one["item"])
+            self._grants[one["item"]] = made if known is None else known.and_also(made)
         if self._grants:
             sql = "SELECT folder FROM folder_terms WHERE NOT non_owners_invite"
             found = self._read(f"{sql} AND folder IN (SELECT value FROM json_each(?))", numbers)
@@ -186,7 +198,11 @@ def top_shared_items(read: Read, user: int, *, listed: bool = False) -> list[Row
 
     `listed`: only what the listing of their root shows.
     """
-    found = {row["id"]: row for row in read(_TOPS, user, _now())}
+    found: dict[int, Row] = {}
+    for row in read(_TOPS, user, _now()):
+        # Whoever has an item in several ways has it listed if one of them lists it.
+        if row["id"] not in found or found[row["id"]]["access_only"]:
+            found[row["id"]] = row
     outer = [row for row in found.values() if found.keys().isdisjoint(tree_paths.line(row)[:-1])]
     return [row for row in outer if not (listed and row["access_only"])]
 

@@ -211,6 +211,16 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         """,
     ),
     (
+        _other("manage_groups"),
+        """
+        GET /groups       POST /groups       GET /groups/{id}  PUT /groups/{id}  DELETE /groups/{id}
+        GET /groups/{id}/memberships         GET /groups/{id}/collaborations
+        GET /users/{id}/memberships          POST /group_memberships
+        GET /group_memberships/{id}          PUT /group_memberships/{id}
+        DELETE /group_memberships/{id}
+        """,
+    ),
+    (
         _HOLDS,
         """
         GET /legal_hold_policies          POST /legal_hold_policies

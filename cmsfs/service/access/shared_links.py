@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from cmsfs.models.content import events, items
 from cmsfs.service import problems
-from cmsfs.service.access import link_passwords
+from cmsfs.service.access import group_rights, link_passwords
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.storage import tree_paths
 from cmsfs.service.storage.kinds import ItemKind, ItemStatus
@@ -223,8 +223,8 @@ async def remember(opened: Store, user: int, shared: Shared) -> None:
 def _collaborates(read: Read, row: Row, user: int, now: int) -> bool:
     numbers = tree_paths.line(row)
     sql = (
-        "SELECT 1 FROM collaboration WHERE user = ? AND status = 'accepted' AND coalesce(expires_at > ?, 1)"
-        " AND item IN (SELECT value FROM json_each(?)) LIMIT 1"
+        f"SELECT 1 FROM collaboration AS c WHERE {group_rights.HELD} AND c.status = 'accepted'"
+        " AND coalesce(c.expires_at > ?2, 1) AND c.item IN (SELECT value FROM json_each(?3)) LIMIT 1"
     )
     return bool(read(sql, user, now, json.dumps(numbers)))
 

@@ -26,6 +26,7 @@ from cmsfs.service.storage.store import Store
 _TABS = (
     ("", "Overview"),
     ("/users", "Users"),
+    ("/groups", "Groups"),
     ("/apps", "Applications"),
     ("/holds", "Legal holds"),
     ("/retention", "Retention"),

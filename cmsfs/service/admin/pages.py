@@ -2,7 +2,7 @@
 
 from starlette import routing
 
-from cmsfs.service.admin import applications, entrance, overview, people, policies
+from cmsfs.service.admin import applications, entrance, overview, parties, people, policies
 from cmsfs.service.admin.entrance import admitted, posted
 
 AT = "/admin/at/{place}"
@@ -18,6 +18,10 @@ routes = [
     routing.Route(f"{AT}/users", posted(people.create, people.show), methods=["POST"]),
     routing.Route(AT + "/users/{id}/search", posted(people.let_search, to="/users"), methods=["POST"]),
     routing.Route(AT + "/users/{id}/password", posted(people.renew, to="/users"), methods=["POST"]),
+    routing.Route(f"{AT}/groups", admitted(parties.show), methods=["GET"]),
+    routing.Route(f"{AT}/groups", posted(parties.create, parties.show), methods=["POST"]),
+    routing.Route(AT + "/groups/{id}", admitted(parties.show_group), methods=["GET"]),
+    routing.Route(AT + "/groups/{id}", posted(parties.change, parties.show_group), methods=["POST"]),
     routing.Route(f"{AT}/apps", admitted(applications.show), methods=["GET"]),
     routing.Route(f"{AT}/apps", posted(applications.create, applications.show), methods=["POST"]),
     routing.Route(AT + "/apps/{id}/secret", posted(applications.renew, to="/apps"), methods=["POST"]),

@@ -9,7 +9,7 @@ Rule: positions grow in the order of the commits; the numbers are never used aga
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from sqlite3 import Connection, Row
 from typing import Any
 
@@ -20,7 +20,7 @@ from starlette import requests, responses
 from cmsfs.models import wire_names
 from cmsfs.models.content import events
 from cmsfs.service import problems
-from cmsfs.service.access import access_rights, actors, calls
+from cmsfs.service.access import access_rights, actors, calls, group_rights
 from cmsfs.service.api import operations, paging
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.events import events_admin, events_page
@@ -68,20 +68,35 @@ def record(
     place any more.  `besides` are further users who are told so.
     """
     read = store.reader(conn)
-    told = {one.id: one for one in access_rights.seers(read, row)}
+    told = [one.id for one in access_rights.seers(read, row)]
     if before is not None and before["path"] != row["path"]:
-        told |= {one.id: one for one in access_rights.seers(read, before) if one.id not in told}
-    told |= {number: access_rights.NotifiedUser(number) for number in besides if number not in told}
+        told += [one.id for one in access_rights.seers(read, before)]
+    said = tell(conn, row, word, [*told, *besides], by=by, now=now, details=details)
+    events_admin.record_item(conn, row, word, by=by, now=now, details=said)
+    events_admin.expire_oldest(conn, "event", before=now - RETENTION)
+
+
+def tell(
+    conn: Connection,
+    row: Row,
+    word: str,
+    users: Iterable[int],
+    *,
+    by: int,
+    now: int,
+    details: Mapping[str, Any] | None = None,
+) -> str:
+    """An event in the streams of these users and in no other; what it says besides, as JSON."""
+    read = store.reader(conn)
     said = pydantic_core.to_json({**(details or {}), **actors.for_event()}).decode()
-    for viewer in told.values():
-        source = pydantic_core.to_json(_source(read, row, viewer)).decode()
+    for number in dict.fromkeys(users):
+        source = pydantic_core.to_json(_source(read, row, access_rights.NotifiedUser(number))).decode()
         conn.execute(
             "INSERT INTO event (user, type, created_at, created_by, source, details)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (viewer.id, word, now, by, source, said),
+            (number, word, now, by, source, said),
         )
-    events_admin.record_item(conn, row, word, by=by, now=now, details=said)
-    events_admin.expire_oldest(conn, "event", before=now - RETENTION)
+    return said
 
 
 def _source(read: store.Read, row: Row, viewer: access_rights.NotifiedUser) -> dict[str, Any]:
@@ -148,7 +163,8 @@ def _end(conn: Connection, now: int) -> None:
     for one in conn.execute(_EXPIRED, (now,)).fetchall():
         row = conn.execute("SELECT * FROM item WHERE id = ?", (one["item"],)).fetchone()
         conn.execute("DELETE FROM collaboration WHERE id = ?", (one["id"],))
-        besides = [] if one["user"] is None or one["status"] != "accepted" else [one["user"]]
+        besides = group_rights.members(store.reader(conn), one["user_group"])
+        besides += [] if one["user"] is None or one["status"] != "accepted" else [one["user"]]
         details = {"collab_id": str(one["id"]), "reason": "expired"}
         by = one["created_by"]
         record(conn, row, events.COLLAB_REMOVE, by=by, now=now, details=details, besides=besides)

@@ -17,6 +17,7 @@ from cmsfs import config, errors, process_env
 from cmsfs.models import wire_names
 from cmsfs.models.base import RequestTimestamp
 from cmsfs.models.content import metadata
+from cmsfs.models.enterprise import groups as models_groups
 from cmsfs.models.enterprise import retention, users
 from cmsfs.service.access import roles, scopes
 from cmsfs.service.oauth import clients
@@ -107,9 +108,31 @@ def _path(value: str) -> str:
 FolderPath = Annotated[str, pydantic.AfterValidator(_path)]
 
 
-class ProvisionedCollaborator(_Table):
+class ProvisionedMember(_Table):
     login: str
+    role: models_groups.MemberRole = "member"
+
+
+class ProvisionedGroup(_Table):
+    name: models_groups.GroupName
+    description: models_groups.ShortText = ""
+    invitability_level: models_groups.Level | None = None
+    member_viewability_level: models_groups.Level | None = None
+    members: list[ProvisionedMember] = []
+
+
+class ProvisionedCollaborator(_Table):
+    """A user by login, or a group by name."""
+
+    login: str | None = None
+    group: str | None = None
     role: Annotated[str, pydantic.AfterValidator(lambda one: _known(one, roles.ROLES, "role"))]
+
+    @pydantic.model_validator(mode="after")
+    def _is_one(self) -> "ProvisionedCollaborator":
+        if (self.login is None) == (self.group is None):
+            raise ValueError("must have one of login and group")
+        return self
 
 
 class ProvisionedFolder(_Table):
@@ -180,6 +203,7 @@ class Enterprise(_Table):
     enterprise: About
     users: list[ProvisionedUser]
     apps: list[ProvisionedApp] = []
+    groups: list[ProvisionedGroup] = []
     folders: list[ProvisionedFolder] = []
     templates: list[ProvisionedTemplate] = []
     legal_holds: list[ProvisionedHold] = []

@@ -1,8 +1,8 @@
 """Creates what an enterprise file lists and the store lacks: users, apps, folders, templates, policies.
 
 `cmsfs serve --enterprise-file` calls `ensure` before it listens.  Things are recognised by what people call
-them: the enterprise by name, users by login, apps by client id, folders by path, templates by key, policies
-by name, assignments by their target.
+them: the enterprise, groups and policies by name, users by login, apps by client id, folders by path,
+templates by key, assignments by their target.
 
 Rule: what is there stays as it is; nothing is changed but by adding, and nothing is ever deleted.  All of a
 file is done, or nothing.
@@ -18,17 +18,15 @@ import trio
 
 from cmsfs import errors
 from cmsfs.models import wire_names
-from cmsfs.models.content import events as models_events
 from cmsfs.models.content import metadata
 from cmsfs.models.enterprise import legal_holds as models_legal_holds
 from cmsfs.models.enterprise import retention as models_retention
 from cmsfs.service.content import items
-from cmsfs.service.events import events
 from cmsfs.service.governance import legal_holds, retention
 from cmsfs.service.metadata import templates
 from cmsfs.service.oauth import clients, passwords
-from cmsfs.service.provisioning import enterprise_file
-from cmsfs.service.sharing import collaborations, exemptions
+from cmsfs.service.provisioning import enterprise_file, parties
+from cmsfs.service.sharing import exemptions
 from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Store
 from cmsfs.service.users import users
@@ -107,12 +105,13 @@ class _Provision:
         self._admin = self._conn.execute(sql, (self._enterprise,)).fetchone()[0]
         for number, app in enumerate(apps, 1):
             self._ensure_app(*app, where=f"apps[{number}]")
+        for number, group in enumerate(self._wish.groups, 1):
+            self._ensure_group(group, f"groups[{number}]")
         for number, folder in enumerate(self._wish.folders, 1):
             owner = self._user(folder.owner, f"folders[{number}].owner")
             row = self._ensure_folder(owner, folder)
             for at, one in enumerate(folder.collaborators, 1):
-                other = self._user(one.login, f"folders[{number}].collaborators[{at}].login")
-                self._ensure_collaborator(row, other["id"], one.role)
+                self._ensure_collaborator(row, one, f"folders[{number}].collaborators[{at}]")
         for template in self._wish.templates:
             self._ensure_template(template)
         for number, hold in enumerate(self._wish.legal_holds, 1):
@@ -246,36 +245,31 @@ class _Provision:
             above = found
         return above
 
-    def _ensure_collaborator(self, folder: Row, user: int, role: str) -> None:
-        if folder["owner"] == user or self._has("collaboration", item=folder["id"], user=user):
-            return
+    def _ensure_group(self, group: enterprise_file.ProvisionedGroup, where: str) -> None:
+        members = [
+            (self._user(one.login, f"{where}.members[{at}].login"), one.role)
+            for at, one in enumerate(group.members, 1)
+        ]
         now = self._now()
-        collaborations.insert(
-            self._conn,
-            folder,
-            role=role,
-            user=user,
-            email=None,
-            enterprise=self._enterprise,
-            status="accepted",
-            path=False,
-            access_only=False,
-            expires_at=None,
-            by=folder["owner"],
-            now=now,
-            acknowledged_at=now,
+        self._made += parties.ensure_group(
+            self._conn, self._enterprise, group, members, by=self._admin, now=now
         )
-        details = {"role": role, "status": "accepted"}
-        events.record(
-            self._conn,
-            folder,
-            models_events.COLLAB_ADD,
-            by=folder["owner"],
-            now=now,
-            details=details,
-            besides=[user],
-        )
-        self._made += 1
+
+    def _ensure_collaborator(
+        self, folder: Row, wish: enterprise_file.ProvisionedCollaborator, where: str
+    ) -> None:
+        if wish.login is not None:
+            party: dict[str, int] = {"user": self._user(wish.login, f"{where}.login")["id"]}
+        else:
+            group = parties.find_group(self._conn, self._enterprise, wish.group or "")
+            if group is None:
+                raise self._wish.wrong(f"{where}.group", f"the enterprise has no group {wish.group!r}")
+            party = {"user_group": group["id"]}
+        if folder["owner"] != party.get("user") and not self._has(
+            "collaboration", item=folder["id"], **party
+        ):
+            parties.share(self._conn, folder, self._enterprise, party, wish.role, now=self._now())
+            self._made += 1
 
     def _folder(self, target: enterprise_file.ProvisionedTarget, where: str) -> int:
         owner = self._user(target.owner or "", f"{where}.owner")

@@ -32,6 +32,7 @@ from cmsfs.service.content import (
 )
 from cmsfs.service.events import events
 from cmsfs.service.governance import legal_holds, retention
+from cmsfs.service.groups import groups, memberships
 from cmsfs.service.metadata import instances, templates
 from cmsfs.service.oauth import authorize, tokens
 from cmsfs.service.personal import collections, recent_items
@@ -124,6 +125,8 @@ API_GROUPS = [
         "The current user, and the users of the enterprise; administrators create, change and delete them.",
         users.routes,
     ),
+    Group("groups", "Groups of users, and what they collaborate on.", groups.routes),
+    Group("memberships", "Who is in a group.", memberships.routes),
     Group(
         "legal_holds",
         "Legal hold policies: list, create, change and release them.",

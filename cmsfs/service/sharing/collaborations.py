@@ -1,10 +1,10 @@
 """Collaborations: create, change, accept, reject, remove.  Lists are in collaborations_list.py.
 
-Within the enterprise a collaboration begins at once; users of other enterprises, and addresses that nobody
-has yet, are invited and it is for them to accept.  The role `owner` hands the item over: it moves into the
-new owner's root, and who owned it before stays as a collaborator.
+Within the enterprise, and for groups, a collaboration begins at once; users of other enterprises, and
+addresses that nobody has yet, are invited and it is for them to accept.  The role `owner` hands the item
+over: it moves into the new owner's root, and who owned it before stays as a collaborator.
 
-Rule: an item has one collaboration a user; a rejected one makes place for the next.
+Rule: an item has one collaboration a user, and one a group; a rejected one makes place for the next.
 """
 
 from sqlite3 import Connection, Row
@@ -15,7 +15,8 @@ from starlette import responses
 from cmsfs.models.content import events as models_events
 from cmsfs.models.enterprise import collaborations
 from cmsfs.service import problems
-from cmsfs.service.access import calls, roles
+from cmsfs.service.access import calls, group_rights, roles
+from cmsfs.service.access.group_rights import GroupRight
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
@@ -27,9 +28,9 @@ from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KINDS, ItemKind, ItemStatus
 
 _INSERT = """
-  INSERT INTO collaboration (item, enterprise, user, email, role, status, can_view_path,
+  INSERT INTO collaboration (item, enterprise, user, user_group, email, role, status, can_view_path,
     access_only, expires_at, created_by, created_at, modified_at, acknowledged_at)
-  VALUES (:item, :enterprise, :user, :email, :role, :status, :path,
+  VALUES (:item, :enterprise, :user, :user_group, :email, :role, :status, :path,
     :access_only, :expires_at, :by, :now, :now, :acknowledged_at)
 """
 
@@ -56,16 +57,21 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
     if wish.can_view_path:
         _check_path(kind, rights)
     now = call.store.now()
-    user, email = _invited(read, wish.accessible_by)
-    collaborations_allowlist.check(read, item, user, email)
-    _make_room(conn, item, user, email, now=now)
     owner = read("SELECT * FROM user WHERE id = ?", item["owner"])[0]
-    at_once = user is not None and user["enterprise"] == owner["enterprise"]
+    user, email, group = None, None, None
+    if wish.accessible_by.type == "group":
+        group = _invited_group(read, call, wish.accessible_by, owner["enterprise"])
+    else:
+        user, email = _invited(read, wish.accessible_by)
+        collaborations_allowlist.check(read, item, user, email)
+    _make_room(conn, item, user, email, group, now=now)
+    at_once = group is not None or (user is not None and user["enterprise"] == owner["enterprise"])
     row = insert(
         conn,
         item,
         role=wish.role,
         user=None if user is None else user["id"],
+        user_group=None if group is None else group["id"],
         email=email,
         enterprise=owner["enterprise"],
         status=collaborations.ACCEPTED if at_once else collaborations.PENDING,
@@ -88,15 +94,13 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
 
 def insert(conn: Connection, item: Row, **values: Any) -> Row:
     """Write a collaboration down; nobody is told of it."""
-    number = conn.execute(_INSERT, values | {"item": item["id"]}).lastrowid
+    number = conn.execute(_INSERT, {"user_group": None} | values | {"item": item["id"]}).lastrowid
     row: Row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (number,)).fetchone()
     return row
 
 
 def _invited(read: store.Read, wish: collaborations.Invited) -> tuple[Row | None, str | None]:
     """Who is meant: a user, or the address of somebody who is none yet."""
-    if wish.type == "group":
-        raise problems.invalid("accessible_by.type", "there are no groups here; invite users")
     if wish.id is not None:
         # Deleted users stay as rows of enterprise 0.
         found = read("SELECT * FROM user WHERE id = ? AND enterprise != 0", calls.parse_id(wish.id))
@@ -109,19 +113,37 @@ def _invited(read: store.Read, wish: collaborations.Invited) -> tuple[Row | None
     return (found[0] if found else None), wish.login.lower()
 
 
-def _make_room(conn: Connection, item: Row, user: Row | None, email: str | None, *, now: int) -> None:
+def _invited_group(read: store.Read, call: calls.Call, wish: collaborations.Invited, enterprise: int) -> Row:
+    """The group that is meant; 403 if the caller may not invite it, 404 if it is of another enterprise."""
+    if wish.id is None:
+        raise problems.invalid("accessible_by", "id is required for a group", reason="missing_parameter")
+    group = group_rights.find(read, call.caller, calls.parse_id(wish.id))
+    rights = GroupRight(0) if group is None else group_rights.of(read, call.caller, group)
+    if group is None or GroupRight.SEE not in rights or group["enterprise"] != enterprise:
+        raise problems.not_found("group", wish.id)
+    if GroupRight.INVITE not in rights:
+        raise _insufficient("You may not invite this group.")
+    return group
+
+
+def _make_room(
+    conn: Connection, item: Row, user: Row | None, email: str | None, group: Row | None, *, now: int
+) -> None:
     """400 if they collaborate already; what they rejected, or what is over, goes."""
     number = None if user is None else user["id"]
+    party = None if group is None else group["id"]
     found = conn.execute(
-        "SELECT * FROM collaboration WHERE item = ? AND (user = ? OR (user IS NULL AND email = ?))",
-        (item["id"], number, email),
+        "SELECT * FROM collaboration"
+        " WHERE item = ? AND (user = ? OR user_group = ? OR (user IS NULL AND email = ?))",
+        (item["id"], number, party, email),
     ).fetchone()
     over = found is not None and (
         found["status"] == collaborations.REJECTED
         or (found["expires_at"] is not None and found["expires_at"] <= now)
     )
     if (found is not None and not over) or number == item["owner"]:
-        raise problems.Refused(400, "user_already_collaborator", "User is already a collaborator.")
+        said = "User is already a collaborator." if group is None else "The group collaborates already."
+        raise problems.Refused(400, "user_already_collaborator", said)
     if found is not None:
         conn.execute("DELETE FROM collaboration WHERE id = ?", (found["id"],))
 
@@ -299,18 +321,37 @@ def end_all(conn: Connection, user: int, *, by: int, now: int) -> None:
         _tell(conn, row, models_events.COLLAB_REMOVE, by=by, now=now)
 
 
+def end_group(conn: Connection, group: int, *, by: int, now: int) -> None:
+    """End all that a group collaborates on: it is about to go."""
+    for row in conn.execute("SELECT * FROM collaboration WHERE user_group = ?", (group,)).fetchall():
+        conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
+        _tell(conn, row, models_events.COLLAB_REMOVE, by=by, now=now)
+
+
+def tell_member(conn: Connection, group: int, user: int, word: str, *, by: int, now: int) -> None:
+    """Tell who came into a group, or left it, of everything that it collaborates on."""
+    for row in collaborations_list.of_group(store.reader(conn), group, now=now):
+        item = items.find(conn, row["item"])
+        events.tell(conn, item, word, [user], by=by, now=now, details=_details(conn, row))
+
+
 def _tell(conn: Connection, row: Row, word: str, *, by: int, now: int) -> None:
     """Tell everybody who sees the item, and whom it is about."""
     item = items.find(conn, row["item"])
-    user = conn.execute("SELECT * FROM user WHERE id = ?", (row["user"],)).fetchone()
-    details = {
+    besides = group_rights.members(store.reader(conn), row["user_group"])
+    besides += [] if row["user"] is None else [row["user"]]
+    events.record(conn, item, word, by=by, now=now, details=_details(conn, row), besides=besides)
+
+
+def _details(conn: Connection, row: Row) -> dict[str, Any]:
+    """What the events of a collaboration say of it."""
+    grantee = collaborations_list.grantee(store.reader(conn), row)
+    return {
         "collab_id": str(row["id"]),
         "role": row["role"],
         "status": row["status"],
-        "accessible_by": None if user is None else item_serializer.user_mini(user),
+        "accessible_by": grantee,
     }
-    besides = [] if user is None else [user["id"]]
-    events.record(conn, item, word, by=by, now=now, details=details, besides=besides)
 
 
 def _insufficient(said: str) -> problems.Refused:

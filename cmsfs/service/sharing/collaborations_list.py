@@ -13,7 +13,7 @@ from starlette import responses
 
 from cmsfs.models.enterprise import collaborations
 from cmsfs.service import problems
-from cmsfs.service.access import access_rights, calls
+from cmsfs.service.access import access_rights, calls, group_rights
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import marker_pagination, operations, paging
 from cmsfs.service.api.operations import Operation
@@ -33,7 +33,10 @@ def get(read: store.Read, call: calls.Call, wire_id: str) -> Row:
         row = found[0]
         item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
         is_there = item["status"] == ItemStatus.ACTIVE
-        if is_there and (row["user"] == call.caller.id or _shows(read, call, item)):
+        is_mine = row["user"] == call.caller.id or group_rights.is_member(
+            read, call.caller.id, row["user_group"]
+        )
+        if is_there and (is_mine or _shows(read, call, item)):
             return row
     raise problems.not_found("collaboration", wire_id)
 
@@ -62,18 +65,33 @@ async def of_item(kind: ItemKind, call: calls.Call) -> responses.Response:
 
     def run(read: store.Read) -> dict[str, Any]:
         rows = read(
-            "SELECT * FROM collaboration WHERE item IN (SELECT value FROM json_each(?))"
-            f" AND status != 'rejected' AND {_LIVING} AND (? OR user = ?) ORDER BY id",
-            json.dumps(tree_paths.line(item)),
-            call.store.now(),
-            shown,
+            "SELECT c.* FROM collaboration AS c WHERE c.item IN (SELECT value FROM json_each(?3))"
+            " AND c.status != 'rejected' AND (c.expires_at IS NULL OR c.expires_at > ?2)"
+            f" AND (?4 OR {group_rights.HELD}) ORDER BY c.id",
             call.caller.id,
+            call.store.now(),
+            json.dumps(tree_paths.line(item)),
+            shown,
         )
         page, marker = marker_pagination.cut([row for row in rows if row["id"] > after], limit)
         entries = [shape(read, call, row) for row in page]
         return marker_pagination.envelope(entries, limit, marker) | {"total_count": len(rows)}
 
     return calls.answer(await call.store.query(run))
+
+
+def of_group(read: store.Read, group: int, *, now: int) -> list[Row]:
+    """What a group collaborates on."""
+    sql = "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item WHERE c.user_group = ?"
+    return read(f"{sql} AND item.status = 0 AND coalesce(c.expires_at > ?, 1) ORDER BY c.id", group, now)
+
+
+def grantee(read: store.Read, row: Row) -> dict[str, Any] | None:
+    """Who collaborates, a user or a group; None if nobody has the address yet."""
+    if row["user_group"] is not None:
+        return group_rights.mini(read("SELECT * FROM user_group WHERE id = ?", row["user_group"])[0])
+    found = read("SELECT * FROM user WHERE id = ?", row["user"])
+    return item_serializer.user_mini(found[0]) if found else None
 
 
 async def pending(call: calls.Call) -> responses.Response:
@@ -100,18 +118,18 @@ def shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
     found = read("SELECT * FROM user WHERE id IN (?, ?)", row["user"], row["created_by"])
     users = {one["id"]: one for one in found}
     user = users.get(row["user"])
-    grantee = None if user is None else item_serializer.user_mini(user)
-    if grantee is not None and is_open and user is not None and user["enterprise"] != call.caller.enterprise:
+    accessible_by = grantee(read, row)
+    if accessible_by is not None and is_open and user and user["enterprise"] != call.caller.enterprise:
         # Who has not answered yet is to others no more than the address that was invited.
-        grantee["name"] = ""
+        accessible_by["name"] = ""
     seen = calls.rights(read, call.caller, item)
     whole = {
         "type": "collaboration",
         "id": str(row["id"]),
         "item": item_serializer.ItemSerializer(read, mini=True).item(item) if seen else None,
         "app_item": None,
-        "accessible_by": grantee,
-        "invite_email": row["email"] if user is None else None,
+        "accessible_by": accessible_by,
+        "invite_email": row["email"] if accessible_by is None else None,
         "role": row["role"],
         "expires_at": _moment(row["expires_at"]),
         "can_view_path": bool(row["can_view_path"]),

@@ -424,14 +424,41 @@ END;
 CREATE TRIGGER version_removed AFTER DELETE ON version BEGIN
   UPDATE user SET space_used = space_used - OLD.size WHERE id = (SELECT owner FROM item WHERE id = OLD.file);
 END;
+-- Users who are invited together.
+CREATE TABLE user_group (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  enterprise   INTEGER NOT NULL REFERENCES enterprise,
+  name         TEXT NOT NULL,
+  name_key     TEXT NOT NULL,                  -- models.names.name_key(name)
+  invited_by   TEXT NOT NULL,                  -- admins_only, admins_and_members, all_managed_users
+  viewed_by    TEXT NOT NULL,                  -- the same words: who is told its members
+  details      TEXT NOT NULL DEFAULT '{}',     -- JSON object: the fields that nothing here looks at
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL,
+  UNIQUE (enterprise, name_key)
+);
+CREATE TABLE membership (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  user_group   INTEGER NOT NULL REFERENCES user_group ON DELETE CASCADE,
+  user         INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  role         TEXT NOT NULL,                  -- member, admin
+  permissions  TEXT NOT NULL DEFAULT '{}',     -- JSON object: what an admin of the group may do; asked by nobody
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL,
+  UNIQUE (user_group, user)
+);
+CREATE INDEX membership_of_user ON membership (user, user_group);
+
 -- Who may see and do what with items of others: collaborations, and what folders say about inviting.
-INSERT INTO sqlite_sequence (name, seq) VALUES ('collaboration', 750000), ('allowlist', 760000);
+INSERT INTO sqlite_sequence (name, seq) VALUES ('collaboration', 750000), ('allowlist', 760000),
+  ('user_group', 780000), ('membership', 790000);
 
 CREATE TABLE collaboration (
   id             INTEGER PRIMARY KEY AUTOINCREMENT,
   item           INTEGER NOT NULL REFERENCES item ON DELETE CASCADE, -- a file, or a folder with all below
   enterprise     INTEGER NOT NULL REFERENCES enterprise, -- the owner's
-  user           INTEGER REFERENCES user,      -- who was invited; NULL: nobody has that address yet
+  user           INTEGER REFERENCES user,      -- who was invited; NULL: nobody has that address yet, or a group
+  user_group     INTEGER REFERENCES user_group, -- the group that was invited, for all its members
   email          TEXT,                         -- by which address, in lower case; NULL: by id
   role           TEXT NOT NULL,                -- see service/access/roles.py
   status         TEXT NOT NULL,                -- accepted, pending, rejected
@@ -446,6 +473,7 @@ CREATE TABLE collaboration (
 CREATE UNIQUE INDEX collaboration_once ON collaboration (item, coalesce(user, email));
 CREATE INDEX collaboration_of_user ON collaboration (user, status);
 CREATE INDEX collaboration_by_email ON collaboration (email) WHERE user IS NULL;
+CREATE UNIQUE INDEX collaboration_of_group ON collaboration (user_group, item) WHERE user_group IS NOT NULL;
 CREATE INDEX collaboration_by_end ON collaboration (expires_at) WHERE expires_at IS NOT NULL;
 
 -- Whoever gets the address that was invited has the invitation.
@@ -458,6 +486,8 @@ END;
 -- Enterprise 0 is that of deleted users.
 CREATE TRIGGER user_left AFTER UPDATE OF enterprise ON user BEGIN
   DELETE FROM collaboration WHERE user = NEW.id AND NEW.enterprise = 0;
+  DELETE FROM membership WHERE user = NEW.id AND user_group IN (
+    SELECT id FROM user_group WHERE enterprise != NEW.enterprise);
   DELETE FROM collaborator WHERE user = NEW.id AND enterprise = NEW.enterprise;
   INSERT OR IGNORE INTO collaborator SELECT DISTINCT enterprise, user FROM collaboration
     WHERE user = NEW.id AND status = 'accepted' AND enterprise != NEW.enterprise;

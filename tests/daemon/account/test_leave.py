@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from cmsfs import config
+from cmsfs.models.base import UserMini
 from cmsfs.replica.nodes import ROOT
 from cmsfs.replica.sharing import shares
 from tests.support.daemon_drive import Drive, Remote, Starting
@@ -29,7 +30,7 @@ async def _give(ben: Remote, kind: str, name: str, role: str, user: int) -> str:
 async def _parts(ben: Remote, kind: Any, item_id: str) -> list[str]:
     """Who collaborates on Ben's item."""
     found = ben.client.collaborations.of(kind, item_id)
-    return [one.accessible_by.login or "" async for one in found if one.accessible_by is not None]
+    return [one.accessible_by.login or "" async for one in found if isinstance(one.accessible_by, UserMini)]
 
 
 async def _throw(drive: Drive, path: str, trash: str) -> None:

@@ -296,6 +296,25 @@ async def test_a_hold_holds(admin, api):
     assert len(admin.rows("SELECT 1 FROM legal_hold_policy")) == 2
 
 
+async def test_a_group_and_its_members(admin, api, uwe):
+    await admin.open("/admin/groups")
+    assert "is there" in await admin.post("/admin/groups", name="Builders", description="All of them")
+    (group,) = (await api.ask("GET", "/groups"))["entries"]
+    path = f"/admin/groups/{group['id']}"
+    assert "no user with the login" in await admin.post(path, action="add", login="nobody@example.com")
+    assert "is in the group now" in await admin.post(path, action="add", login="UWE@example.com")
+    folder = {"type": "folder", "id": (await api.folder("Bridge"))["id"]}
+    body = {"item": folder, "accessible_by": {"type": "group", "id": group["id"]}, "role": "viewer"}
+    await api.ask("POST", "/collaborations", json=body, expect=201)
+    shown = await admin.open(path)
+    assert {"Bridge", "uwe@example.com"} <= set(re.findall(r"[\w@.]+", shown))
+    (member,) = re.findall(r'value="(remove \d+)"', shown)
+    assert "no more" in await admin.post(path, action=member)
+    assert (await uwe.ask("GET", "/folders/0/items"))["entries"] == []
+    assert "is deleted" in await admin.post(path, action="delete")
+    assert "not found" in await admin.open(path)
+
+
 async def test_a_template_is_one_of_the_api(admin, api):
     await admin.open("/admin/templates")
     form = {"name": "Purchase order", "field.1": "Order number", "type.1": "string", "copies": "yes"}

@@ -26,6 +26,7 @@ role = "admin"
 TABLES = (
     *("enterprise", "user", "password", "app", "app_key", "item", "metadata_template", "legal_hold_policy"),
     *("legal_hold_assignment", "retention_policy", "retention_assignment", "exemption", "collaboration"),
+    *("user_group", "membership"),
 )
 
 
@@ -75,7 +76,9 @@ async def test_the_example_is_made_and_made_once(root, file):
             "retention_policy": 1,
             "retention_assignment": 2,
             "exemption": 1,
-            "collaboration": 1,
+            "collaboration": 2,
+            "user_group": 1,
+            "membership": 1,
         }
         assert await passwords.check(opened, "ann@ferries.example.com", "word of ann")
         assert await passwords.check(opened, "ben@ferries.example.com", "word of ben")
@@ -105,6 +108,11 @@ async def test_provisioned_app_finds_its_items(root, file):
             client.headers["authorization"] = f"Bearer {token}"
             found = (await client.get("/search?query=bridge&type=folder")).json()["entries"]
             assert [one["name"] for one in found] == ["Harbour Bridge"]
+            (crew,) = (await client.get("/groups")).json()["entries"]
+            (member,) = (await client.get(f"/groups/{crew['id']}/memberships")).json()["entries"]
+            assert (crew["name"], member["user"]["name"]) == ("Deck crew", "Ben Boatswain")
+            (shared,) = (await client.get(f"/groups/{crew['id']}/collaborations")).json()["entries"]
+            assert (shared["item"]["name"], shared["role"]) == ("Harbour Bridge", "uploader")
             hold = (await client.get("/legal_hold_policies")).json()["entries"][0]
             assert hold["policy_name"] == "Collision at the quay"
             template = (await client.get("/metadata_templates/enterprise/voyage/schema")).json()
@@ -167,6 +175,10 @@ async def test_a_file_that_cannot_be_done_makes_nothing(root, file):
         (
             LEAST + '[[folders]]\nowner = "x"\npath = "a"\ncollaborators = [{ login = "x", role = "editr" }]',
             r"folders\[1\].collaborators\[1\].role: 'editr' is no role; did you mean editor\?",
+        ),
+        (
+            LEAST + '[[folders]]\nowner = "x"\npath = "a"\ncollaborators = [{ role = "editor" }]',
+            r"folders\[1\].collaborators\[1\]: must have one of login and group",
         ),
         (
             LEAST + '[[legal_holds]]\nname = "x"\nassignments = [{ type = "folder", path = "a" }]',

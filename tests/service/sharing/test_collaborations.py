@@ -131,7 +131,7 @@ REFUSED = [
     ({"accessible_by": {"type": "user", "id": "999"}}, 404),
     ({"accessible_by": {"type": "user", "login": "nobody"}}, 400),
     ({"accessible_by": {"type": "user"}}, 400),
-    ({"accessible_by": {"type": "group", "id": "1"}}, 400),
+    ({"accessible_by": {"type": "group", "id": "1"}}, 404),
     ({"expires_at": "2001-01-01T00:00:00Z"}, 400),
     ({"expires_at": "soon"}, 400),
     ({}, 201),

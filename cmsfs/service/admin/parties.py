@@ -1,0 +1,93 @@
+"""Groups: list, create, and for each one its members and what it collaborates on.
+
+All of it through the API's operations.
+"""
+
+from typing import Any
+
+from starlette import responses
+
+from cmsfs.service.admin import desk as service_desk
+from cmsfs.service.admin.desk import Desk
+
+PAGE = 50
+_FIELDS = "name,description,invitability_level,member_viewability_level"
+_LEVELS = {
+    "all_managed_users": "everybody in the enterprise",
+    "admins_and_members": "administrators and members",
+    "admins_only": "administrators",
+}
+
+
+async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str = "") -> responses.Response:
+    at = int(desk.marker) if desk.marker.isascii() and desk.marker.isdigit() else 0
+    found = await desk.ask("GET /groups", limit=PAGE, offset=at, fields=_FIELDS)
+    beyond = at + PAGE
+    return desk.page(
+        "groups.html",
+        form=form,
+        mistake=mistake,
+        entries=found["entries"],
+        levels=_LEVELS,
+        next=str(beyond) if beyond < found["total_count"] else "",
+    )
+
+
+async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
+    body = {"name": form.get("name", "").strip(), "description": form.get("description", "").strip()}
+    for name in ("invitability_level", "member_viewability_level"):
+        if form.get(name):
+            body[name] = form[name]
+    made = await desk.ask("POST /groups", body=body)
+    return desk.done(f"The group {made['name']} is there.", to=f"/groups/{made['id']}")
+
+
+async def show_group(
+    desk: Desk, *, form: dict[str, str] | None = None, mistake: str = ""
+) -> responses.Response:
+    wire_id = desk.request.path_params["id"]
+    try:
+        group = await desk.ask("GET /groups/{id}", wire_id=wire_id, fields=_FIELDS)
+    except service_desk.Mistake as error:
+        return desk.done(str(error), to="/groups", failed=True)
+    at = int(desk.marker) if desk.marker.isascii() and desk.marker.isdigit() else 0
+    page: dict[str, Any] = {"wire_id": wire_id, "limit": PAGE, "offset": at}
+    members = await desk.ask("GET /groups/{id}/memberships", **page)
+    shared = await desk.ask("GET /groups/{id}/collaborations", **page)
+    beyond = at + PAGE
+    return desk.page(
+        "group.html",
+        form=form,
+        mistake=mistake,
+        group=group,
+        members=members["entries"],
+        shared=shared["entries"],
+        levels=_LEVELS,
+        next=str(beyond) if beyond < max(members["total_count"], shared["total_count"]) else "",
+    )
+
+
+async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Add or remove a member, or delete the group."""
+    wire_id, action = desk.request.path_params["id"], form.get("action", "")
+    if action == "add":
+        user = await _user(desk, form.get("login", "").strip())
+        body = {"user": {"id": user["id"]}, "group": {"id": wire_id}, "role": form.get("role") or "member"}
+        await desk.ask("POST /group_memberships", body=body)
+        return desk.done(f"{user['name']} is in the group now.")
+    if action.startswith("remove "):
+        number = action.removeprefix("remove ")
+        await desk.ask("DELETE /group_memberships/{id}", wire_id=number)
+        return desk.done("The user is in the group no more.")
+    if action == "delete":
+        await desk.ask("DELETE /groups/{id}", wire_id=wire_id)
+        return desk.done("The group is deleted.", to="/groups")
+    raise service_desk.Mistake("Choose what to do with the group.")
+
+
+async def _user(desk: Desk, login: str) -> Any:
+    found = await desk.ask("GET /users", filter_term=login, user_type="managed", fields="name,login")
+    for one in found["entries"]:
+        if login and one["login"].lower() == login.lower():
+            return one
+    raise service_desk.Mistake(f"The enterprise has no user with the login {login!r}.")

@@ -1,0 +1,1 @@
+"""Groups: users who are invited together."""

@@ -1,0 +1,64 @@
+"""The public API's own Python client, unmodified, works with groups."""
+
+import pytest
+import trio
+from box_sdk_gen import (
+    BoxAPIError,
+    CreateCollaborationAccessibleBy,
+    CreateCollaborationAccessibleByTypeField,
+    CreateCollaborationItem,
+    CreateCollaborationItemTypeField,
+    CreateCollaborationRole,
+    CreateFolderParent,
+    CreateGroupInvitabilityLevel,
+    CreateGroupMembershipGroup,
+    CreateGroupMembershipRole,
+    CreateGroupMembershipUser,
+    UpdateGroupMembershipByIdRole,
+)
+
+
+async def test_groups(client):
+    def story():
+        made = client.groups.create_group(
+            "Builders",
+            description="All of them",
+            invitability_level=CreateGroupInvitabilityLevel.ADMINS_ONLY,
+            fields=["name", "description", "invitability_level"],
+        )
+        assert (made.name, made.description) == ("Builders", "All of them")
+        assert made.invitability_level.value == "admins_only"
+        with pytest.raises(BoxAPIError) as caught:
+            client.groups.create_group("builders")
+        assert caught.value.response_info.status_code == 409
+        assert [one.id for one in client.groups.get_groups(filter_term="Bui").entries] == [made.id]
+        assert client.groups.update_group_by_id(made.id, name="Painters").name == "Painters"
+        ben = client.users.get_users(filter_term="ben@example.com").entries[0]
+        member = client.memberships.create_group_membership(
+            CreateGroupMembershipUser(id=ben.id),
+            CreateGroupMembershipGroup(id=made.id),
+            role=CreateGroupMembershipRole.MEMBER,
+        )
+        assert (member.user.login, member.group.name) == ("ben@example.com", "Painters")
+        again = client.memberships.update_group_membership_by_id(
+            member.id, role=UpdateGroupMembershipByIdRole.ADMIN
+        )
+        assert again.role.value == "admin"
+        assert client.memberships.get_group_memberships(made.id).total_count == 1
+        assert client.memberships.get_user_memberships(ben.id).entries[0].id == member.id
+        folder = client.folders.create_folder("walls", CreateFolderParent(id="0"))
+        shared = client.user_collaborations.create_collaboration(
+            CreateCollaborationItem(type=CreateCollaborationItemTypeField.FOLDER, id=folder.id),
+            CreateCollaborationAccessibleBy(type=CreateCollaborationAccessibleByTypeField.GROUP, id=made.id),
+            CreateCollaborationRole.VIEWER,
+        )
+        assert (shared.accessible_by.type.value, shared.accessible_by.name) == ("group", "Painters")
+        listed = client.list_collaborations.get_group_collaborations(made.id)
+        assert [one.item.name for one in listed.entries] == ["walls"]
+        client.memberships.delete_group_membership_by_id(member.id)
+        client.groups.delete_group_by_id(made.id)
+        with pytest.raises(BoxAPIError) as caught:
+            client.groups.get_group_by_id(made.id)
+        assert caught.value.response_info.status_code == 404
+
+    await trio.to_thread.run_sync(story)
