@@ -1,0 +1,141 @@
+"""The judgement of a story: what must be true when all is quiet again."""
+
+import contextlib
+import sqlite3
+import stat
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from cmsfs.replica import tree
+from cmsfs.service.storage.store import Store
+from daemon.fsck import __main__ as fsck
+from daemon.fsck.findings import Report, StatePaths
+from tests.simulation.kernel import Kernel
+from tests.simulation.ledger import sha1
+from tests.simulation.machines import Machine
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import _Simulation
+
+
+def told(error: BaseException) -> str:
+    """An error with the innermost places that it came from."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    places = traceback.extract_tb(error.__traceback__)[-6:]
+    where = " < ".join(f"{place.filename.rpartition('/')[2]}:{place.lineno}" for place in reversed(places))
+    return f"{error!r} at {where}"
+
+
+async def judge(one: "_Simulation") -> None:
+    """Everything that can be seen while the machines run."""
+    failures = one.outcome.failures
+    for machine, before in zip(one.machines, one.before_quiet, strict=True):
+        if machine.wire.changes != before:
+            failures.append(f"not quiet: {machine.name} still changes things at the service")
+        rows = machine.agents.state.db.rows("SELECT kind, state, ino, error FROM op ORDER BY seq")
+        for row in rows:
+            path = tree.path(machine.agents.state.db, row["ino"])
+            failures.append(f"unsent: {machine.name} {row['kind']} {row['state']} {path} {row['error']}")
+    for programs in one.programs.values():
+        failures += [f"wrong bytes: {said}" for said in programs.wrong]
+    there = service_tree(one.service.store)
+    kept: set[str] = set()
+    for machine in one.machines:
+        here = await drive_tree(machine)
+        kept |= {value for value in here.values() if value}
+        kept |= _recovered(machine)
+        local = {path for path in here if _is_local(path)}
+        shown = {path: value for path, value in here.items() if path not in local}
+        if shown != there:
+            failures.append(
+                f"not the same: {machine.name} shows {_named(one, shown, there)}, the service has"
+                f" {_named(one, there, shown)}"
+            )
+    _judge_contents(one, kept)
+
+
+def _judge_contents(one: "_Simulation", kept: set[str]) -> None:
+    ledger, failures = one.ledger, one.outcome.failures
+    chains: dict[int, list[str]] = {}
+    for row in one.service.store.read("SELECT file, sha1 FROM version ORDER BY file, id"):
+        chains.setdefault(row["file"], []).append(row["sha1"])
+    kept |= {sha1 for chain in chains.values() for sha1 in chain}
+    for content in ledger.vanished(kept):
+        failures.append(f"vanished: {ledger.labels.get(content, content)}")
+    for old, new in ledger.unseen(chains.values()):
+        if old in ledger.labels and new in ledger.acknowledged:
+            failures.append(
+                f"unseen: {ledger.labels[new]} went over {ledger.labels[old]}, written over"
+                f" {ledger.labels.get(str(ledger.acknowledged[new]), ledger.acknowledged[new])}"
+            )
+    if not ledger.torn:
+        failures.extend(f"foreign: {said}" for said in ledger.foreign)
+        for file, chain in chains.items():
+            failures.extend(
+                f"foreign: the service's file {file} has {content}"
+                for content in chain
+                if content not in ledger.labels
+            )
+
+
+def _is_local(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return name.startswith(".goutputstream-") or name.endswith("~")
+
+
+def _named(one: "_Simulation", these: dict[str, str], those: dict[str, str]) -> dict[str, str]:
+    labels = one.ledger.labels
+    return {path: labels.get(value, value) for path, value in these.items() if those.get(path) != value}
+
+
+def service_tree(store: Store) -> dict[str, str]:
+    """Paths of everything that the service shows, with the SHA-1 of each file's bytes."""
+    rows = {
+        row["id"]: row for row in store.read("SELECT id, parent, kind, name, sha1 FROM item WHERE status = 0")
+    }
+
+    def path(row: Any) -> str:
+        above = rows.get(row["parent"])
+        return f"{path(above)}/{row['name']}" if above is not None else row["name"]
+
+    return {path(row): row["sha1"] or "" if row["kind"] else "" for row in rows.values()}
+
+
+async def drive_tree(machine: Machine) -> dict[str, str]:
+    """The same, as programs see it on the drive."""
+    found: dict[str, str] = {}
+    await _walk(machine.kernel, "", found)
+    return found
+
+
+async def _walk(kernel: Kernel, folder: str, found: dict[str, str]) -> None:
+    for name in sorted(await kernel.listdir(folder)):
+        path = f"{folder}/{name}".lstrip("/")
+        if stat.S_ISDIR((await kernel.stat(path)).mode):
+            found[path] = ""
+            await _walk(kernel, path, found)
+            continue
+        file = await kernel.open(path, 0)
+        try:
+            found[path] = sha1(await kernel.read(file))
+        finally:
+            await kernel.close(file)
+
+
+def _recovered(machine: Machine) -> set[str]:
+    folder = machine.settings.paths.recovered
+    return {sha1(path.read_bytes()) for path in folder.iterdir() if path.is_file()}
+
+
+def check_states(one: "_Simulation") -> None:
+    """What is on the disks when the machines have ended."""
+    for machine in one.machines:
+        place = StatePaths.of(machine.settings.paths)
+        report = Report(repair=False)
+        fsck._look(place, report, quick=False)
+        for finding in report.findings:
+            one.outcome.failures.append(f"fsck: {machine.name}: {finding.area}: {finding.text}")
+        with contextlib.closing(sqlite3.connect(place.database)) as conn:
+            if conn.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+                one.outcome.failures.append(f"fsck: {machine.name}: the database is damaged")

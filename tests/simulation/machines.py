@@ -1,0 +1,257 @@
+"""The machines of a story: the service, and those with a drive.  Each can lose its process at any moment.
+
+A process that is killed leaves its files as they are at that moment: they are set aside then, nothing that it
+still does reaches anybody, and the next process finds them as they were.
+"""
+
+import abc
+import contextlib
+import os
+import random
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import trio
+
+from cmsfs import config
+from cmsfs.auth import bearer, grants
+from cmsfs.client import session
+from cmsfs.client.transport import embedded
+from cmsfs.replica.changes import Change
+from cmsfs.service.access import calls
+from cmsfs.service.provisioning import demo
+from cmsfs.service.server import app
+from cmsfs.service.storage import store
+from cmsfs.sqlite import Connection
+from daemon import app as daemon_app
+from daemon import local_state, manifest_writer
+from daemon.core import concurrency
+from daemon.core.request_scheduler import RequestScheduler
+from daemon.core.supervisor import Supervisor
+from tests.simulation.kernel import Kernel
+from tests.simulation.wire import Wire
+from tests.simulation.world import World, who
+
+URL = "https://cms.example.com"
+
+
+class Killed(Exception):
+    """The process that was asked is no more."""
+
+
+def fill(conn: Connection) -> int:
+    """An enterprise with one user, and the application of the tests."""
+    enterprise = demo.add_enterprise(conn, "Tests", now=1)
+    user = demo.add_user(conn, enterprise, "Ada Tester", "ada@example.com", role="admin", now=1)
+    conn.execute(
+        "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
+        ("tests", calls.hashed("secret"), "tests", enterprise, user["id"]),
+    )
+    return int(user["id"])
+
+
+@asynccontextmanager
+async def open_client(
+    transport: httpx.AsyncBaseTransport, user: int, pace: RequestScheduler | None = None
+) -> AsyncIterator[session.Client]:
+    """A client for the account, as `auth.connect` makes it."""
+    endpoints = session.ServiceEndpoints.of_server(URL)
+    async with session.open_client(endpoints, transport=transport) as anonymous:
+        fetch = grants.client_credentials(
+            anonymous, "tests", "secret", subject_type="user", subject_id=str(user)
+        )
+        auth = bearer.BearerAuth(fetch)
+        async with session.open_client(endpoints, auth=auth, transport=transport, pace=pace) as client:
+            yield client
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Everything below, with names of one file being names of one file."""
+    links: dict[int, Path] = {}
+    target.mkdir(parents=True)
+    for folder, folders, files in os.walk(source):
+        here = target / Path(folder).relative_to(source)
+        for name in folders:
+            (here / name).mkdir()
+        for name in files:
+            path = Path(folder, name)
+            number = path.stat().st_ino
+            if number in links:
+                os.link(links[number], here / name)
+            else:
+                links[number] = here / name
+                shutil.copyfile(path, here / name)
+    shutil.copymode(source, target)
+
+
+class Process(abc.ABC):
+    """What lives in one process at a time, and the folders that it keeps its state in."""
+
+    def __init__(self, world: World, name: str, folders: list[Path]) -> None:
+        self.world = world
+        self.name = name
+        self.folders = folders
+        self.is_alive = False
+        self.is_dying = False
+        self.deaths = 0
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Return when it answers."""
+        self._scope, self._ended = trio.CancelScope(), trio.Event()
+        await nursery.start(self._run)
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        who.set(self.name)
+        ended, scope = self._ended, self._scope
+        try:
+            with scope, contextlib.ExitStack() as stack:
+                stack.callback(setattr, self, "is_alive", False)
+                await self._live(task_status)
+        except BaseException:
+            if not scope.cancel_called:
+                raise
+        finally:
+            ended.set()
+
+    @abc.abstractmethod
+    async def _live(self, task_status: trio.TaskStatus[None]) -> None:
+        """Run until cancelled; `task_status` is told when it answers."""
+
+    def strike(self) -> None:
+        """The process ends here and now: what its files hold at this moment is what is left."""
+        if not self.is_alive or self.is_dying:
+            return
+        self.is_dying = True
+        self.deaths += 1
+        self.world.note(f"{self.name} is killed")
+        for folder in self.folders:
+            copy_tree(folder, folder.with_name(f"{folder.name}.left"))
+        self._scope.cancel()
+
+    async def ended(self) -> None:
+        """Return when it does not run any more."""
+        await self._ended.wait()
+
+    async def buried(self) -> None:
+        """Return when nothing of it runs any more, and its files are as it left them."""
+        await self._ended.wait()
+        if self.is_dying:
+            for folder in self.folders:
+                shutil.rmtree(folder)
+                folder.with_name(f"{folder.name}.left").rename(folder)
+            self.is_dying = False
+
+    async def stop(self) -> None:
+        """End it in order."""
+        self._scope.cancel()
+        await self._ended.wait()
+
+
+class Service(Process):
+    """The embedded service, which may be killed and started again."""
+
+    def __init__(self, world: World, root: Path) -> None:
+        super().__init__(world, "service", [root])
+        self.root = root
+        self.store: store.Store = None
+        self._transport: httpx.AsyncBaseTransport | None = None
+
+    async def _live(self, task_status: trio.TaskStatus[None]) -> None:
+        async with store.open_store(self.root) as self.store, trio.open_nursery() as nursery:
+            self._transport = embedded.EmbeddedTransport(app.build(self.store), nursery)
+            self.is_alive = True
+            task_status.started()
+            await trio.sleep_forever()
+
+    def transport(self) -> httpx.AsyncBaseTransport | None:
+        return self._transport if self.is_alive and not self.is_dying else None
+
+
+class Machine(Process):
+    """A computer with a drive: its daemon without a kernel, and a small kernel with programs."""
+
+    def __init__(
+        self, world: World, name: str, service: Service, user: int, settings: config.Settings
+    ) -> None:
+        settings.paths.ensure()
+        super().__init__(world, name, [settings.paths.state, settings.paths.cache])
+        self.settings = settings
+        self.user = user
+        self.chance = random.Random(f"{world.seed} {name}")
+        self.wire = Wire(world, lambda: None if self.is_dying else service.transport(), self.chance)
+        self.agents: daemon_app.Agent = None
+        self.kernel: Kernel = None
+        # Scopes of programs that wait for the drive.
+        self._calls: set[trio.CancelScope] = set()
+
+    async def _live(self, task_status: trio.TaskStatus[None]) -> None:
+        pace = RequestScheduler(config.profile(self.settings).limits)
+        async with (
+            open_client(self.wire, self.user, pace) as client,
+            local_state.open_state(self.settings) as state,
+            trio.open_nursery() as nursery,
+        ):
+            supervisor = Supervisor(nursery)
+            place = self.settings.paths.state / "mnt"
+            agents = daemon_app.Agent(self.settings, place, state, client, supervisor, pace)
+            self.agents = agents
+            self.kernel = Kernel(agents.shown, trio.current_time, random.Random(f"{self.chance.random()}"))
+            await agents.fs.begin()
+            self._listen(agents, self.kernel)
+            for work, args, name in (
+                (agents.commit.run, (), "commit"),
+                (
+                    manifest_writer.run,
+                    (agents.state.db, agents.state.drafts.root, agents.commit),
+                    "manifest",
+                ),
+                (agents.fs.run, (), "filesystem"),
+                (agents.notifier.run, (), "notifier"),
+            ):
+                supervisor.keep(work, *args, name=name)
+            self.is_alive = True
+            task_status.started()
+            await agents.contact()
+            agents.start(supervisor)
+            await agents.shutdown.wanted.wait()
+            await agents.fs.finish()
+            await agents.commit.commit()
+            with trio.move_on_after(agents.shutdown.drain_seconds), agents.push.hurrying():
+                await concurrency.first_of(agents.push.drained, agents._out_of_reach)
+            nursery.cancel_scope.cancel()
+
+    def _listen(self, agents: daemon_app.Agent, kernel: Kernel) -> None:
+        async def tell(changes: list[Change]) -> list[Change]:
+            return await kernel.tell(changes)
+
+        agents.notifier._tell_all = tell  # type: ignore[method-assign]
+
+    def strike(self) -> None:
+        super().strike()
+        if self.is_dying:
+            for scope in list(self._calls):
+                scope.cancel()
+
+    async def stop(self) -> None:
+        """Unmount: what can be sent is sent."""
+        self.agents.shutdown.ask(None)
+        await self._ended.wait()
+
+    @asynccontextmanager
+    async def calling(self) -> AsyncIterator[Kernel]:
+        """A program's calls: `Killed` if the daemon dies meanwhile, or is dead."""
+        if not self.is_alive or self.is_dying:
+            raise Killed
+        with trio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                yield self.kernel
+            finally:
+                self._calls.discard(scope)
+        if scope.cancelled_caught:
+            raise Killed

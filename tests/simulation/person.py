@@ -1,0 +1,106 @@
+"""A person at the service's own pages: changes without a drive, over what nobody there has seen."""
+
+import httpx
+
+from cmsfs import errors
+from cmsfs.client import session
+from cmsfs.client.transport import multipart
+from cmsfs.models import base
+from cmsfs.models.content import uploads
+from tests.simulation.ledger import ANY, Ledger, sha1
+from tests.simulation.machines import Service
+from tests.simulation.promises import FOLDERS, NAMES
+from tests.simulation.world import World
+
+
+class Person:
+    """Works on whatever there is; what is refused is refused."""
+
+    def __init__(self, world: World, client: session.Client, service: Service, ledger: Ledger) -> None:
+        self.world = world
+        self.client = client
+        self.service = service
+        self.ledger = ledger
+        self.done = 0
+
+    async def act(self, name: str, args: tuple[int, ...]) -> None:
+        try:
+            await getattr(self, f"do_{name}")(*args)
+            self.done += 1
+            self.world.note(f"{name} {args}: done")
+        except (errors.CmsfsError, LookupError, httpx.HTTPError) as error:
+            self.world.note(f"{name} {args}: {type(error).__name__}")
+
+    def _some(self, kind: int, which: int, *, status: int = 0) -> str:
+        """An item of this kind; `LookupError` if there is none."""
+        if not self.service.is_alive:
+            raise LookupError
+        rows = self.service.store.read(
+            "SELECT id FROM item WHERE kind = ? AND status = ? ORDER BY id", kind, status
+        )
+        return str(rows[which % len(rows)]["id"]) if rows else self._nothing()
+
+    def _nothing(self) -> str:
+        raise LookupError
+
+    def _folder(self, which: int) -> str:
+        rows = self.service.store.read("SELECT id FROM item WHERE kind = 0 AND status = 0 ORDER BY id")
+        place = which % (len(rows) + 1)
+        return str(rows[place - 1]["id"]) if place else "0"
+
+    def _text(self) -> bytes:
+        self.ledger.number += 1
+        data = f"person {self.ledger.number}\n".encode() * (1 + self.ledger.number % 30)
+        self.ledger.know(data)
+        return data
+
+    async def do_create(self, where: int, which: int) -> None:
+        data = self._text()
+        wish = uploads.UploadAttributes(
+            name=NAMES[which % len(NAMES)], parent=base.Reference(id=self._folder(where))
+        )
+        await self.client.uploads.new_file(wish, multipart.BytesSource(data), sha1=sha1(data))
+        self.ledger.wrote(data, over=ANY)
+
+    async def do_edit(self, which: int) -> None:
+        data = self._text()
+        await self.client.uploads.new_version(
+            self._some(1, which), multipart.BytesSource(data), sha1=sha1(data)
+        )
+        self.ledger.wrote(data, over=ANY)
+
+    async def do_promote(self, which: int, past: int) -> None:
+        """An old version again."""
+        item = self._some(1, which)
+        found = await self.client.versions.past(item)
+        if not found:
+            raise LookupError
+        version = found[past % len(found)]
+        # It may follow anything, and anything may follow it that follows it here.
+        row = self.service.store.read("SELECT sha1 FROM version WHERE id = ?", int(version.id))
+        if row:
+            self.ledger.over.setdefault(row[0]["sha1"], set()).add(ANY)
+        await self.client.versions.promote(item, version.id)
+
+    async def do_rename(self, which: int, name: int) -> None:
+        await self.client.items.update("file", self._some(1, which), name=NAMES[name % len(NAMES)])
+
+    async def do_move(self, which: int, where: int) -> None:
+        await self.client.items.update("file", self._some(1, which), parent_id=self._folder(where))
+
+    async def do_folder(self, where: int, name: int) -> None:
+        names = [path.rpartition("/")[2] for path in FOLDERS[1:]]
+        await self.client.folders.create(names[name % len(names)], self._folder(where))
+
+    async def do_move_folder(self, which: int, where: int) -> None:
+        await self.client.items.update("folder", self._some(0, which), parent_id=self._folder(where))
+
+    async def do_delete(self, which: int) -> None:
+        await self.client.items.delete("file", self._some(1, which))
+
+    async def do_delete_folder(self, which: int) -> None:
+        await self.client.items.delete("folder", self._some(0, which), recursive=True)
+
+    async def do_restore(self, which: int, kind: int) -> None:
+        one = kind % 2
+        await self.client.items.restore(("folder", "file")[one], self._some(one, which, status=1))

@@ -1,0 +1,317 @@
+"""Programs on a drive: each act is what some application does."""
+
+import os
+
+import trio
+
+from cmsfs import errors
+from tests.simulation.kernel import Kernel
+from tests.simulation.ledger import ANY, sha1
+from tests.simulation.promises import FOLDERS, Held, Promises, path_of
+from tests.simulation.remembered import File
+
+# Files that are left open at a time.
+HELD = 4
+
+
+class Programs(Promises):
+    """All programs of one machine; they run one after the other."""
+
+    # ---- acts on files ----
+
+    async def do_write(self, kernel: Kernel, where: int, size: int) -> None:
+        """`cat > path`: what is there is read first, through the same handle."""
+        path, data = path_of(where), self._text(size)
+        try:
+            file = await kernel.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            await self._create(kernel, path, data)
+            return
+        before = await self._begun(kernel, file, path)
+        try:
+            await kernel.truncate(file, 0)
+            self._now(file, before, b"")
+            self._replaced(path, before)
+            await kernel.write(file, 0, data)
+            self._now(file, before, data)
+        finally:
+            await kernel.close(file)
+        self._wrote(path, data, sha1(before))
+
+    async def _begun(self, kernel: Kernel, file: File, path: str) -> bytes:
+        try:
+            before = await kernel.read(file)
+        except BaseException:
+            with trio.CancelScope(shield=False):
+                await kernel.close(file)
+            raise
+        self.ledger.seen(before, f"{self.machine.name}: {path}")
+        return before
+
+    async def _create(self, kernel: Kernel, path: str, data: bytes) -> None:
+        self.ledger.know(data)
+        file = await kernel.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            half = len(data) // 2
+            self.ledger.know(data[:half])
+            await kernel.write(file, 0, data[:half])
+            await kernel.write(file, half, data[half:])
+        finally:
+            await kernel.close(file)
+        # It may follow a file that was deleted here a moment ago.
+        self._wrote(path, data, ANY)
+
+    async def do_patch(self, kernel: Kernel, where: int, at: int, size: int) -> None:
+        """Write in the middle of what is there, or behind it."""
+        await self._change(kernel, path_of(where), at, self._text(size % 9))
+
+    async def do_append(self, kernel: Kernel, where: int, size: int) -> None:
+        """Write to its end."""
+        await self._change(kernel, path_of(where), None, self._text(size % 9))
+
+    async def _change(self, kernel: Kernel, path: str, at: int | None, data: bytes) -> None:
+        file = await kernel.open(path, os.O_RDWR)
+        before = await self._begun(kernel, file, path)
+        place = len(before) if at is None else at % (len(before) + 50)
+        after = before[:place].ljust(place, b"\0") + data + before[place + len(data) :]
+        self.ledger.made(after, before)
+        try:
+            await kernel.write(file, place, data)
+            self._now(file, before, after)
+            self._replaced(path, before)
+            found = await kernel.read(file)
+        finally:
+            await kernel.close(file)
+        self._same(path, found, after)
+        self._wrote(path, after, sha1(before))
+
+    def _same(self, path: str, found: bytes, expected: bytes) -> None:
+        if found != expected:
+            self.wrong.append(
+                f"{self.machine.name}: {path} shows {self.ledger.label(found)} to whoever wrote"
+                f" {self.ledger.label(expected)}"
+            )
+
+    async def do_truncate(self, kernel: Kernel, where: int, size: int) -> None:
+        """`truncate -s`, of a file that was looked at."""
+        path = path_of(where)
+        file = await kernel.open(path, os.O_RDWR)
+        before = await self._begun(kernel, file, path)
+        after = before[: size % 80].ljust(size % 80, b"\0")
+        self.ledger.know(after)
+        try:
+            await kernel.truncate(file, len(after))
+            self._now(file, before, after)
+            self._replaced(path, before)
+        finally:
+            await kernel.close(file)
+        self._wrote(path, after, sha1(before))
+
+    async def do_save(self, kernel: Kernel, where: int, size: int) -> None:
+        """Write beside it and rename over it; a local name or one that would be sent."""
+        path = path_of(where)
+        beside = path.rpartition("/")[0]
+        name = f".goutputstream-{self.ledger.number}" if size % 2 else f"new {self.ledger.number}"
+        temporary = f"{beside}/{name}".lstrip("/")
+        data = self._text(size)
+        before = await self._whole(kernel, path) if await kernel.exists(path) else None
+        await self._create(kernel, temporary, data)
+        await self._rename_over(kernel, temporary, path, before)
+
+    async def _rename_over(self, kernel: Kernel, path: str, target: str, before: bytes | None) -> None:
+        if before is not None:
+            # Between looking and renaming another program's bytes may come: those are not seen.
+            before = await self._whole(kernel, target) if await kernel.exists(target) else None
+            await self._giving_up(kernel, target)
+        await kernel.rename(path, target)
+        if before is not None:
+            self._replaced(target, before)
+
+    async def do_backup_save(self, kernel: Kernel, where: int, size: int) -> None:
+        """Rename it away, make it anew, remove the old one."""
+        path, data = path_of(where), self._text(size)
+        await self._whole(kernel, path)
+        backup = f"{path}~"
+        if await kernel.exists(backup):
+            old = await self._whole(kernel, backup)
+            await self._giving_up(kernel, backup)
+            await kernel.unlink(backup)
+            self._replaced(backup, old)
+        await kernel.rename(path, backup)
+        await self._create(kernel, path, data)
+        old = await self._whole(kernel, backup)
+        await self._giving_up(kernel, backup)
+        await kernel.unlink(backup)
+        self._replaced(backup, old)
+
+    async def do_rename(self, kernel: Kernel, where: int, to: int) -> None:
+        path, target = path_of(where), path_of(to)
+        moved = await self._whole(kernel, path)
+        before = await self._whole(kernel, target) if await kernel.exists(target) else None
+        if sha1(moved) in self.ledger.acknowledged:
+            self.ledger.put_anywhere(moved)
+        if path == target:
+            await kernel.rename(path, target)
+            return
+        await self._rename_over(kernel, path, target, before)
+
+    async def do_exchange(self, kernel: Kernel, where: int, to: int) -> None:
+        """`renameat2(RENAME_EXCHANGE)`."""
+        path, target = path_of(where), path_of(to)
+        for one in (path, target):
+            if sha1(data := await self._whole(kernel, one)) in self.ledger.acknowledged:
+                self.ledger.put_anywhere(data)
+        await kernel.rename(path, target, 2)
+
+    async def do_unlink(self, kernel: Kernel, where: int) -> None:
+        path = path_of(where)
+        before = await self._whole(kernel, path)
+        await self._giving_up(kernel, path)
+        await kernel.unlink(path)
+        self._replaced(path, before)
+
+    async def do_read(self, kernel: Kernel, where: int) -> None:
+        await self._whole(kernel, path_of(where))
+
+    # ---- acts on folders ----
+
+    async def do_mkdir(self, kernel: Kernel, where: int) -> None:
+        await kernel.mkdir(FOLDERS[1 + where % (len(FOLDERS) - 1)])
+
+    async def do_rmdir(self, kernel: Kernel, where: int) -> None:
+        await kernel.rmdir(FOLDERS[1 + where % (len(FOLDERS) - 1)])
+
+    async def do_mvdir(self, kernel: Kernel, where: int, to: int) -> None:
+        folders = FOLDERS[1:]
+        await kernel.rename(folders[where % len(folders)], folders[to % len(folders)])
+
+    async def do_rmtree(self, kernel: Kernel, where: int) -> None:
+        """`rm -r`: what is seen of each file goes by this program's will."""
+        await self._remove_all(kernel, FOLDERS[1 + where % (len(FOLDERS) - 1)])
+
+    async def _remove_all(self, kernel: Kernel, path: str) -> None:
+        for name in await kernel.listdir(path):
+            below = f"{path}/{name}"
+            if await kernel.is_folder(below):
+                await self._remove_all(kernel, below)
+                continue
+            before = await self._whole(kernel, below)
+            await self._giving_up(kernel, below)
+            await kernel.unlink(below)
+            self._replaced(below, before)
+        await kernel.rmdir(path)
+
+    async def do_list(self, kernel: Kernel, where: int) -> None:
+        await kernel.listdir(FOLDERS[where % len(FOLDERS)])
+
+    async def do_undelete(self, kernel: Kernel, which: int, to: int) -> None:
+        """Something out of the trash, to a place where nothing is."""
+        names = await kernel.listdir(".trash")
+        if not names or await kernel.exists(path_of(to)):
+            return
+        name = sorted(names)[which % len(names)]
+        await kernel.rename(f".trash/{name}", path_of(to))
+
+    async def do_xattr(self, kernel: Kernel, where: int, value: int) -> None:
+        """What is set is what is read."""
+        path, text = path_of(where), str(value).encode()
+        await kernel.setxattr(path, "user.mark", text)
+        if (found := await kernel.getxattr(path, "user.mark")) != text:
+            self.wrong.append(f"{self.machine.name}: user.mark of {path} is {found!r} and not {text!r}")
+
+    # ---- files that stay open ----
+
+    async def do_hold(self, kernel: Kernel, where: int) -> None:
+        path = path_of(where)
+        file = await kernel.open(path, os.O_RDWR)
+        data = await self._begun(kernel, file, path)
+        self._check_alive()
+        self.held.append(Held(file, path, data, data))
+        if len(self.held) > HELD:
+            await self._close(kernel, 0)
+
+    async def do_held(self, kernel: Kernel, which: int, at: int, size: int) -> None:
+        """Write through a handle of long ago, whatever the file is by now."""
+        if not self.held:
+            return
+        held = self.held[which % len(self.held)]
+        await self._check(kernel, held)
+        data = self._text(size % 9)
+        place = at % (len(held.model) + 20)
+        after = held.model[:place].ljust(place, b"\0") + data + held.model[place + len(data) :]
+        self.ledger.made(after, held.model)
+        await kernel.write(held.file, place, data)
+        self._check_alive()
+        if not held.wrote:
+            held.base, held.wrote = held.model, True
+            self._replaced(held.path, held.model)
+        self._now(held.file, held.model, after)
+        if size % 3 == 0:
+            await kernel.fsync(held.file)
+            self._acknowledge(held)
+
+    def _acknowledge(self, held: Held) -> None:
+        self._check_alive()
+        if held.wrote and not held.given_up:
+            self._wrote(held.path, held.model, sha1(held.base))
+            held.base, held.wrote = held.model, False
+
+    async def _check(self, kernel: Kernel, held: Held) -> None:
+        found = await kernel.read(held.file)
+        if found != held.model:
+            self._check_alive()
+            self.wrong.append(
+                f"{self.machine.name}: a handle on {held.path} shows {self.ledger.label(found)} and not"
+                f" {self.ledger.label(held.model)}"
+            )
+            held.model = found
+
+    async def do_held_read(self, kernel: Kernel, which: int) -> None:
+        if self.held:
+            await self._check(kernel, self.held[which % len(self.held)])
+
+    async def do_held_close(self, kernel: Kernel, which: int) -> None:
+        if self.held:
+            await self._close(kernel, which % len(self.held))
+
+    async def _close(self, kernel: Kernel, place: int) -> None:
+        held = self.held.pop(place)
+        await kernel.close(held.file)
+        self._acknowledge(held)
+
+    async def let_go(self) -> None:
+        """All programs end."""
+        while self.held:
+            await self.act("held_close", (0,))
+
+    # ---- what a person does with the drive ----
+
+    async def do_shrink(self, kernel: Kernel) -> None:
+        kernel.shrink()
+
+    async def do_sync(self, kernel: Kernel) -> None:
+        with trio.move_on_after(30):
+            await self.machine.agents.sync()
+
+    async def do_poll(self, kernel: Kernel, full: int) -> None:
+        try:
+            with trio.move_on_after(30):
+                await self.machine.agents.poll(full=full % 4 == 0)
+        except errors.RemoteError:
+            pass
+
+    async def do_pin(self, kernel: Kernel, where: int) -> None:
+        await self.machine.agents.pin(f"/{path_of(where)}")
+
+    async def do_unpin(self, kernel: Kernel, where: int) -> None:
+        await self.machine.agents.unpin(f"/{path_of(where)}")
+
+    async def do_free(self, kernel: Kernel, where: int) -> None:
+        with trio.move_on_after(30):
+            await self.machine.agents.free(f"/{path_of(where)}", unpin=False)
+
+    async def do_pause(self, kernel: Kernel, seconds: int) -> None:
+        await self.machine.agents.pause(float(1 + seconds % 200))
+
+    async def do_resume(self, kernel: Kernel) -> None:
+        await self.machine.agents.resume()

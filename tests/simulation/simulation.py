@@ -1,0 +1,327 @@
+"""One story from its beginning to the judgement: machines, people, disasters, peace, what is left then."""
+
+import gc
+import logging
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import trio
+
+from cmsfs import config, crashpoints, disk_reserve
+from cmsfs.service.storage import store
+from tests.simulation import judge, story
+from tests.simulation.ledger import Ledger
+from tests.simulation.machines import Machine, Process, Service, fill, open_client
+from tests.simulation.person import Person
+from tests.simulation.programs import Programs
+from tests.simulation.story import Plan, Step
+from tests.simulation.wire import Weather
+from tests.simulation.world import World, who
+
+# How long a process stays away after its death.
+AWAY_SECONDS = 3.0
+
+# When all is well again, everything has to be where it belongs after so long, and to be quiet.
+PEACE_SECONDS = 130.0
+QUIET_SECONDS = 40.0
+
+COLLECT_EVERY = 10
+_stories = 0
+
+
+@dataclass
+class Outcome:
+    """What became of a story."""
+
+    plan: Plan
+    steps: Sequence[Step]
+    digest: str = ""
+    failures: list[str] = field(default_factory=list)
+    calls: int = 0
+    refused: int = 0
+    requests: int = 0
+    seconds: float = 0.0  # virtual ones
+    faults: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def kind(self) -> str:
+        """The first thing that went wrong, without its particulars."""
+        return self.failures[0].partition(":")[0] if self.failures else ""
+
+
+def run(
+    plan: Plan, steps: Sequence[Step] | None = None, *, echo: Callable[[str], None] | None = None
+) -> Outcome:
+    """Live through a story; what went wrong is in the outcome."""
+    chosen = story.steps(plan) if steps is None else list(steps)
+    outcome = Outcome(plan, chosen)
+    world = World(plan.seed, echo=echo)
+    with _folders() as home, _watching(outcome, world), _without_collector():
+        one = _Simulation(world, plan, chosen, home, outcome)
+        try:
+            world.run(one.live)
+        except Exception as error:
+            outcome.failures.append(f"the story broke off: {judge.told(error)}")
+    outcome.digest = world.digest
+    outcome.seconds = world.clock.current_time()
+    return outcome
+
+
+class _Simulation:
+    def __init__(self, world: World, plan: Plan, steps: Sequence[Step], home: Path, outcome: Outcome) -> None:
+        self.world, self.plan, self.steps, self.home, self.outcome = world, plan, steps, home, outcome
+        self.ledger = Ledger()
+        self.chance = random.Random(f"{plan.seed} simulation")
+        # How many more moments at which a process could end it lives.
+        self.doomed: dict[str, int] = {}
+
+    async def live(self) -> None:
+        world = self.world
+        with trio.fail_after(86_400 * 10):
+            async with AsyncExitStack() as stack:
+                nursery = await stack.enter_async_context(trio.open_nursery())
+                self.service = Service(world, self.home / "service")
+                user = _template(self.service.root)
+                await self.service.start(nursery)
+                self.machines = [
+                    Machine(world, name, self.service, user, self._settings(name))
+                    for name in ("one", "two", "three")[: self.plan.drives]
+                ]
+                self.processes: dict[str, Process] = {one.name: one for one in [self.service, *self.machines]}
+                crashpoints_before = crashpoints.reached
+                stack.callback(setattr, crashpoints, "reached", crashpoints_before)
+                crashpoints.reached = lambda point: self._may_end()
+                world.step = self._may_end
+                for machine in self.machines:
+                    await machine.start(nursery)
+                client = await stack.enter_async_context(open_client(_Ever(self.service), user))
+                self.person = Person(world, client, self.service, self.ledger)
+                self.programs = {one.name: Programs(one, self.ledger) for one in self.machines}
+                for process in self.processes.values():
+                    nursery.start_soon(self._revive, process, nursery)
+                for machine in self.machines:
+                    machine.wire.weather = Weather.bad(self.plan.faults) if self.plan.faults else Weather()
+                await self._tell()
+                await self._peace()
+                await judge.judge(self)
+                for machine in self.machines:
+                    self.outcome.requests += machine.wire.requests
+                    self.outcome.faults += machine.wire.faults
+                    await machine.stop()
+                judge.check_states(self)
+                nursery.cancel_scope.cancel()
+        self.outcome.calls = sum(one.done + one.refused for one in self.programs.values()) + self.person.done
+        self.outcome.refused = sum(one.refused for one in self.programs.values())
+
+    def _settings(self, name: str) -> config.Settings:
+        chance = random.Random(f"{self.plan.seed} settings")
+        return config.Settings(
+            account=name,
+            settle_seconds=chance.choice([0.0, 0.2, 2.0]),
+            feed=chance.choice(["", "", "search"]),
+            network_seconds=30.0,
+            notifications=False,
+            drain_seconds=30.0,
+        )
+
+    # ---- the steps ----
+
+    async def _tell(self) -> None:
+        """Everybody does what is his, one thing after the other; nobody waits for anybody else."""
+        send: dict[str, trio.MemorySendChannel[Step]] = {}
+        async with trio.open_nursery() as nursery:
+            actors: dict[str, Programs | Person] = {**self.programs, "person": self.person}
+            for name, actor in actors.items():
+                send[name], receive = trio.open_memory_channel[Step](10_000)
+                nursery.start_soon(self._actor, name, actor, receive)
+            for step in self.steps:
+                await trio.sleep(step.pause)
+                if step.act in ("kill", "power_cut", "cut_off", "connect"):
+                    await self._disaster(step)
+                elif step.actor in send:
+                    send[step.actor].send_nowait(step)
+            for channel in send.values():
+                channel.close()
+
+    async def _actor(
+        self, name: str, actor: Programs | Person, receive: trio.MemoryReceiveChannel[Step]
+    ) -> None:
+        who.set(f"{name}'s programs" if isinstance(actor, Programs) else name)
+        async for step in receive:
+            if step.act == "remount" and isinstance(actor, Programs):
+                await self._remount(actor)
+            else:
+                await actor.act(step.act, step.args)
+
+    async def _remount(self, programs: Programs) -> None:
+        """Programs end, and the drive is unmounted; it is mounted again soon."""
+        await programs.let_go()
+        machine = programs.machine
+        if machine.is_alive and not machine.is_dying:
+            self.outcome.faults["remount"] += 1
+            machine.deaths += 1
+            await machine.stop()
+
+    async def _disaster(self, step: Step) -> None:
+        process = self.processes.get(step.actor)
+        if process is None:
+            return
+        self.world.note(str(step))
+        self.outcome.faults[step.act] += 1
+        match step.act:
+            case "cut_off" if isinstance(process, Machine):
+                process.wire.is_down = True
+            case "connect" if isinstance(process, Machine):
+                process.wire.is_down = False
+            case "kill" | "power_cut":
+                if step.args[0]:
+                    self.doomed[process.name] = step.args[0]
+                else:
+                    process.strike()
+
+    def _may_end(self) -> None:
+        name = who.get()
+        if name in self.doomed:
+            self.doomed[name] -= 1
+            if self.doomed[name] <= 0:
+                del self.doomed[name]
+                self.processes[name].strike()
+
+    async def _revive(self, process: Process, nursery: trio.Nursery) -> None:
+        while True:
+            await process.ended()
+            await process.buried()
+            await trio.sleep(AWAY_SECONDS)
+            try:
+                await process.start(nursery)
+            except RuntimeError:  # killed before it answered
+                self.world.note(f"{process.name} died at its start")
+
+    async def _peace(self) -> None:
+        """All is well from now on: nobody dies, the network is good, programs end."""
+        self.doomed.clear()
+        for machine in self.machines:
+            machine.wire.is_down = False
+            machine.wire.weather = Weather(latency=0.01)
+        while not all(  # noqa: ASYNC110 - processes come and go
+            one.is_alive and not one.is_dying for one in self.processes.values()
+        ):
+            await trio.sleep(1)
+        for name, programs in self.programs.items():
+            token = who.set(f"{name}'s programs")
+            await programs.let_go()
+            who.reset(token)
+        for machine in self.machines:
+            await machine.agents.resume()
+        await trio.sleep(PEACE_SECONDS - QUIET_SECONDS)
+        self.before_quiet = [machine.wire.changes for machine in self.machines]
+        await trio.sleep(QUIET_SECONDS)
+
+
+class _Ever(httpx.AsyncBaseTransport):
+    """The way of a person to the service, as it is at the moment."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await trio.sleep(0.01)
+        if (transport := self._service.transport()) is None:
+            raise httpx.ConnectError("the service is away")
+        return await transport.handle_async_request(request)
+
+
+# ---- around the story -------------------------------------------------------------------------------
+
+
+_made: dict[str, object] = {}
+
+
+def _template(root: Path) -> int:
+    """An empty service with its user; copied from the first one that was made."""
+    if "folder" not in _made:
+        folder = Path(tempfile.mkdtemp(prefix="cmsfs-service-", dir=_fast()))
+
+        async def make() -> int:
+            async with store.open_store(folder / "service") as opened:
+                return await opened.write(fill)
+
+        _made["user"] = World("template").run_inside(make)
+        _made["folder"] = folder
+    shutil.copytree(Path(str(_made["folder"])) / "service", root)
+    return int(str(_made["user"]))
+
+
+def _fast() -> Path | None:
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """A story is short: what it leaves is collected behind it, now and then."""
+    global _stories
+    _stories += 1
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not _stories % COLLECT_EVERY:
+            gc.collect()
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
+def _folders() -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix="cmsfs-story-", dir=_fast()))
+    before = dict(os.environ)
+    for variable in ("CONFIG", "DATA", "STATE", "CACHE"):
+        os.environ[f"XDG_{variable}_HOME"] = str(home / variable.lower())
+    os.environ["XDG_RUNTIME_DIR"] = str(home / "run")
+    for name in ("config", "data", "state", "cache", "run"):
+        (home / name).mkdir(mode=0o700)
+    for variable in ("NOTIFY_SOCKET", "DBUS_SESSION_BUS_ADDRESS", "CMSFS_CONFIG", "CMSFS_ACCOUNT"):
+        os.environ.pop(variable, None)
+    size, disk_reserve.SIZE_BYTES = disk_reserve.SIZE_BYTES, 64 * 1024
+    try:
+        yield home
+    finally:
+        disk_reserve.SIZE_BYTES = size
+        os.environ.clear()
+        os.environ.update(before)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+class _Watch(logging.Handler):
+    def __init__(self, outcome: Outcome, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._outcome = outcome
+        self._world = world
+        self.is_over = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage().replace("\n", " ")
+        self._world.note(f"log: {record.levelname} {record.msg}")
+        if record.exc_info or record.levelno >= logging.ERROR:
+            error = record.exc_info[1] if record.exc_info else None
+            self._outcome.failures.append(f"logged {record.msg}: {said} {judge.told(error) if error else ''}")
+
+
+@contextmanager
+def _watching(outcome: Outcome, world: World) -> Iterator[None]:
+    watch, root = _Watch(outcome, world), logging.getLogger()
+    before, root.handlers = root.handlers, [watch]
+    try:
+        yield
+    finally:
+        root.handlers = before

@@ -1,0 +1,121 @@
+"""Stories: who does what and when, made of a seed; each step stands by itself: any can be left out."""
+
+import random
+from dataclasses import dataclass
+
+# What programs do, and how often.
+ACTS: dict[str, tuple[int, int]] = {  # weight, arguments
+    "write": (14, 2),
+    "patch": (8, 3),
+    "append": (6, 2),
+    "truncate": (4, 2),
+    "save": (10, 2),
+    "backup_save": (4, 2),
+    "rename": (8, 2),
+    "exchange": (2, 2),
+    "unlink": (5, 1),
+    "read": (5, 1),
+    "mkdir": (6, 1),
+    "rmdir": (3, 1),
+    "mvdir": (4, 2),
+    "rmtree": (1, 1),
+    "list": (3, 1),
+    "undelete": (3, 2),
+    "xattr": (2, 2),
+    "hold": (6, 1),
+    "held": (10, 3),
+    "held_read": (3, 1),
+    "held_close": (3, 1),
+    "shrink": (3, 0),
+    "sync": (4, 0),
+    "poll": (4, 1),
+    "pin": (1, 1),
+    "unpin": (1, 1),
+    "free": (2, 1),
+    "pause": (1, 1),
+    "resume": (1, 0),
+}
+
+PERSON: dict[str, tuple[int, int]] = {
+    "create": (6, 2),
+    "edit": (10, 1),
+    "promote": (2, 2),
+    "rename": (4, 2),
+    "move": (4, 2),
+    "folder": (3, 2),
+    "move_folder": (2, 2),
+    "delete": (4, 1),
+    "delete_folder": (1, 1),
+    "restore": (3, 2),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """After a pause, somebody does something; nobody waits for the end of it."""
+
+    pause: float
+    actor: str
+    act: str
+    args: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"+{self.pause:g} {self.actor} {self.act} {' '.join(map(str, self.args))}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What kind of story it is."""
+
+    seed: int
+    drives: int = 2
+    steps: int = 80
+    person: bool = True
+    faults: float = 0.0
+    kills: bool = False
+    power: bool = False
+
+    @classmethod
+    def of(cls, seed: int, steps: int = 80) -> "Plan":
+        """A mixture of all kinds."""
+        chance = random.Random(f"{seed} plan")
+        return cls(
+            seed,
+            drives=chance.choice([1, 2, 2, 2]),
+            steps=steps,
+            person=chance.random() < 0.7,
+            faults=chance.choice([0.0, 0.0, 0.05, 0.15]),
+            kills=chance.random() < 0.4,
+            power=chance.random() < 0.3,
+        )
+
+
+def steps(plan: Plan) -> list[Step]:
+    """The steps of a story."""
+    chance = random.Random(f"{plan.seed} steps")
+    drives = [("one", "two", "three")[number] for number in range(plan.drives)]
+    actors = drives * 4 + (["person"] * 2 if plan.person else [])
+    found = []
+    # A story stays with few files, or goes to many.
+    span = chance.choice([2, 4, 12])
+    for _ in range(plan.steps):
+        pause = chance.choice([0.0, 0.0, 0.0, 0.001, 0.05, 0.5, 0.5, 3.0, 3.0, 15.0])
+        disaster = chance.random()
+        if plan.faults and disaster < 0.02:
+            found.append(Step(pause, chance.choice(drives), chance.choice(["cut_off", "connect"])))
+            continue
+        if plan.kills and disaster < 0.05:
+            kind = "power_cut" if plan.power and chance.random() < 0.5 else "kill"
+            found.append(Step(pause, chance.choice([*drives, "service"]), kind, (chance.randrange(40),)))
+            continue
+        if plan.kills and disaster < 0.06:
+            found.append(Step(pause, chance.choice(drives), "remount"))
+            continue
+        actor = chance.choice(actors)
+        acts = PERSON if actor == "person" else ACTS
+        act = chance.choices(list(acts), [weight for weight, _ in acts.values()])[0]
+        args = tuple(chance.randrange(span if place == 0 else 1000) for place in range(acts[act][1]))
+        if act in ("rename", "exchange") and actor != "person":
+            args = (args[0], chance.randrange(span))
+        found.append(Step(pause, actor, act, args))
+    return found

@@ -1,0 +1,158 @@
+"""The network between a machine and the service: slow, failing and lying, as the story's chance has it."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import trio
+
+from tests.simulation.world import World
+
+# A connection that says nothing is given up by httpx after so long.
+SILENT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How often what happens to a request; all of it to none is a good day."""
+
+    unreached: float = 0.0  # refused, or broken before anything arrived
+    cut_upload: float = 0.0  # broken in the middle of its body
+    lost: float = 0.0  # carried out, and nobody hears
+    cut_answer: float = 0.0  # the answer's body breaks off, or ends early
+    silent: float = 0.0  # nothing comes, and nothing breaks; carried out or not
+    refused: float = 0.0  # 429 with Retry-After
+    failed: float = 0.0  # 5xx, carried out or not
+    expired: float = 0.0  # 401
+    latency: float = 0.02
+
+    @classmethod
+    def bad(cls, rate: float) -> "Weather":
+        one = rate / 8
+        return cls(one, one, one, one, one / 4, one, one, one / 2, latency=0.05)
+
+
+class Wire(httpx.AsyncBaseTransport):
+    """The way to the service; `inner` gives what is there of it now, None while it is not."""
+
+    def __init__(
+        self, world: World, inner: Callable[[], httpx.AsyncBaseTransport | None], chance: random.Random
+    ) -> None:
+        self._world = world
+        self._inner = inner
+        self._chance = chance
+        self.weather = Weather()
+        self.is_down = False
+        self.faults: Counter[str] = Counter()
+        self.changes = 0  # requests that were to change something
+        self.requests = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        path = request.url.raw_path.decode().partition("?")[0]
+        if request.method in ("POST", "PUT", "DELETE") and "oauth2" not in path:
+            self.changes += 1
+        try:
+            response = await self._exchange(request)
+        except httpx.HTTPError as error:
+            self._world.note(f"{request.method} {path}: {type(error).__name__}")
+            raise
+        self._world.note(f"{request.method} {path}: {response.status_code}")
+        return response
+
+    async def _exchange(self, request: httpx.Request) -> httpx.Response:
+        weather, chance = self.weather, self._chance
+        await self._pass(weather)
+        if (inner := self._inner()) is None or self.is_down:
+            raise httpx.ConnectError("the service cannot be reached")
+        is_token = "oauth2" in request.url.path
+        kind = self._drawn(weather)
+        if kind is not None:
+            self.faults[kind] += 1
+        match kind:
+            case "unreached":
+                raise httpx.ConnectError("refused") if chance.random() < 0.5 else httpx.WriteError("reset")
+            case "refused":
+                seconds = str(chance.choice([1, 2, 10]))
+                return _answer(429, {"retry-after": seconds}, "rate_limit_exceeded")
+            case "expired" if not is_token:
+                return _answer(401, {"www-authenticate": "Bearer"}, "unauthorized")
+            case "failed" if chance.random() < 0.5:
+                return _answer(chance.choice([500, 502, 503]), {}, "internal_server_error")
+            case "silent" if chance.random() < 0.5:
+                await trio.sleep(SILENT_SECONDS)
+                raise httpx.ReadTimeout("nothing came")
+            case "cut_upload":
+                request.stream = _Cut(request.stream, chance, httpx.WriteError("reset"))
+        response = await inner.handle_async_request(request)
+        await self._pass(weather)
+        if self.is_down:
+            kind = "lost"
+        match kind:
+            case "lost" | "silent" | "failed":
+                await response.aclose()
+                if kind == "silent":
+                    await trio.sleep(SILENT_SECONDS)
+                    raise httpx.ReadTimeout("nothing came")
+                if kind == "failed":
+                    return _answer(chance.choice([500, 502, 503, 504]), {}, "internal_server_error")
+                raise httpx.ReadError("the answer was lost")
+            case "cut_answer":
+                error = httpx.ReadError("reset") if chance.random() < 0.5 else None
+                response.stream = _Cut(response.stream, chance, error)
+        return response
+
+    async def _pass(self, weather: Weather) -> None:
+        if weather.latency:
+            await trio.sleep(self._chance.expovariate(1 / weather.latency))
+
+    def _drawn(self, weather: Weather) -> str | None:
+        drawn = self._chance.random()
+        for name in (
+            "unreached",
+            "cut_upload",
+            "lost",
+            "cut_answer",
+            "silent",
+            "refused",
+            "failed",
+            "expired",
+        ):
+            drawn -= getattr(weather, name)
+            if drawn < 0:
+                return name
+        return None
+
+
+class _Cut(httpx.AsyncByteStream):
+    """A body that goes no further than some of its bytes."""
+
+    def __init__(self, inner: Any, chance: random.Random, error: Exception | None) -> None:
+        self._inner = inner
+        self._chance = chance
+        self._error = error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._chance.choice([0, 1, 100, 1000, 5000])
+        async for piece in self._inner:
+            if len(piece) > left:
+                yield piece[:left]
+                if self._error is not None:
+                    raise self._error
+                return
+            left -= len(piece)
+            yield piece
+        if self._error is not None and not left:
+            raise self._error
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _answer(status: int, headers: dict[str, str], code: str) -> httpx.Response:
+    body = json.dumps({"type": "error", "status": status, "code": code, "message": code}).encode()
+    return httpx.Response(status, headers={"content-type": "application/json", **headers}, content=body)

@@ -1,0 +1,189 @@
+"""The world of a story: its time, its chance and its threads are made here: a seed is the whole story.
+
+Time is virtual (`trio.testing.MockClock`): it jumps to the next moment at which somebody wants to go on.  The
+order of tasks comes from trio's own generator, seeded.  What the product does in worker threads is done in
+place, some virtual moments later, so that the others come between as they would.
+
+What would differ from process to process (the order of sets of strings) is fixed by `PYTHONHASHSEED`: the
+program `tests/simulation/run` sees to it.
+"""
+
+import contextlib
+import contextvars
+import datetime as datetimes
+import hashlib
+import os
+import random
+import sys
+import threading
+import time
+import types
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import trio
+import trio._core._run
+from trio.testing import MockClock
+
+# When stories begin.  Files are younger than that by the machine's clock, and nothing of them is ever stale.
+EPOCH = 1_767_225_600.0
+
+# What happens to whom: said by `who` in the trace.
+who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="story")
+
+_real_datetime = datetimes.datetime
+
+
+class World:
+    """Everything that a story takes from outside."""
+
+    def __init__(self, seed: object, *, echo: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.clock = clock = MockClock(autojump_threshold=0)
+        # Time stands still between jumps: a third of all looks at it go through the real clock otherwise.
+        clock.current_time = lambda: clock._virtual_base  # type: ignore[method-assign]
+        self.threads = random.Random(f"{seed} threads")
+        self._entropy = random.Random(f"{seed} entropy")
+        self._ticks = 0
+        self._hash = hashlib.sha256()
+        self._echo = echo
+        self.lines = 0
+        # Called wherever a process could end: before and after each piece of work of a thread.
+        self.step: Callable[[], None] = lambda: None
+
+    # ---- time and chance ----
+
+    def now_ns(self) -> int:
+        """The wall clock, later with each look at it: two moments are never the same one."""
+        self._ticks += 1
+        return int((EPOCH + self.clock.current_time()) * 1_000_000) * 1000 + self._ticks * 1000
+
+    def now(self) -> float:
+        return self.now_ns() / 1e9
+
+    def entropy(self, count: int) -> bytes:
+        return self._entropy.randbytes(count)
+
+    async def in_thread(
+        self,
+        work: Callable[..., Any],
+        *args: Any,
+        thread_name: str | None = None,
+        abandon_on_cancel: bool = False,
+        limiter: trio.CapacityLimiter | None = None,
+    ) -> Any:
+        """As `trio.to_thread.run_sync`: the work begins a moment later, and its end is heard of a moment
+        after that."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        token = object()
+        if limiter is not None:
+            await limiter.acquire_on_behalf_of(token)
+        try:
+            with trio.CancelScope(shield=True):
+                await self._moment()
+                self.step()
+                result = work(*args)
+                self.step()
+                await self._moment()
+            return result
+        finally:
+            if limiter is not None:
+                limiter.release_on_behalf_of(token)
+
+    async def _moment(self) -> None:
+        chance = self.threads.random()
+        if chance < 0.7:
+            await trio.lowlevel.checkpoint()
+        elif chance < 0.99:
+            await trio.sleep(self.threads.expovariate(500))
+        else:
+            await trio.sleep(self.threads.uniform(0.05, 0.5))
+
+    # ---- the trace ----
+
+    def note(self, what: str) -> None:
+        """A line of the trace; its hash is the story's."""
+        line = f"{self.clock.current_time():12.6f} {who.get()}: {what}"
+        self._hash.update(line.encode("utf-8", "replace"))
+        self.lines += 1
+        if self._echo is not None:
+            self._echo(line)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    # ---- the run ----
+
+    def run(self, story: Callable[[], Awaitable[Any]]) -> Any:
+        """Run the story in this world."""
+        with _patched(self):
+            return trio.run(story, clock=self.clock)
+
+    def run_inside(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Run something that belongs to no story, from inside of one."""
+        return _apart(lambda: self.run(work))
+
+
+class _Datetime(_real_datetime):
+    """`datetime.now` by the world's clock; everything else, and what it gives, is the real class."""
+
+    _world: World
+
+    @classmethod
+    def now(cls, tz: datetimes.tzinfo | None = None) -> Any:
+        return _real_datetime.fromtimestamp(cls._world.now(), tz)
+
+
+@contextlib.contextmanager
+def _patched(world: World) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+
+        def put(holder: Any, name: str, value: Any) -> None:
+            stack.callback(setattr, holder, name, getattr(holder, name))
+            setattr(holder, name, value)
+
+        moment = world.clock.current_time
+        put(time, "time", world.now)
+        put(time, "time_ns", world.now_ns)
+        put(time, "monotonic", moment)
+        put(os, "urandom", world.entropy)
+        put(random, "_urandom", world.entropy)
+        put(trio.to_thread, "run_sync", world.in_thread)
+        put(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
+        put(trio._core._run, "_r", random.Random(f"{world.seed} scheduler"))
+        fake = type("datetime", (_Datetime,), {"_world": world})
+        for module in _product():
+            if getattr(module, "datetime", None) is _real_datetime and _asks_for_now(module):
+                put(module, "datetime", fake)
+        before = random.getstate()
+        random.seed(f"{world.seed} module")
+        stack.callback(random.setstate, before)
+        yield
+
+
+_asking: dict[str, bool] = {}
+
+
+def _asks_for_now(module: types.ModuleType) -> bool:
+    if module.__name__ not in _asking:
+        assert module.__file__ is not None
+        source = Path(module.__file__).read_text(encoding="utf-8")
+        _asking[module.__name__] = "datetime.now" in source
+    return _asking[module.__name__]
+
+
+def _product() -> list[types.ModuleType]:
+    return [
+        module for name, module in list(sys.modules.items()) if name.partition(".")[0] in ("cmsfs", "daemon")
+    ]
+
+
+def _apart(work: Callable[[], Any]) -> Any:
+    """Carry this out in a thread of its own: a run of trio cannot be inside another one."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    thread.join()
+    return found[0]
