@@ -131,7 +131,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         GET /files/{id}/metadata    GET /files/{id}/metadata/{scope}/{key}
         GET /folders/{id}/metadata  GET /folders/{id}/metadata/{scope}/{key}
         GET /files/{id}/watermark   GET /folders/{id}/watermark
-        GET /files/{id}/comments    GET /comments/{id}
+        GET /files/{id}/comments    GET /comments/{id}          GET /files/{id}/tasks
         """,
     ),
     (_item("base_explorer", "base_picker"), "GET /search"),
@@ -191,6 +191,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         GET /collaborations/{id}     GET /events            OPTIONS /events
         GET /events/wait             GET /folder_locks       GET /collections
         GET /collections/{id}        GET /collections/{id}/items  GET /recent_items
+        GET /tasks/{id}              GET /tasks/{id}/assignments  GET /task_assignments/{id}
         POST /metadata_queries/execute_read
         """,
     ),
@@ -201,6 +202,8 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         DELETE /files/{id}/trash    DELETE /folders/{id}/trash    DELETE /web_links/{id}/trash
         POST /collaborations        PUT /collaborations/{id}      DELETE /collaborations/{id}
         POST /folder_locks          DELETE /folder_locks/{id}
+        POST /tasks                 PUT /tasks/{id}               DELETE /tasks/{id}
+        POST /task_assignments      PUT /task_assignments/{id}    DELETE /task_assignments/{id}
         """,
     ),
     (

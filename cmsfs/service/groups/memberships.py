@@ -138,16 +138,22 @@ async def update(call: calls.Call) -> responses.Response:
 
 async def delete(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        read = store.reader(conn)
-        row, group = _get(read, call, call.id, GroupRight.MANAGE)
-        user = read("SELECT * FROM user WHERE id = ?", row["user"])[0]
-        by, now = call.caller.id, call.store.now()
-        conn.execute("DELETE FROM membership WHERE id = ?", (row["id"],))
-        _log(conn, group, user, "GROUP_REMOVE_USER", by=by, now=now)
-        collaborations.tell_member(conn, group["id"], user["id"], models_events.COLLAB_REMOVE, by=by, now=now)
+        row, _ = _get(store.reader(conn), call, call.id, GroupRight.MANAGE)
+        remove(conn, row["id"], by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
+
+
+def remove(conn: Connection, number: int, *, by: int, now: int) -> None:
+    """Take a user out of a group."""
+    read = store.reader(conn)
+    row = read("SELECT * FROM membership WHERE id = ?", number)[0]
+    group = read("SELECT * FROM user_group WHERE id = ?", row["user_group"])[0]
+    user = read("SELECT * FROM user WHERE id = ?", row["user"])[0]
+    conn.execute("DELETE FROM membership WHERE id = ?", (number,))
+    _log(conn, group, user, "GROUP_REMOVE_USER", by=by, now=now)
+    collaborations.tell_member(conn, group["id"], user["id"], models_events.COLLAB_REMOVE, by=by, now=now)
 
 
 def _shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:

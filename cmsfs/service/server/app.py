@@ -49,6 +49,7 @@ from cmsfs.service.sharing import (
 )
 from cmsfs.service.storage import attempt_limits
 from cmsfs.service.storage.store import Store
+from cmsfs.service.tasks import assignments, tasks
 from cmsfs.service.uploads import direct_uploads, upload_sessions
 from cmsfs.service.users import session_terminations, users
 
@@ -92,6 +93,8 @@ API_GROUPS = [
     Group("thumbnails", "Thumbnails of files, as PNG or JPEG.", thumbnails.routes),
     Group("watermarks", "Watermarks on files, and on folders with everything below them.", watermarks.routes),
     Group("comments", "Comments on files, and replies to them.", comments.routes),
+    Group("tasks", "What is to be done with files.", tasks.routes),
+    Group("task_assignments", "Who is to do a task, and whether it is done.", assignments.routes),
     Group(
         "versions",
         "Earlier versions of a file: list, get, trash, restore and promote them.",

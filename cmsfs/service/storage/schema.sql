@@ -632,3 +632,91 @@ CREATE TABLE link_use (
 );
 
 INSERT INTO sqlite_sequence (name, seq) VALUES ('comment', 770000);
+
+-- What is to be done with a file, and by whom.
+CREATE TABLE task (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  file        INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+  action      TEXT NOT NULL,                   -- review, complete
+  rule        TEXT NOT NULL,                   -- all_assignees, any_assignee
+  message     TEXT NOT NULL,
+  due_at      INTEGER,
+  created_by  INTEGER NOT NULL REFERENCES user,
+  created_at  INTEGER NOT NULL
+);
+CREATE INDEX task_of_file ON task (file, id);
+CREATE TABLE task_assignment (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  task         INTEGER NOT NULL REFERENCES task ON DELETE CASCADE,
+  user         INTEGER NOT NULL REFERENCES user, -- whose it is
+  message      TEXT NOT NULL,
+  state        TEXT NOT NULL DEFAULT 'incomplete', -- incomplete, completed, approved, rejected
+  assigned_by  INTEGER NOT NULL REFERENCES user,
+  assigned_at  INTEGER NOT NULL,
+  resolved_at  INTEGER,                        -- NULL: it is incomplete
+  UNIQUE (task, user)
+);
+
+-- Folders whose metadata of a template everything below gets, too.
+CREATE TABLE cascade_policy (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  uuid        TEXT NOT NULL UNIQUE,            -- the id on the wire
+  folder      INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+  template    INTEGER NOT NULL REFERENCES metadata_template ON DELETE CASCADE,
+  created_by  INTEGER NOT NULL REFERENCES user,
+  created_at  INTEGER NOT NULL,
+  UNIQUE (folder, template)
+);
+-- Whatever comes below such a folder has its metadata from then on, unless it has some of that template.
+CREATE TRIGGER item_under_policy AFTER INSERT ON item
+  WHEN NEW.kind < 2 AND EXISTS (SELECT 1 FROM cascade_policy) BEGIN
+  INSERT OR IGNORE INTO metadata_instance (uuid, item, template, data, type_version)
+    SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2)
+        || '-a' || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))),
+      NEW.id, m.template, m.data, m.type_version
+    FROM cascade_policy AS p JOIN metadata_instance AS m ON m.item = p.folder AND m.template = p.template
+    WHERE p.folder IN (SELECT value FROM json_each('[' || replace(trim(NEW.path, '/'), '/', ',') || ']'))
+    ORDER BY instr(NEW.path, '/' || p.folder || '/') DESC;
+END;
+CREATE TRIGGER item_came_under_policy AFTER UPDATE OF path ON item
+  WHEN NEW.kind < 2 AND OLD.path != NEW.path AND EXISTS (SELECT 1 FROM cascade_policy) BEGIN
+  INSERT OR IGNORE INTO metadata_instance (uuid, item, template, data, type_version)
+    SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2)
+        || '-a' || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))),
+      NEW.id, m.template, m.data, m.type_version
+    FROM cascade_policy AS p JOIN metadata_instance AS m ON m.item = p.folder AND m.template = p.template
+    WHERE p.folder IN (SELECT value FROM json_each('[' || replace(trim(NEW.path, '/'), '/', ',') || ']'))
+    ORDER BY instr(NEW.path, '/' || p.folder || '/') DESC;
+END;
+
+-- Addresses that are told what happens to an item and below it.
+CREATE TABLE webhook (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  app         TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
+  target      INTEGER NOT NULL REFERENCES item ON DELETE CASCADE, -- a file, or a folder with all below
+  address     TEXT NOT NULL,
+  triggers    TEXT NOT NULL,                   -- JSON array of words: see events/webhook_triggers.py
+  created_by  INTEGER NOT NULL REFERENCES user,
+  created_at  INTEGER NOT NULL,
+  UNIQUE (target, app, created_by)
+);
+CREATE INDEX webhook_of_app ON webhook (app, created_by, id);
+-- What they have not been told yet, in the words that they will be told.
+CREATE TABLE webhook_delivery (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  app         TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
+  address     TEXT NOT NULL,
+  body        TEXT NOT NULL,                   -- JSON
+  attempts    INTEGER NOT NULL DEFAULT 0,      -- how often it was tried in vain
+  due_at      INTEGER NOT NULL,                -- when it is tried next
+  created_at  INTEGER NOT NULL
+);
+CREATE INDEX webhook_delivery_due ON webhook_delivery (due_at);
+-- What an application's deliveries are signed with; both, so that either can be renewed.
+CREATE TABLE signature_key (
+  app        TEXT PRIMARY KEY REFERENCES app ON DELETE CASCADE,
+  main       TEXT NOT NULL,
+  secondary  TEXT NOT NULL
+) WITHOUT ROWID;
+
+INSERT INTO sqlite_sequence (name, seq) VALUES ('task', 800000), ('task_assignment', 810000), ('webhook', 820000);

@@ -1,4 +1,7 @@
-"""The public API's own Python client, unmodified, works with groups."""
+"""The public API's own Python client, unmodified, works with groups and tasks."""
+
+import io
+from datetime import UTC, datetime
 
 import pytest
 import trio
@@ -14,7 +17,17 @@ from box_sdk_gen import (
     CreateGroupMembershipGroup,
     CreateGroupMembershipRole,
     CreateGroupMembershipUser,
+    CreateTaskAction,
+    CreateTaskAssignmentAssignTo,
+    CreateTaskAssignmentTask,
+    CreateTaskAssignmentTaskTypeField,
+    CreateTaskCompletionRule,
+    CreateTaskItem,
+    CreateTaskItemTypeField,
     UpdateGroupMembershipByIdRole,
+    UpdateTaskAssignmentByIdResolutionState,
+    UploadFileAttributes,
+    UploadFileAttributesParentField,
 )
 
 
@@ -59,6 +72,40 @@ async def test_groups(client):
         client.groups.delete_group_by_id(made.id)
         with pytest.raises(BoxAPIError) as caught:
             client.groups.get_group_by_id(made.id)
+        assert caught.value.response_info.status_code == 404
+
+    await trio.to_thread.run_sync(story)
+
+
+async def test_tasks(client):
+    def story():
+        me = client.users.get_user_me()
+        attributes = UploadFileAttributes(name="plan.txt", parent=UploadFileAttributesParentField(id="0"))
+        file = client.uploads.upload_file(attributes, io.BytesIO(b"plan")).entries[0]
+        due = datetime(2030, 1, 2, tzinfo=UTC)
+        task = client.tasks.create_task(
+            CreateTaskItem(id=file.id, type=CreateTaskItemTypeField.FILE),
+            action=CreateTaskAction.REVIEW,
+            message="Look",
+            due_at=due,
+            completion_rule=CreateTaskCompletionRule.ANY_ASSIGNEE,
+        )
+        assert (task.message, task.item.id, task.due_at, task.is_completed) == ("Look", file.id, due, False)
+        made = client.task_assignments.create_task_assignment(
+            CreateTaskAssignmentTask(id=task.id, type=CreateTaskAssignmentTaskTypeField.TASK),
+            CreateTaskAssignmentAssignTo(id=me.id),
+        )
+        done = client.task_assignments.update_task_assignment_by_id(
+            made.id, resolution_state=UpdateTaskAssignmentByIdResolutionState.APPROVED
+        )
+        assert done.resolution_state.value == "approved"
+        assert client.task_assignments.get_task_assignments(task.id).entries[0].assigned_to.id == me.id
+        assert client.tasks.get_file_tasks(file.id).entries[0].is_completed
+        assert client.tasks.update_task_by_id(task.id, message="Thanks").message == "Thanks"
+        client.task_assignments.delete_task_assignment_by_id(made.id)
+        client.tasks.delete_task_by_id(task.id)
+        with pytest.raises(BoxAPIError) as caught:
+            client.tasks.get_task_by_id(task.id)
         assert caught.value.response_info.status_code == 404
 
     await trio.to_thread.run_sync(story)

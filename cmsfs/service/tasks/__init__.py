@@ -1,0 +1,1 @@
+"""Tasks on files, and their assignments to users."""
