@@ -30,11 +30,14 @@ class EventsApi:
 
     async def position(self) -> events.Position:
         """Where the stream ends now."""
-        return (await self._page("now", "changes", 1)).next_stream_position
+        return (await self.since("now", limit=1)).next_stream_position
 
-    async def since(self, position: events.Position, *, stream: str = "changes") -> events.EventPage:
+    async def since(
+        self, position: events.Position, *, stream: str = "changes", limit: int = PAGE
+    ) -> events.EventPage:
         """The events after a position, the oldest first; some may have come before."""
-        return await self._page(str(position), stream, PAGE)
+        params = {"stream_type": stream, "stream_position": str(position), "limit": str(limit)}
+        return await self._wire.ask(events.EventPage, "GET", self._url, repeat=Repeat.READ, params=params)
 
     async def of_enterprise(
         self,
@@ -58,10 +61,6 @@ class EventsApi:
         }
         given = {name: value for name, value in params.items() if value}
         return await self._wire.ask(events.EventPage, "GET", self._url, repeat=Repeat.READ, params=given)
-
-    async def _page(self, position: str, stream: str, limit: int) -> events.EventPage:
-        params = {"stream_type": stream, "stream_position": position, "limit": str(limit)}
-        return await self._wire.ask(events.EventPage, "GET", self._url, repeat=Repeat.READ, params=params)
 
     async def wait(self, position: events.Position) -> bool:
         """Whether there are events after a position; False: nothing came for a long time, so ask again.

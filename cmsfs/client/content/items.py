@@ -58,7 +58,7 @@ class ItemsApi:
         params = FILE_PARAM if kind == "file" else FIELDS_PARAM
         return living(
             await self._wire.ask(
-                SHAPES[kind], "GET", self._url(kind, item_id), repeat=Repeat.READ, params=params
+                SHAPES[kind], "GET", f"{self._base}/{kind}s/{item_id}", repeat=Repeat.READ, params=params
             )
         )
 
@@ -67,7 +67,9 @@ class ItemsApi:
         shape = SHAPES[kind]
         params = {"fields": ",".join(name for name in shape.model_fields if name not in _LEFT_OUT)}
         return living(
-            await self._wire.ask(shape, "GET", self._url(kind, item_id), repeat=Repeat.READ, params=params)
+            await self._wire.ask(
+                shape, "GET", f"{self._base}/{kind}s/{item_id}", repeat=Repeat.READ, params=params
+            )
         )
 
     @overload
@@ -95,7 +97,7 @@ class ItemsApi:
         return await self._wire.ask(
             SHAPES[kind],
             "PUT",
-            self._url(kind, item_id),
+            f"{self._base}/{kind}s/{item_id}",
             params=FIELDS_PARAM,
             headers=if_match(etag),
             body=change.body(),
@@ -111,7 +113,7 @@ class ItemsApi:
         given = {"description": description, "tags": tags}
         body = {key: value for key, value in given.items() if value is not None}
         return await self._wire.ask(
-            SHAPES[kind], "PUT", self._url(kind, item_id), params=FIELDS_PARAM, body=body
+            SHAPES[kind], "PUT", f"{self._base}/{kind}s/{item_id}", params=FIELDS_PARAM, body=body
         )
 
     async def delete(
@@ -120,14 +122,14 @@ class ItemsApi:
         """Into the trash.  Raises `BadRequest` (`folder_not_empty`) for a folder that is neither empty nor to
         go with what is in it (`recursive`)."""
         query = f"?recursive={str(recursive).lower()}" if kind == "folder" else ""
-        await self._wire.tell("DELETE", self._url(kind, item_id) + query, headers=if_match(etag))
+        await self._wire.tell("DELETE", f"{self._base}/{kind}s/{item_id}{query}", headers=if_match(etag))
 
     async def delete_known(self, folder_id: str, digest: str) -> None:
         """A folder with what is in it, if that is what `known_tree.digest` was made of.
 
         Raises `PreconditionFailed` if not, `BadRequest` from a service that does not know this.
         """
-        url = f"{self._url('folder', folder_id)}?recursive={known_tree.RECURSIVE}"
+        url = f"{self._base}/folders/{folder_id}?recursive={known_tree.RECURSIVE}"
         await self._wire.tell("DELETE", url, headers={known_tree.HEADER: digest})
 
     async def restore(
@@ -141,15 +143,12 @@ class ItemsApi:
         given = {"name": name, "parent": None if parent_id is None else Reference(id=parent_id)}
         body = items.Restore.model_validate({key: v for key, v in given.items() if v is not None})
         return await self._wire.ask(
-            SHAPES[kind], "POST", self._url(kind, item_id), params=FIELDS_PARAM, body=body.body()
+            SHAPES[kind], "POST", f"{self._base}/{kind}s/{item_id}", params=FIELDS_PARAM, body=body.body()
         )
 
     async def purge(self, kind: str, item_id: str) -> None:
         """Out of the trash, for good.  Raises `NotFound` if it is not there, `Forbidden` under a hold."""
-        await self._wire.tell("DELETE", f"{self._url(kind, item_id)}/trash")
-
-    def _url(self, kind: str, item_id: str) -> str:
-        return f"{self._base}/{kind}s/{item_id}"
+        await self._wire.tell("DELETE", f"{self._base}/{kind}s/{item_id}/trash")
 
 
 def living(item: T) -> T:

@@ -41,30 +41,42 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 async def read(response: httpx.Response, *, limit: int = PAGE_BYTES) -> None:
     """Have `response.content`.  Raises `ProtocolError` for more than `limit`, `RemoteTimeout` for a crawl."""
+    if hasattr(response, "_content"):
+        await response.aclose()
+        return
     if not response.is_success:
         limit = min(limit, SMALL_BYTES)
+    pieces, have_ended = response.aiter_raw(), False
+    data, came = bytearray(), 0
     try:
-        if not hasattr(response, "_content"):
-            response._content = await _all(response, limit)
-    finally:
-        await response.aclose()
-
-
-async def _all(response: httpx.Response, limit: int) -> bytes:
-    unpacked = _Unpacked(response.headers.get("content-encoding", ""), limit)
-    began, came = trio.current_time(), 0
-    pieces = response.aiter_raw()
-    try:
+        match response.headers.get("content-encoding", "").strip().lower():
+            case "" | "identity":
+                inflate = None
+            case "gzip" | "x-gzip":
+                inflate = zlib.decompressobj(_GZIP)
+            case other:
+                raise errors.ProtocolError(
+                    f"the answer is packed in a way that was not asked for: {other[:40]}"
+                )
+        began = trio.current_time()
         with trio.CancelScope(deadline=began + GRACE_SECONDS) as scope:
             async for piece in pieces:
                 came += len(piece)
                 scope.deadline = began + GRACE_SECONDS + came / LEAST_BYTES
-                unpacked.feed(piece)
+                # One byte more than there may be shows that there is more.
+                data += piece if inflate is None else inflate.decompress(piece, limit - len(data) + 1)
+                if len(data) > limit:
+                    raise errors.ProtocolError(f"the answer is larger than {limit} bytes")
+            have_ended = True
+        if scope.cancelled_caught:
+            raise errors.RemoteTimeout(f"an answer comes too slowly: {came} bytes so far")
+        response._content = bytes(data)
+    except zlib.error as error:
+        raise errors.ProtocolError(f"the answer cannot be unpacked: {error}") from None
     finally:
-        await discard(pieces)
-    if scope.cancelled_caught:
-        raise errors.RemoteTimeout(f"an answer comes too slowly: {came} bytes so far")
-    return bytes(unpacked.data)
+        if not have_ended:
+            await discard(pieces)
+        await response.aclose()
 
 
 async def discard(pieces: AsyncIterator[bytes]) -> None:
@@ -77,29 +89,3 @@ async def discard(pieces: AsyncIterator[bytes]) -> None:
         scope.cancel()
         async for _ in pieces:
             pass
-
-
-class _Unpacked:
-    def __init__(self, encoding: str, limit: int) -> None:
-        self.data = bytearray()
-        self._limit = limit
-        self._inflate = None
-        match encoding.strip().lower():
-            case "gzip" | "x-gzip":
-                self._inflate = zlib.decompressobj(_GZIP)
-            case "" | "identity":
-                pass
-            case other:
-                raise errors.ProtocolError(
-                    f"the answer is packed in a way that was not asked for: {other[:40]}"
-                )
-
-    def feed(self, piece: bytes) -> None:
-        if self._inflate is not None:
-            try:
-                piece = self._inflate.decompress(piece, self._limit - len(self.data) + 1)
-            except zlib.error as error:
-                raise errors.ProtocolError(f"the answer cannot be unpacked: {error}") from None
-        self.data += piece
-        if len(self.data) > self._limit:
-            raise errors.ProtocolError(f"the answer is larger than {self._limit} bytes")

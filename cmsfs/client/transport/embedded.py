@@ -68,9 +68,24 @@ class _Exchange(httpx.AsyncByteStream):
     # -- the app's side -------------------------------------------------------------------------------
 
     async def run(self, app: App) -> None:
+        request, url = self._request, self._request.url
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},  # 2.4: Starlette streams without a helper task
+            "http_version": "1.1",
+            "method": request.method,
+            "scheme": url.scheme,
+            "path": url.path,
+            "raw_path": url.raw_path.partition(b"?")[0],
+            "query_string": url.query,
+            "root_path": "",
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+            "server": (url.host, url.port),
+            "client": ("127.0.0.1", 0),
+        }
         try:
             with self._scope:
-                await app(_scope(self._request), self._receive, self._send)
+                await app(scope, self._receive, self._send)
             if (aclose := getattr(self._body, "aclose", None)) is not None:
                 await aclose()
         except Exception as error:
@@ -115,21 +130,15 @@ class _Exchange(httpx.AsyncByteStream):
 
     # -- the caller's side ----------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            piece = await self._receiver.receive()
-        except trio.EndOfChannel:
-            if self._missing or not self._all_sent.is_set():
-                self.fail("the answer broke off")
-            raise StopAsyncIteration from None
-        if self._missing is not None:
-            self._missing -= len(piece)
-            if self._missing < 0:
-                self.fail("the answer is longer than it announced")
-        return piece
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._receiver:
+            if self._missing is not None:
+                self._missing -= len(piece)
+                if self._missing < 0:
+                    self.fail("the answer is longer than it announced")
+            yield piece
+        if self._missing or not self._all_sent.is_set():
+            self.fail("the answer broke off")
 
     async def aclose(self) -> None:
         """Hang up: an app that has not answered completely is cancelled."""
@@ -143,23 +152,6 @@ class _Exchange(httpx.AsyncByteStream):
         if self._body_error is not None:
             raise self._body_error
         raise httpx.RemoteProtocolError(f"embedded service: {what}") from self._app_error
-
-
-def _scope(request: httpx.Request) -> Message:
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},  # 2.4: Starlette streams without a helper task
-        "http_version": "1.1",
-        "method": request.method,
-        "scheme": request.url.scheme,
-        "path": request.url.path,
-        "raw_path": request.url.raw_path.partition(b"?")[0],
-        "query_string": request.url.query,
-        "root_path": "",
-        "headers": [(name.lower(), value) for name, value in request.headers.raw],
-        "server": (request.url.host, request.url.port),
-        "client": ("127.0.0.1", 0),
-    }
 
 
 def _announced(request: httpx.Request, head: Message) -> int | None:

@@ -34,8 +34,7 @@ class SourceChanged(errors.CmsfsError):
 class Source(Protocol):
     """Bytes that can be read as often as need be."""
 
-    @property
-    def size(self) -> int: ...
+    size: int
 
     def open(self) -> AsyncIterator[bytes]:
         """The bytes from the beginning.  An iterator with an `aclose` gets it called after use."""
@@ -47,10 +46,7 @@ class BytesSource:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-
-    @property
-    def size(self) -> int:
-        return len(self._data)
+        self.size = len(data)
 
     def part(self, offset: int, size: int) -> Source:
         """Some of the bytes."""
@@ -69,11 +65,7 @@ class FileSource:
         self._path = path
         self._offset = offset
         self._end = path.stat().st_size if size is None else None  # a file read to its end must not grow
-        self._size = max(0, self._end - offset) if self._end is not None else size or 0
-
-    @property
-    def size(self) -> int:
-        return self._size
+        self.size = max(0, self._end - offset) if self._end is not None else size or 0
 
     def part(self, offset: int, size: int) -> Source:
         """Some of the bytes."""
@@ -81,8 +73,8 @@ class FileSource:
 
     def _read_small(self) -> bytes:
         with self._path.open("rb", buffering=0) as file:
-            data = os.pread(file.fileno(), self._size, self._offset)
-            if len(data) < self._size:
+            data = os.pread(file.fileno(), self.size, self._offset)
+            if len(data) < self.size:
                 raise SourceChanged(f"it ends after {self._offset + len(data)} bytes")
             if self._end is not None and os.fstat(file.fileno()).st_size != self._end:
                 raise SourceChanged(f"it no longer has {self._end} bytes")
@@ -90,14 +82,14 @@ class FileSource:
 
     async def open(self) -> AsyncIterator[bytes]:
         """Raises `SourceChanged` when the file is found shorter or longer than it was."""
-        if self._size <= PIECE:
+        if self.size <= PIECE:
             # Most files are small: one hop for all of it.
             yield await trio.to_thread.run_sync(self._read_small)
             return
         with await trio.to_thread.run_sync(lambda: self._path.open("rb", buffering=0)) as file:
             sent = 0
-            while sent < self._size:
-                wanted = min(PIECE, self._size - sent)
+            while sent < self.size:
+                wanted = min(PIECE, self.size - sent)
                 piece = await trio.to_thread.run_sync(os.pread, file.fileno(), wanted, self._offset + sent)
                 if not piece:
                     raise SourceChanged(f"it ends after {self._offset + sent} bytes")

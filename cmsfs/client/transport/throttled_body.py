@@ -4,23 +4,25 @@ Loaded with the first upload, since the class is one of httpx's.
 """
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import httpx
 
-from cmsfs.client.transport.bandwidth import DirectionLimit, pieces
+from cmsfs.client.transport import bandwidth
+from cmsfs.client.transport.bandwidth import DirectionLimit
 from cmsfs.client.transport.bodies import RequestBody
 
 
+@dataclass(eq=False)
 class ThrottledBody(httpx.AsyncByteStream):
     """The pieces of another body, each when it may go; without a limit, at once."""
 
-    def __init__(self, body: RequestBody, line: DirectionLimit | None) -> None:
-        self._body = body
-        self._line = line
+    body: RequestBody
+    line: DirectionLimit | None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        body = aiter(self._body)
-        return body if self._line is None else pieces(body, self._line)
+        pieces = aiter(self.body)
+        return pieces if self.line is None else bandwidth.pieces(pieces, self.line)
 
     async def aclose(self) -> None:
-        await self._body.aclose()
+        await self.body.aclose()

@@ -144,7 +144,7 @@ class Wire:
         if not self.is_private(request.url):
             raise _in_the_clear(request.url)
 
-        async def attempt(request: httpx.Request) -> httpx.Response:
+        async def attempt(request: httpx.Request, _: httpx.Auth | None) -> httpx.Response:
             response = await self._http.send(request, auth=None, stream=True)
             await bodies.read(response, limit=bodies.SMALL_BYTES)
             if not response.is_success:
@@ -172,10 +172,10 @@ class Wire:
         request.extensions[DOWNLOAD] = True
         what = str(request.url)
 
-        async def attempt(request: httpx.Request) -> httpx.Response:
+        async def attempt(request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
             if what in self._addresses and (known := await self._known(what, headers)) is not None:
                 return known
-            response = await self._http.send(request, auth=self._auth_for(request), stream=True)
+            response = await self._http.send(request, auth=auth, stream=True)
             if response.next_request is not None:
                 response = await self._redirected(response)
             if lasting and response.is_success and response.url != request.url:
@@ -222,18 +222,16 @@ class Wire:
         await bodies.read(response, limit=bodies.SMALL_BYTES)
         return None
 
-    def _auth_for(self, request: httpx.Request) -> httpx.Auth | None:
-        """What signs the request; nothing for another host than the service's.
+    def _auth_for(self, url: httpx.URL) -> httpx.Auth | None:
+        """What signs a request; nothing for another host than the service's.
 
         Raises `ProtocolError` where others could read it.
         """
-        origin = (request.url.scheme, request.url.host)
-        if origin not in self._ours:
-            if self._auth is None or not self._hosts.is_own(request.url.host):
-                return None
-            if not self.is_private(request.url):
-                raise _in_the_clear(request.url)
-            self._ours.add(origin)
+        if self._auth is None or not self._hosts.is_own(url.host):
+            return None
+        if not self.is_private(url):
+            raise _in_the_clear(url)
+        self._ours.add((url.scheme, url.host))
         return self._auth
 
     def is_private(self, url: httpx.URL) -> bool:
@@ -260,9 +258,9 @@ class Wire:
                 raise
             raise found from error
 
-    async def _attempt(self, request: httpx.Request) -> httpx.Response:
+    async def _attempt(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
         """Sent once; the answer with its body."""
-        response = await self._http.send(request, auth=self._auth_for(request), stream=True)
+        response = await self._http.send(request, auth=auth, stream=True)
         await bodies.read(response)
         if not response.is_success:
             raise client_errors.from_response(response)
@@ -271,18 +269,21 @@ class Wire:
     async def _repeated(
         self,
         request: httpx.Request,
-        attempt: Callable[[httpx.Request], Awaitable[httpx.Response]],
+        attempt: Callable[[httpx.Request, httpx.Auth | None], Awaitable[httpx.Response]],
         *,
         kind: str,
         repeat: Repeat,
     ) -> httpx.Response:
+        """What an attempt brings, one after the other as the policy allows; each gets what signs it."""
+        url = request.url
+        auth = self._auth if (url.scheme, url.host) in self._ours else self._auth_for(url)
         failed = 0
         while True:
             try:
                 async with self._pace.turn(kind):
                     self.counters[kind] += 1
                     try:
-                        return await attempt(request)
+                        return await attempt(request, auth)
                     except Exception as error:
                         if (found := client_errors.from_httpx(error)) is None:
                             raise
