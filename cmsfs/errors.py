@@ -24,7 +24,8 @@
     │       ├── PreconditionFailed 412: the version is not the one we started from
     │       ├── RateLimited        429
     │       └── ServerError        5xx
-    │           └── NotOurs        a 403, 404 or 410 that the service itself did not say
+    │           ├── NotOurs        a 403, 404 or 410 that the service itself did not say
+    │           └── NotShown       no search shows the item now, at a service that has nothing but searches
 
 Rule: an exception carries what its handler needs as attributes; nobody parses a message.
 """
@@ -205,6 +206,13 @@ class NotOurs(ServerError):
 
     It says nothing of the item, and passes like any failure of the service.
     """
+
+
+class NotShown(ServerError):
+    """No search shows an item at present, at a service that shows none by its ID: it may be there still."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "not_shown", "the search does not show the item at present")
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {

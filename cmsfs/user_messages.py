@@ -71,6 +71,8 @@ def _explain_ours(error: errors.CmsfsError) -> errors.UserError:
             return errors.UserError(f"The service does not allow this: {_reason(error)}.")
         case errors.NotFound():
             return errors.UserError("The service has no such item, or it is in the trash.")
+        case errors.NotSupported(code="not_offered"):
+            return errors.UserError(f"{_reason(error)}.")
         case errors.NotSupported():
             return errors.UserError("This service cannot do that.")
         case errors.PreconditionFailed():

@@ -16,6 +16,7 @@ from cmsfs.journal.sealing import Sealer
 from cmsfs.replica.changes import ChangeKind, Hub
 from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
+from cmsfs.vfs.service_limits import ServiceLimits
 from cmsfs.vfs.tree.filesystem import Filesystem
 from cmsfs.wakeup import Wakes
 from daemon.account.account import Account
@@ -30,6 +31,7 @@ from daemon.content.trash import RemoteTrash
 from daemon.control import disk_status, server
 from daemon.control.commands import Answers
 from daemon.control.status import StatusReport
+from daemon.core.abilities import ServiceAbilities
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.core.request_scheduler import RequestScheduler
@@ -96,6 +98,7 @@ class Composition(Answers):
         owner_of = None if config.profile(settings).embedded else db
         self.remote_updates = RemoteUpdates(db, self.hub)
         self.sharing = SharedItems(db, self.remote_updates, self.hub, settings)
+        abilities = ServiceAbilities(db, client, varies=config.profile(settings).varies)
         self.account = Account(
             client=client,
             health=self.health,
@@ -103,6 +106,7 @@ class Composition(Answers):
             read_only=settings.read_only,
             owner_of=owner_of,
             belongs_to=self.sharing.belongs_to,
+            found_out=abilities.find_out,
         )
         self.login_watch = LoginWatch(settings, self.health)
         self.deletion_check = DeletionCheck(db, client, self.remote_updates, self.health)
@@ -177,6 +181,7 @@ class Composition(Answers):
             watcher=self.document_locks,
             item_details=self.item_details,
             delete_guard=self.delete_guard,
+            limits=ServiceLimits(db, client.offers.lacks),
             publish=self.hub.publish,
             reserve=state.reserve,
         )

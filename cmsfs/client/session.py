@@ -17,6 +17,7 @@ from pathlib import Path
 
 import cmsfs
 from cmsfs import errors
+from cmsfs.client import offers
 from cmsfs.client.content import (
     events,
     files,
@@ -80,11 +81,15 @@ class ServiceEndpoints:
 
 
 class Client:
-    """The service's capabilities.  `counters`: requests by kind (search, upload, download, token, other)."""
+    """The service's capabilities.  `counters`: requests by kind (search, upload, download, token, other).
+
+    `offers`: which of them the service has."""
 
     def __init__(self, wire: wire.Wire, endpoints: ServiceEndpoints) -> None:
         base = endpoints.base_url
         self.wire = wire
+        self.endpoints = endpoints
+        self.offers = offers.ServiceOffers()
         self.counters = wire.counters
         self.search = search.SearchApi(wire, base)
         self.uploads = uploads.UploadsApi(wire, endpoints.upload_url, base)

@@ -40,6 +40,8 @@ class Profile(_Model):
     # It deletes a folder with what is in it on the condition that this is what we know of it.
     known_trees: bool = False
     copies: bool = False  # it copies files by itself, without their bytes coming from here
+    # It may lack operations: what it offers is found out at every mount (`cmsfs.client.offers`).
+    varies: bool = False
     # The trash has a listing, and files and folders come back out of it; otherwise a search shows what is in
     # it, and web links come back, to where they were.
     trash: bool = False

@@ -28,7 +28,7 @@ class Account:
 
     `owner_of`: the replica that must go on being of the same user, since what waits in it was changed by that
     one; None where users come and go with their service, as in the embedded one.  `belongs_to` is told whose
-    drive it is.
+    drive it is; `found_out` returns when it is known what the service offers.
     """
 
     def __init__(
@@ -40,7 +40,9 @@ class Account:
         read_only: bool = False,
         owner_of: Database | None = None,
         belongs_to: Callable[[str], Awaitable[None]] | None = None,
+        found_out: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._found_out = found_out
         self._belongs_to = belongs_to
         self._owner_of = owner_of
         self._read_only = read_only
@@ -78,6 +80,8 @@ class Account:
                 raise errors.NeedsLogin(refusals.ANOTHER)
         if self._belongs_to is not None:
             await self._belongs_to(user.id)
+        if self._found_out is not None:
+            await self._found_out()
         self._known.set()
         return user
 

@@ -19,6 +19,7 @@ import trio
 from cmsfs import errors
 from cmsfs.client.content.search import EVERYTHING
 from cmsfs.client.session import Client
+from cmsfs.config.abilities import Ability
 from cmsfs.models.content import items
 from cmsfs.models.content.search import MAX_LIMIT, Query
 from cmsfs.replica import tree
@@ -28,6 +29,7 @@ from cmsfs.replica.sharing import lost_access
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import ALL, NONE, NodeRight
 from daemon.account.file_locks import FileLocks
+from daemon.core import item_search
 from daemon.core.health import Health
 from daemon.core.supervisor import Starts
 
@@ -72,8 +74,12 @@ class RightsReader:
         return self._health.is_read_only
 
     def on(self, node: Node) -> NodeRight:
-        """The rights on a node, less what somebody else's lock on it takes."""
+        """The rights on a node, less what somebody else's lock on it takes, and what the service has no
+        operation for."""
         rights = self.of(node) if self.said else ALL
+        if self._client.offers.lacking and node.remote_id is not None and not node.is_folder:
+            change = Ability.CHANGES if node.kind is NodeKind.LINK else Ability.VERSIONS
+            rights = rights & ~NodeRight.WRITE if self._client.offers.lacks(change) else rights
         return rights & self._file_locks.rights(node) if self._file_locks.known else rights
 
     def reason(self, node: Node) -> str | None:
@@ -159,15 +165,18 @@ class RightsReader:
 
     # ---- asking ----
 
+    async def _permissions(self, node: Node, item_id: str) -> items.Permissions | None:
+        if self._client.offers.lacks(Ability.ITEMS):
+            find = item_search.find(self._db, self._client, node.kind, item_id, fields=["permissions"])
+            return getattr(await find, "permissions", None)
+        of = self._client.folders if node.is_folder else self._client.files
+        return await of.permissions(item_id)
+
     async def _ask(self, node: Node, asking: trio.Event) -> None:
         try:
             assert node.remote_id is not None
             with self._health.request("rights"):
-                found = await (
-                    self._client.folders.permissions(node.remote_id)
-                    if node.is_folder
-                    else self._client.files.permissions(node.remote_id)
-                )
+                found = await self._permissions(node, node.remote_id)
             self._asked_at[node.ino] = trio.current_time()
             before, told = self.said.get(node.ino), _told(node.kind, found)
             self.said[node.ino] = told

@@ -19,6 +19,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.session import Client
+from cmsfs.config.abilities import Ability
 from cmsfs.models import wire_names
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
@@ -82,6 +83,9 @@ class DeleteGuard:
             return False
         if not await self._db.query(lambda conn: leave.leaves_share(conn, node)):
             return False
+        if self._client.offers.lacks(Ability.SHARES):
+            log.warning("%s stays: this service cannot %s", node.name, Ability.SHARES.cannot)
+            raise errno_map.oserror(errno.EPERM, node.name)
         has_more = await self._db.query(lambda conn: tree.has_children(conn, node.ino))
         if self._health.can_ask and not has_more:
             me = (await self._db.query(shares.rules)).me or ""

@@ -240,6 +240,8 @@ def _state_of(error: errors.RemoteError) -> HealthState:
             return HealthState.OFFLINE
         case errors.OAuthError() | errors.TokensLocked() | errors.Unauthorized():
             return HealthState.UNAUTHORISED
+        case errors.NotShown():
+            return HealthState.ONLINE
         case errors.ServerError() | errors.ProtocolError():
             return HealthState.DEGRADED
         case _:

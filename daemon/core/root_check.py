@@ -13,6 +13,7 @@ from cmsfs.client.session import Client
 from cmsfs.models import wire_names
 from cmsfs.replica import tree
 from cmsfs.sqlite import Database
+from daemon.core import item_search
 from daemon.core.health import Health
 
 
@@ -27,7 +28,7 @@ async def check(db: Database, client: Client, health: Health) -> None:
         return
     with health.request("lookup"):
         try:
-            await client.items.get("folder", root)
+            await item_search.check_folder(client, root)
         except (errors.NotFound, errors.Forbidden, errors.Gone) as error:
             raise errors.RootGone(refusals.ROOT_GONE) from error
     health.begins(None)

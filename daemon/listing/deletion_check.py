@@ -16,14 +16,15 @@ from sqlite3 import Connection
 
 from cmsfs import errors
 from cmsfs.client.session import Client
+from cmsfs.config.abilities import Ability
 from cmsfs.ipc import attention
 from cmsfs.models.content import entries, items
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import listing_diff, mass_deletions
-from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.sqlite import Database
-from daemon.core import concurrency, root_check
+from daemon.core import concurrency, item_search, root_check
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 
@@ -54,7 +55,7 @@ async def fetch_item(
     root, before it counts as gone without being in the trash.  Raises `RemoteError`.
     """
     try:
-        return await _get(client, health, kind, item_id)
+        return await _get(client, health, kind, item_id, db)
     except errors.NotFound as error:
         if db is not None:
             await root_check.check(db, client, health)
@@ -65,19 +66,20 @@ async def fetch_item(
             await root_check.check(db, client, health)
         return None
     try:
-        await _get(client, health, NodeKind.FOLDER, tree.root_id(db))
+        with health.request("poll"):
+            await item_search.check_folder(client, tree.root_id(db))
     except errors.NotFound as error:
         said = "the service does not find the drive's root folder, either"
         raise errors.ServerError(404, error.code, said) from error
     try:
-        return await _get(client, health, kind, item_id)
+        return await _get(client, health, kind, item_id, db)
     except (errors.NotFound, errors.Forbidden, errors.Gone):
         return None
 
 
-async def _get(client: Client, health: Health, kind: NodeKind, item_id: str) -> Item:
+async def _get(client: Client, health: Health, kind: NodeKind, item_id: str, db: Database | None) -> Item:
     with health.request("poll"):
-        return await client.items.get(kind, item_id)
+        return await item_search.look_at(db, client, kind, item_id)
 
 
 async def _has_much(db: Database, kind: NodeKind, item_id: str) -> bool:
@@ -148,7 +150,10 @@ class DeletionCheck:
             node = tree.find(self._db, ino)
             if node is None or node.remote_id is None:
                 return
-            item = await fetch_item(self._client, self._health, node.kind, node.remote_id)
+            try:
+                item = await self._look(node, node.remote_id)
+            except errors.NotShown:
+                return  # nobody says that it is gone
             if item is None:
                 gone.append(ino)
             else:
@@ -158,6 +163,19 @@ class DeletionCheck:
         if gone:
             await root_check.check(self._db, self._client, self._health)
         return living, gone
+
+    async def _look(self, node: Node, item_id: str) -> Item | None:
+        if not self._client.offers.lacks(Ability.ITEMS):
+            return await fetch_item(self._client, self._health, node.kind, item_id)
+        try:
+            return await item_search.find(self._db, self._client, node.kind, item_id)
+        except errors.NotFound:
+            return None
+        except errors.NotShown:
+            # Neither the listing, nor a search for it alone, nor the trash.
+            if not item_search.has_left_the_index(self._db, node):
+                raise
+            return None
 
     async def reconsider(self, generation: int) -> None:
         """After a comparison of everything with this generation: what it has shown is not asked about."""

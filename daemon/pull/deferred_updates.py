@@ -103,6 +103,9 @@ class DeferredUpdates:
                 item = await deletion_check.fetch_item(
                     self._client, self._health, one.kind, one.id, db=self._db
                 )
+            except errors.NotShown:
+                unread.add(one)
+                return
             except errors.ProtocolError as error:
                 # It stays a doubt; the others are not to wait for it.
                 self._remote_updates.misfits.note(

@@ -17,6 +17,7 @@ from sqlite3 import Connection
 from cmsfs import config, errors
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.client.session import Client
+from cmsfs.config.abilities import Ability
 from cmsfs.journal import debounce, in_flight, ops, queue
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
@@ -25,6 +26,7 @@ from cmsfs.models.content import items
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.sqlite import Database
+from daemon.core import item_search
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.fetch.hydrate import Hydrator
@@ -112,12 +114,19 @@ class PushContext:
         long enough for them."""
         if self.confirming.get(node.ino) or node.draft is None:
             return bool(self.confirming.get(node.ino))
+        if self.client.offers.lacks(Ability.VERSIONS):
+            return False  # what is written to it after that could never be sent
         return debounce.is_overdue(self.drafts, node.draft, node.size, settle_seconds=self.settle_seconds)
 
     async def get(self, kind: NodeKind, item_id: str) -> items.Item:
         """The item as the service has it now.  Raises `NotFound` also for one in the trash."""
         with self.health.request("lookup"):
-            return await self.client.items.get(kind, item_id)
+            return await item_search.look_at(self.db, self.client, kind, item_id)
+
+    def require(self, ability: Ability) -> None:
+        """Raise `NotSupported` if the service does not offer this."""
+        if self.client.offers.lacks(ability):
+            raise errors.NotSupported(405, "not_offered", f"This service cannot {ability.cannot}")
 
 
 def wait_ns(attempts: int) -> int:

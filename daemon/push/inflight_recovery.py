@@ -12,11 +12,13 @@ from sqlite3 import Connection
 
 from cmsfs import errors
 from cmsfs.client.transport import retry
+from cmsfs.config.abilities import Ability
 from cmsfs.journal import in_flight, ops, queue
 from cmsfs.journal.in_flight import SentRequest
 from cmsfs.models.content import items
 from cmsfs.replica import naming, tree, url_files
 from cmsfs.replica.nodes import Ino, remote_from_item, said_by
+from daemon.core import item_search
 from daemon.push import adopt_response, conflicts
 from daemon.push.context import PushContext
 
@@ -127,6 +129,9 @@ async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) 
 
 async def _holder(context: PushContext, sent: SentRequest) -> items.Item | None:
     """Who has the place that was sent to."""
+    if context.client.offers.lacks(Ability.PREFLIGHT):
+        with context.health.request("lookup"):
+            return await item_search.at_place(context.client, sent.folder or "", sent.name or "")
     try:
         with context.health.request("lookup"):
             await context.client.uploads.preflight(sent.name or "", sent.folder or "")

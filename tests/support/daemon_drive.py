@@ -7,8 +7,9 @@ import errno
 import hashlib
 import os
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
+import pytest
 import trio
 
 from cmsfs.client import session
@@ -198,6 +199,11 @@ class Starting(Protocol):
     def __call__(
         self, *, agents: tuple[str, ...] = ..., paced: bool = False, **others: object
     ) -> AbstractAsyncContextManager[Drive]: ...
+
+
+def fails(*numbers: int) -> Any:
+    """The calls inside end with one of these errnos."""
+    return pytest.raises(OSError, check=lambda error: error.errno in numbers)
 
 
 def _source(data: bytes) -> multipart.Source:

@@ -14,7 +14,8 @@ from cmsfs import config, errors, output
 from cmsfs.auth import connect, token_store
 from cmsfs.cli.doctor import checks as doctor_checks
 from cmsfs.cli.doctor.checks import Check
-from cmsfs.client import session
+from cmsfs.client import offers, session
+from cmsfs.config.abilities import Ability
 from cmsfs.models.enterprise import users
 from cmsfs.service.worker import sandbox
 from cmsfs.user_messages import explain
@@ -55,6 +56,8 @@ def checks(settings: config.Settings) -> Iterator[Check]:
     yield doctor_checks.guarded("login", lambda: _login(settings, me))
     if me:
         yield doctor_checks.guarded("room", lambda: _room(me[0]))
+        if profile.varies:
+            yield doctor_checks.guarded("operations", lambda: _operations(settings))
 
 
 def _worker() -> Check:
@@ -161,6 +164,32 @@ def _room(me: users.User) -> Check:
             "room", "warning", f"Only {said}.", "delete what is not needed, and empty the trash there"
         )
     return Check("room", "ok", said)
+
+
+def _operations(settings: config.Settings) -> Check:
+    """What works on a service that need not offer everything."""
+
+    async def ask() -> frozenset[Ability]:
+        with trio.fail_after(3 * SECONDS):
+            async with connect.open_backend(settings) as client:
+                addresses = client.endpoints
+                return await offers.find_lacking(client.wire, addresses.base_url, addresses.upload_url)
+
+    try:
+        lacking = trio.run(ask)
+    except (errors.CmsfsError, trio.TooSlowError) as error:
+        said = (
+            explain(error).message if isinstance(error, errors.CmsfsError) else "It did not answer in time."
+        )
+        return Check(
+            "operations", "warning", f"What the service offers is not to be had: {said}", "try again"
+        )
+    able = ["search and list", "upload new files", "restore web links"]
+    able += [one.cannot for one in Ability if one not in lacking]
+    said = f"The service can {', '.join(able)}."
+    if lacking:
+        said += f" It cannot {', '.join(one.cannot for one in Ability if one in lacking)}."
+    return Check("operations", "warning" if lacking else "ok", said)
 
 
 def _port(parts: SplitResult) -> int:

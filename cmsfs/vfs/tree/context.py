@@ -10,6 +10,7 @@ from cmsfs.replica.changes import Change
 from cmsfs.replica.inodes import Inodes
 from cmsfs.sqlite import Database
 from cmsfs.vfs.ports import HydratorPort, Wakeable
+from cmsfs.vfs.service_limits import ServiceLimits
 from cmsfs.vfs.tree.quota import Quota
 
 
@@ -25,5 +26,6 @@ class TreeContext:
     push: Wakeable
     inodes: Inodes
     quota: Quota
+    limits: ServiceLimits
     settle_seconds: float
     publish: Callable[[list[Change]], None]

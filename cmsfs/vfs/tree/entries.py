@@ -46,7 +46,7 @@ class Entries:
         self._group_commit = context.group_commit
         self._hydrator = context.hydrator
         self._push = context.push
-        self._quota = context.quota
+        self._quota, self._limits = context.quota, context.limits
         self._local_names = local_names
         self._allowed = allowed
         self._save_patterns = SavePatterns()
@@ -101,6 +101,8 @@ class Entries:
         if (above := tree.find(self._db, parent)) is not None:
             is_save = self._save_patterns.who_left(parent, name) is not None
             shared_folder.check_making(above, name, kind, self._local_names, is_save=is_save)
+            if kind is NodeKind.FOLDER:
+                self._limits.check_new_folder(name, local=self._local_names.covers(above, name, kind))
             await self._allowed(above, NodeRight.WRITE)
         await self.listed(parent, above)
         due, now = self.due(), ops.now_ns()
@@ -131,6 +133,7 @@ class Entries:
         node = tree.find_child(self._db, parent, name)
         if node is not None:
             shared_folder.check_removal(node)
+            self._limits.check_removal(node)
         if node is not None and folder and node.is_folder:
             await self.listed(node.ino)
         follower = self._follower(node.ino) if node is not None else None
@@ -200,6 +203,7 @@ class Entries:
         naming.check(call.parent, call.name)
         if (target := tree.find_child(self._db, call.parent, call.name)) is not None and target.is_folder:
             await self.listed(target.ino)
+        self._check_limits(call, node, target)
         recently = self._save_patterns.is_newborn(node.ino)
         await self._allowed(node, NodeRight.RENAME if call.parent == call.old_parent else NodeRight.DELETE)
         if call.parent != call.old_parent and (into := tree.find(self._db, call.parent)) is not None:
@@ -226,6 +230,16 @@ class Entries:
             self._save_patterns.note_left(target.ino, call.parent, call.name)
         self._save_patterns.note_left(node.ino, call.old_parent, call.old_name)
         return displaced
+
+    def _check_limits(self, call: renaming.Rename, node: Node, target: Node | None) -> None:
+        self._limits.check_move(node)
+        if target is not None and target.ino != node.ino:
+            is_swap = call.flags & renaming.EXCHANGE
+            (self._limits.check_move if is_swap else self._limits.check_replaced)(target)
+        into = tree.find(self._db, call.parent)
+        if node.is_folder and node.local and into is not None:
+            stays_local = self._local_names.covers(into, call.name, node.kind)
+            self._limits.check_new_folder(call.name, local=stays_local)
 
     # ---- what stays on this machine ------------------------------------------------------------
 

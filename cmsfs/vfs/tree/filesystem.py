@@ -28,6 +28,7 @@ from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.heuristics.lockfiles import Watcher
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.ports import AccountPort, DeleteGuardPort, HydratorPort, ItemDetailsPort, PinsPort, Wakeable
+from cmsfs.vfs.service_limits import ServiceLimits
 from cmsfs.vfs.tree import attributes, naming, renaming, symlinks
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
 from cmsfs.vfs.tree.context import TreeContext
@@ -69,12 +70,13 @@ class Filesystem:
         delete_guard: DeleteGuardPort | None = None,
         publish: Callable[[list[Change]], None] = lambda changes: None,
         reserve: DiskReserve | None = None,
+        limits: ServiceLimits | None = None,
     ) -> None:
         """`publish` is told of what the kernel cannot know of changes that it asked for itself."""
         self._watcher, self._confirm = watcher, confirm
         self.inodes = Inodes()
         self.inodes.attach(db)
-        self._quota = Quota(db, account, reserve)
+        self._quota, self._limits = Quota(db, account, reserve), limits or ServiceLimits(db)
         context = TreeContext(
             db=db,
             blocks=blocks,
@@ -84,6 +86,7 @@ class Filesystem:
             push=push,
             inodes=self.inodes,
             quota=self._quota,
+            limits=self._limits,
             settle_seconds=settle_seconds,
             publish=publish,
         )
@@ -106,6 +109,7 @@ class Filesystem:
             change=self._entries.change,
             due=self._entries.due,
             allowed=self._allowed,
+            limits=self._limits,
             link_urls=LinkUrls(self._files, self._node, self._allowed),
         )
         # Something has ended that may have been the last hold on a deleted node.
@@ -187,6 +191,7 @@ class Filesystem:
             await self._truncations.truncate(ino, changes.size, fh)
         if changes.mtime_ns is not None and node.kind is NodeKind.FILE:
             # It is the service's, too; a folder's times, and all permission bits, are kept here.
+            self._limits.check_time(node)
             await self._allowed(node, NodeRight.WRITE)
         if (changes.mode, changes.atime_ns, changes.mtime_ns) != (None, None, None):
             await self._set_mode_and_time(node, changes)
@@ -202,6 +207,8 @@ class Filesystem:
         """Raise PermissionError if the service does not allow this, EROFS if it allows no change at all."""
         if needed & ~NodeRight.READ and self._rights.is_read_only:
             self._check_writable(node)
+        if needed & NodeRight.WRITE:
+            self._limits.check_write(node)
         permissions.check(node, await self._rights.learn(node), needed, self._rights.reason)
 
     def _check_writable(self, node: Node) -> None:

@@ -30,6 +30,7 @@ from cmsfs.vfs.attrs import description_tags, item_fields, policies, sync_status
 from cmsfs.vfs.attrs.item_fields import PREFIX
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.ports import ItemDetailsPort, PinsPort
+from cmsfs.vfs.service_limits import ServiceLimits
 from cmsfs.vfs.tree import link_url
 
 Commit = Callable[[Callable[[Connection], None]], Awaitable[None]]
@@ -86,6 +87,7 @@ class Xattrs:
         change: Commit,
         due: Callable[[], int],
         allowed: Callable[[Node, NodeRight], Awaitable[None]],
+        limits: ServiceLimits,
         link_urls: link_url.LinkUrls,
     ) -> None:
         self._link_urls = link_urls
@@ -96,6 +98,7 @@ class Xattrs:
         self._change = change
         self._due = due
         self._allowed = allowed
+        self._limits = limits
 
     # ---- reading -------------------------------------------------------------------------------
 
@@ -271,6 +274,7 @@ class Xattrs:
     async def _set_metadata(
         self, asked: ItemDetailsPort, node: Node, place: metadata_values.ValuePlace, text: str | None
     ) -> None:
+        self._limits.check_metadata(node)
         key = metadata_values.key(place)
         is_wished = key in item_details.described(self._db, node.ino).metadata
         if node.remote_id is not None:
@@ -290,6 +294,7 @@ class Xattrs:
             await self._change(lambda conn: item_details.cancel_value(conn, node.ino, key))
 
     async def _say(self, node: Node, wish: item_details.Described) -> None:
+        self._limits.check_description(node)
         # At the service a name, a description and tags need the same right.
         await self._allowed(node, NodeRight.RENAME)
         await self._change(lambda conn: description_tags.record(conn, node.ino, wish, due_ns=self._due()))

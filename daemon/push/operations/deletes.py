@@ -11,6 +11,7 @@ import logging
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
+from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
 from cmsfs.journal import in_flight, queue, tree_removal
 from cmsfs.models.content import items
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 # How often an item whose name or place was changed meanwhile is deleted as what it is now.
 ATTEMPTS = 3
 
+_CANNOT = f"This service cannot {Ability.DELETIONS.cannot}"
+
 NOT_EMPTY = "folder_not_empty"
 
 
@@ -40,6 +43,10 @@ async def trash(context: PushContext, task: queue.Task) -> None:
     if node.remote_id is None:
         # What the service has of it, if anything, has come out; the next look at the operation acts on it.
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+        return
+    if context.client.offers.lacks(Ability.DELETIONS):
+        # From a time when that was not known; at the call it is refused.
+        await _refused(context, task, errors.NotSupported(405, "not_offered", _CANNOT))
         return
     if await context.db.query(lambda conn: leave.leaves_share(conn, node)):
         await _leave(context, task)
@@ -170,7 +177,7 @@ def _record_done(conn: Connection, task: queue.Task) -> None:
     queue.finish(conn, task.op)
 
 
-async def _refused(context: PushContext, task: queue.Task, error: errors.Forbidden) -> None:
+async def _refused(context: PushContext, task: queue.Task, error: errors.ApiError) -> None:
     """The service does not let it go: it is here again at once, and whoever deleted it is told."""
     theirs = await _look(context, task.node)
     if theirs is None:

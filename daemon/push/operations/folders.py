@@ -7,6 +7,7 @@ one folder.
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
+from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
 from cmsfs.journal import in_flight, ops, queue
 from cmsfs.models import wire_names
@@ -29,6 +30,7 @@ async def mkdir(context: PushContext, task: queue.Task) -> None:
         return
     assert parent is not None
     assert parent.remote_id is not None
+    context.require(Ability.FOLDERS)
     name = naming.remote_name(node)
     with context.remote_updates.making(parent.remote_id, name):
         try:

@@ -9,6 +9,7 @@ import secrets
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
+from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.models.content import items
@@ -39,6 +40,9 @@ async def move(context: PushContext, task: queue.Task) -> None:
     new_parent = parent.remote_id if parent.remote_id != node.base_parent else None
     if new_name is None and new_parent is None:
         await context.db.write(lambda conn: queue.finish(conn, task.op))
+        return
+    if context.client.offers.lacks(Ability.CHANGES):
+        await _undo(context, task)
         return
     try:
         answer = await _update(context, node, name=new_name, parent_id=new_parent)
@@ -90,6 +94,20 @@ async def _move_whole(context: PushContext, task: queue.Task, *, parent_id: str 
         await _done(context, task, answer)
 
 
+async def _undo(context: PushContext, task: queue.Task) -> None:
+    """It has the service's name and place again: it cannot get another there."""
+    theirs = await context.get(task.node.kind, task.node.remote_id or "")
+
+    def txn(conn: Connection) -> list[Change]:
+        queue.cancel(conn, task.op)
+        return apply_remote.apply(conn, [remote_from_item(theirs)], generation=kv_store.generation(conn))
+
+    context.remote_updates.publish(await context.db.write(txn))
+    log.warning(
+        "%s is called %s again: this service cannot %s", task.node.name, theirs.name, Ability.CHANGES.cannot
+    )
+
+
 async def _update(context: PushContext, node: Node, *, name: str | None, parent_id: str | None) -> items.Item:
     assert node.remote_id is not None
     with context.health.request("move"):
@@ -100,6 +118,10 @@ async def touch(context: PushContext, task: queue.Task) -> None:
     """Carry out a TOUCH."""
     node = task.node
     assert node.remote_id is not None
+    if context.client.offers.lacks(Ability.CHANGES):
+        # The time came with the upload, as exact as this service keeps it.
+        await context.db.write(lambda conn: queue.finish(conn, task.op))
+        return
     try:
         with context.health.request("touch"):
             answer = await context.client.items.update(

@@ -18,6 +18,7 @@ from sqlite3 import Connection
 from cmsfs import crashpoints, errors
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.client.transport import multipart
+from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
 from cmsfs.journal import in_flight, ops, queue, sealing
 from cmsfs.journal.draft import Draft
@@ -265,6 +266,7 @@ async def _send_version(context: PushContext, task: queue.Task, node: Node, path
     """A new version of the item that the node stands for."""
     assert node.remote_id is not None
     assert node.sha1 is not None
+    context.require(Ability.VERSIONS)
     base: Base | None = base_of(node)
     for _ in range(REBASES):
         try:

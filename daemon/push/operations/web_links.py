@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
+from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
 from cmsfs.journal import in_flight, ops, queue, sealing
 from cmsfs.models.content import items
@@ -53,6 +54,8 @@ async def upload(context: PushContext, task: queue.Task, node: Node) -> bool:
 
 def _may_become_link(context: PushContext, node: Node) -> bool:
     """Whether the node is a new file that becomes a web link if that is all that it says."""
+    if context.client.offers.lacks(Ability.WEB_LINKS):
+        return False
     if node.kind is not NodeKind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:
         return False
     # The service has no place for tags and metadata of a web link.
@@ -155,6 +158,7 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
     if wanted == before:
         await _unchanged(context, task, node, data)
         return
+    context.require(Ability.CHANGES)
     etag = node.etag
     for _ in range(REBASES):
         try:

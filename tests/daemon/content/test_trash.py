@@ -282,7 +282,7 @@ class TestOfTheSpecification:
         expect_log("restores a web link to /docs only")
         with fails(errno.EPERM):
             await bin_.out("Example.url", "elsewhere/Example.url")
-        assert not [path for method, path in network.requests if method == "POST" and "web_links" in path]
+        assert not [path for method, path in network.requests if method == "POST" and "/web_links/" in path]
 
     async def test_restore_shows_in_unlisted_folder(
         self, drive: Drive, bin_: Bin, other: Remote, link: str, expect_log: ExpectLog

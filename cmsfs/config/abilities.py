@@ -1,0 +1,26 @@
+"""What services may be able to do beyond searching, uploading new files and restoring web links."""
+
+import enum
+
+
+class Ability(enum.StrEnum):
+    """A kind of operation that a service may lack.  `cannot` completes "this service cannot ..."."""
+
+    cannot: str
+
+    def __new__(cls, word: str, cannot: str) -> "Ability":
+        one = str.__new__(cls, word)
+        one._value_, one.cannot = word, cannot
+        return one
+
+    ITEMS = "items", "show an item by its ID"
+    CONTENTS = "contents", "give out the contents of every file"
+    VERSIONS = "versions", "change the contents of files"
+    FOLDERS = "folders", "make folders"
+    CHANGES = "changes", "rename, move or describe items"
+    DELETIONS = "deletions", "delete items"
+    WEB_LINKS = "web_links", "make web links"
+    METADATA = "metadata", "set metadata"
+    HISTORY = "history", "show earlier versions of files"
+    SHARES = "shares", "tell who shares an item, or end that"
+    PREFLIGHT = "preflight", "say beforehand whether an upload would be taken"

@@ -1,0 +1,45 @@
+"""What the service of this drive offers: found out once at each start, and kept for starts without it.
+
+Until the service has been asked, the answer of an earlier start holds; without one everything counts as
+offered, and nothing is sent before it has been asked (`Account.who`).
+"""
+
+import json
+import logging
+
+from cmsfs.client import offers
+from cmsfs.client.session import Client
+from cmsfs.config.abilities import Ability
+from cmsfs.replica import kv_store
+from cmsfs.sqlite import Database
+
+log = logging.getLogger(__name__)
+
+
+class ServiceAbilities:
+    """Fills in `client.offers`.  `varies`: the service may lack operations (`Profile.varies`)."""
+
+    def __init__(self, db: Database, client: Client, *, varies: bool) -> None:
+        self._db = db
+        self._client = client
+        self._is_asked = not varies
+        if varies:
+            kept = json.loads(kv_store.get(db, kv_store.LACKING) or "{}")
+            known = {one.value: one for one in Ability}
+            lacking = kept.get(client.endpoints.base_url, [])
+            client.offers.lacking = frozenset(known[word] for word in lacking if word in known)
+
+    async def find_out(self) -> None:
+        """Ask the service, unless it has been asked since the start.  Raises `RemoteError`."""
+        if self._is_asked:
+            return
+        client = self._client
+        addresses = client.endpoints
+        lacking = await offers.find_lacking(client.wire, addresses.base_url, addresses.upload_url)
+        kept = json.dumps({addresses.base_url: sorted(lacking)})
+        await self._db.write(lambda conn: kv_store.put(conn, kv_store.LACKING, kept))
+        if lacking != client.offers.lacking:
+            for one in sorted(lacking):
+                log.info("this service cannot %s", one.cannot)
+        client.offers.lacking = lacking
+        self._is_asked = True

@@ -1,0 +1,172 @@
+"""What a service offers is found out without a change, told from what it says of items, and kept."""
+
+import errno
+import json
+
+import httpx
+import pytest
+
+from cmsfs import errors
+from cmsfs.client import offers
+from cmsfs.config.abilities import Ability
+from tests.support import errno_probe
+from tests.support.daemon_drive import Drive, Remote, Starting, fails
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
+from tests.support.specified_service import SpecifiedService
+
+
+async def lacking(drive: Drive) -> frozenset[Ability]:
+    url = errno_probe.URL
+    return await offers.find_lacking(drive.agents.client.wire, f"{url}/2.0", f"{url}/api/2.0")
+
+
+@pytest.mark.parametrize("refusal", ["unknown", "bare", "method"], indirect=True)
+async def test_a_service_with_twelve_operations_lacks_all_others(drive: Drive) -> None:
+    assert await lacking(drive) == set(Ability) == drive.agents.client.offers.lacking
+
+
+async def test_a_complete_service_lacks_nothing(
+    specified: SpecifiedService, starting: Starting, other: Remote
+) -> None:
+    specified.is_whole = True
+    await other.file("a", b"a")
+    before = await other.everything()
+    async with starting() as drive:
+        assert await lacking(drive) == drive.agents.client.offers.lacking == frozenset()
+    assert await other.everything() == before
+
+
+async def test_only_what_is_missing_is_lacking(
+    drive: Drive, specified: SpecifiedService, network: Network
+) -> None:
+    specified.is_whole = True
+
+    def no_folders(request: httpx.Request) -> httpx.Response | None:
+        is_theirs = (request.method, request.url.path) == ("POST", "/2.0/folders")
+        return specified.refusal(request) if is_theirs else None
+
+    network.instead = no_folders
+    assert await lacking(drive) == {Ability.FOLDERS}
+
+
+@pytest.mark.parametrize("status", [403, 404, 500, 502, 503])
+async def test_a_gateway_in_trouble_is_not_the_service(
+    drive: Drive, specified: SpecifiedService, network: Network, status: int
+) -> None:
+    specified.is_whole = True
+
+    def trouble(request: httpx.Request) -> httpx.Response | None:
+        return (
+            httpx.Response(status, text="<html>")
+            if request.method == "DELETE" and "files" in str(request.url)
+            else None
+        )
+
+    network.instead = trouble
+    with pytest.raises(errors.RemoteError):
+        await lacking(drive)
+
+
+async def test_it_holds_for_a_start_without_the_service(
+    starting: Starting, network: Network, other: Remote, expect_log: ExpectLog
+) -> None:
+    expect_log("this service cannot delete")
+    await other.file("a", b"a")
+    async with starting() as drive:
+        assert await drive.names() == ["a"]
+    network.is_down = True
+    async with starting() as drive:
+        with fails(errno.EPERM):
+            await drive.unlink("a")
+        assert drive.ops() == []
+
+
+async def test_a_service_that_got_more_is_used(
+    starting: Starting, specified: SpecifiedService, other: Remote
+) -> None:
+    await other.file("a", b"a")
+    async with starting() as drive:
+        assert await drive.names() == ["a"]
+    specified.is_whole = True
+    async with starting() as drive:
+        await drive.unlink("a")
+        await drive.sync()
+        assert await other.paths() == []
+
+
+class TestQueuedBefore:
+    """What was queued while a service offered more is undone, or held, and never taken as done."""
+
+    @pytest.fixture
+    async def files(self, specified: SpecifiedService, other: Remote) -> list[str]:
+        specified.is_whole = True
+        for name in ("a", "b", "c"):
+            await other.file(name, name.encode())
+        return ["a", "b", "c"]
+
+    @pytest.mark.parametrize("refusal", ["unknown", "bare", "method"], indirect=True)
+    async def test_deletions_are_undone(
+        self,
+        starting: Starting,
+        specified: SpecifiedService,
+        other: Remote,
+        files: list[str],
+        expect_log: ExpectLog,
+    ) -> None:
+        async with starting(agents=("health", "fs")) as drive:
+            await drive.names()
+            for name in files:
+                await drive.unlink(name)
+        specified.is_whole = False
+        expect_log("the service rejected a deletion")
+        async with starting() as drive:
+            await drive.sync()
+            assert (drive.ops(), await drive.names()) == ([], files)
+            assert await other.paths() == files
+        assert [
+            path for method, path in specified.refused if method == "DELETE" and not path.endswith("/0")
+        ] == []
+
+    async def test_renames_are_undone(
+        self,
+        starting: Starting,
+        specified: SpecifiedService,
+        other: Remote,
+        files: list[str],
+        expect_log: ExpectLog,
+    ) -> None:
+        async with starting(agents=("health", "fs")) as drive:
+            await drive.names()
+            await drive.rename("a", "z")
+        specified.is_whole = False
+        expect_log("z is called a again")
+        async with starting() as drive:
+            await drive.sync()
+            assert (drive.ops(), await drive.names()) == ([], files)
+
+    async def test_folders_and_versions_are_held(
+        self,
+        starting: Starting,
+        specified: SpecifiedService,
+        other: Remote,
+        files: list[str],
+        expect_log: ExpectLog,
+    ) -> None:
+        async with starting(agents=("health", "fs")) as drive:
+            await drive.names()
+            await drive.mkdir("new")
+            await drive.write("a", b"news")
+        specified.is_whole = False
+        expect_log("This service cannot make folders")
+        expect_log("This service cannot change the contents of files")
+        async with starting() as drive:
+            await drive.sync()
+            assert [op[1:] for op in drive.ops()] == [("held", "/new"), ("held", "/a")]
+            assert await drive.read("a") == b"news"
+            assert await other.read("a") == b"a"
+
+
+def test_what_is_kept_is_readable() -> None:
+    assert json.dumps(sorted(Ability)).startswith('["changes", "contents"')
+    assert all(one.cannot for one in Ability)
