@@ -130,15 +130,22 @@ class _Exchange(httpx.AsyncByteStream):
 
     # -- the caller's side ----------------------------------------------------------------------------
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._receiver:
-            if self._missing is not None:
-                self._missing -= len(piece)
-                if self._missing < 0:
-                    self.fail("the answer is longer than it announced")
-            yield piece
-        if self._missing or not self._all_sent.is_set():
-            self.fail("the answer broke off")
+    # No generator: whoever reads may stop anywhere, and one that is left in the middle has to be closed.
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            piece = await self._receiver.receive()
+        except trio.EndOfChannel:
+            if self._missing or not self._all_sent.is_set():
+                self.fail("the answer broke off")
+            raise StopAsyncIteration from None
+        if self._missing is not None:
+            self._missing -= len(piece)
+            if self._missing < 0:
+                self.fail("the answer is longer than it announced")
+        return piece
 
     async def aclose(self) -> None:
         """Hang up: an app that has not answered completely is cancelled."""
