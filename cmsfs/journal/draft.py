@@ -23,7 +23,6 @@ import trio
 
 from cmsfs import crashpoints, durability, fd_limits
 from cmsfs.crashpoints import Point
-from cmsfs.journal import draft_rows
 from cmsfs.journal.draft_files import DraftFiles
 from cmsfs.journal.extents import Extents
 from cmsfs.replica.nodes import Ino
@@ -143,7 +142,7 @@ class Draft:
     def _wrote(self, offset: int, written: int) -> None:
         self.extents.add(offset, offset + written)
         self.size = max(self.size, offset + written)
-        self._changed()
+        self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
 
     async def truncate(self, size: int) -> bool:
         """Cut or lengthen (with zeros) to `size`; False if the draft is sealed, as `write`.
@@ -159,7 +158,7 @@ class Draft:
                 self.extents.clip(size)
                 self.base_size = min(self.base_size, size)
                 self.size = size
-                self._changed()
+                self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
             try:
                 if size < self._recorded_end and self._commit is not None:
                     await self._commit(self.record)
@@ -168,7 +167,7 @@ class Draft:
             except BaseException:
                 with self._state:
                     self.extents, self.base_size, self.size = before
-                    self._changed()
+                    self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
                 raise
             if size < before[2]:
                 # Bytes beyond the end must not come back when the file grows again.
@@ -182,10 +181,6 @@ class Draft:
                 os.ftruncate(fd, size)
         finally:
             self.release()
-
-    def _changed(self) -> None:
-        self.generation += 1
-        self.mtime_ns = time.time_ns()
 
     async def fill(self, offset: int, data: bytes | bytearray) -> None:
         """Put bytes of the base where the draft still shows the base; what was written meanwhile stays."""
@@ -243,17 +238,20 @@ class Draft:
         """Write what the draft holds into its row and its node's size, inside the caller's transaction.
 
         From the commit on, a killed process does not lose it; hand the number to `recorded` then.  It is that
-        of an earlier state if nothing could be written, since the draft `outgrows_row`; `is_synced`: its file
-        has been fsynced.
+        of an earlier state if nothing could be written, since the row had the bytes and cannot hold them any
+        more: `is_synced` says that the file, which has them then, has been fsynced.
         """
         with self._state:
-            if self.outgrows_row and not is_synced:
+            fits_row = not self.base_size and self.extents.end <= ROW_BYTES
+            if self.in_row and not (fits_row or is_synced):
+                # The row alone has made bytes durable: before it says that they, and those that have come
+                # since, are in the file only, they must be there durably (`fsync`, and its name).
                 return self._recorded
             generation, size, base_size = self.generation, self.size, self.base_size
             extents, self._recorded_end = self.extents.to_json(), self.extents.end
-            data = self._read_all() if self._fits_row else None
+            data = self._read_all() if fits_row else None
             self._is_next_in_row = data is not None
-        draft_rows.set_held(conn, self.id, extents=extents, size=size, base_size=base_size, data=data)
+        set_held(conn, self.id, extents=extents, size=size, base_size=base_size, data=data)
         node_rows.note_written(conn, self.ino, self.id, size=size, mtime_ns=self.mtime_ns)
         return generation
 
@@ -265,18 +263,6 @@ class Draft:
     def is_recorded_since(self, generation: int) -> bool:
         """Whether the row says what the file held when it was of this generation, or later."""
         return self._recorded >= generation
-
-    @property
-    def _fits_row(self) -> bool:
-        return not self.base_size and self.extents.end <= ROW_BYTES
-
-    @property
-    def outgrows_row(self) -> bool:
-        """Whether the row alone has made bytes durable that it cannot hold with those that have come since.
-
-        Before it is recorded that they are in the file, they must be there durably (`fsync`, and its name).
-        """
-        return self.in_row and not self._fits_row
 
     def _read_all(self) -> bytes:
         """The file's bytes; in any thread."""
@@ -327,3 +313,58 @@ def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> int:
             # What is in the file must be known of: elsewhere it would be taken for zeros.
             break
     return done
+
+
+# ---- the `draft` table: every change of its rows -----------------------------------------------
+
+
+def insert_row(conn: Connection, *, base_sha1: str | None, base_total: int) -> int:
+    """A new draft over a content of this size, of which all shows; its id."""
+    cursor = conn.execute(
+        "INSERT INTO draft(base_sha1, base_total, base_size, size) VALUES (?, ?, ?, ?)",
+        (base_sha1, base_total, base_total, base_total),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def put_row(
+    conn: Connection,
+    draft_id: int,
+    *,
+    base_sha1: str | None,
+    base_total: int,
+    base_size: int,
+    size: int,
+    extents: str,
+) -> None:
+    """A draft of this id that is so, whatever was there."""
+    conn.execute(
+        "INSERT OR REPLACE INTO draft(id, base_sha1, base_total, base_size, size, extents)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (draft_id, base_sha1, base_total, base_size, size, extents),
+    )
+
+
+def set_held(
+    conn: Connection,
+    draft_id: int,
+    *,
+    extents: str,
+    size: int,
+    base_size: int | None = None,
+    data: bytes | None = None,
+) -> None:
+    """What the draft file holds, how large it all is, and from where on the base is cut (None: as it was).
+
+    `data`: all bytes up to the end of the last extent; None: they are in the file alone.
+    """
+    conn.execute(
+        "UPDATE draft SET base_size = coalesce(?, base_size), size = ?, extents = ?, data = ? WHERE id = ?",
+        (base_size, size, extents, data, draft_id),
+    )
+
+
+def delete_row(conn: Connection, draft_id: int) -> None:
+    """The draft is no more."""
+    conn.execute("DELETE FROM draft WHERE id = ?", (draft_id,))

@@ -1,6 +1,11 @@
 """All drafts of an account: made, found again after a restart, dropped.
 
-Rule: there is one object for a draft at a time, whoever asks.
+A change rests before its upload, so that a burst of saves is one: each write lets it rest anew.  A file that
+is written again and again would rest for ever: so what has waited for long since its first unsent byte is
+sent as it is at that moment, while its writers go on, and what they write from then on is the next change.
+
+Rules: there is one object for a draft at a time, whoever asks.  A file that grows faster than
+`BYTES_PER_SECOND` is being made, and is waited for while it is open.
 """
 
 import functools
@@ -10,14 +15,22 @@ from pathlib import Path
 from sqlite3 import Connection
 from weakref import WeakValueDictionary
 
-from cmsfs.journal import draft_rows
-from cmsfs.journal.draft import Commit, Draft
+from cmsfs.journal.draft import Commit, Draft, delete_row, insert_row
 from cmsfs.journal.draft_files import DraftFiles
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.replica.rows import node_rows
 from cmsfs.sqlite import Database
+
+# Times the settle time that a change rests at most.
+LONGEST_TIMES = 10
+
+# What is open for writing all the time, as a log, rests so long at least.
+OPEN_SECONDS = 60.0
+
+# A large file is not sent over and over: on average no more of it than this.
+BYTES_PER_SECOND = 1024 * 1024
 
 
 class Drafts:
@@ -48,14 +61,14 @@ class Drafts:
         `cut_ns`: the file is empty from this time on.  Hand the id to `started` after the commit.
         """
         sha1, size = base or (None, 0)
-        draft_id = draft_rows.insert(conn, base_sha1=sha1, base_total=size)
+        draft_id = insert_row(conn, base_sha1=sha1, base_total=size)
         node_rows.set_draft(conn, ino, draft_id, size=None if cut_ns is None else 0, mtime_ns=cut_ns)
         return draft_id
 
     @staticmethod
     def insert_empty(conn: Connection) -> int:
         """As `insert`, of a file that is made in this transaction, with this draft."""
-        return draft_rows.insert(conn, base_sha1=None, base_total=0)
+        return insert_row(conn, base_sha1=None, base_total=0)
 
     def started(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
         """The draft whose row was just committed."""
@@ -104,15 +117,26 @@ class Drafts:
         """Close the files that nobody uses."""
         self._opened.close()
 
-    def age(self, draft_id: int) -> float:
-        """For how many seconds it has been written to; from any thread."""
-        now = self.clock()
-        return now - self._begun.setdefault(draft_id, now)
+    # ---- debouncing ----
 
-    def size(self, draft_id: int, recorded: int) -> int:
-        """What has been written to it, also since it was last `recorded`; from any thread."""
+    def rest_ns(self, draft: Draft, settle_seconds: float) -> int:
+        """How long a change made now rests before its upload."""
+        _, left = self._age(draft.id, draft.size, settle_seconds)
+        return int(max(0.0, min(settle_seconds, left)) * 10**9)
+
+    def is_overdue(self, draft_id: int, recorded: int, settle_seconds: float) -> bool:
+        """Whether a file that is open for writing, last recorded with this size, is to be sent as it is now;
+        from any thread."""
         draft = self._live.get(draft_id)
-        return draft.size if draft is not None else recorded
+        size = draft.size if draft is not None else recorded
+        age, left = self._age(draft_id, size, settle_seconds)
+        return age > OPEN_SECONDS and left < 0
+
+    def _age(self, draft_id: int, size: int, settle_seconds: float) -> tuple[float, float]:
+        """For how many seconds it has been written to, and how many more that may go on."""
+        now = self.clock()
+        age = now - self._begun.setdefault(draft_id, now)
+        return age, LONGEST_TIMES * settle_seconds + size / BYTES_PER_SECOND - age
 
     def is_busy(self, ino: Ino) -> bool:
         """Whether the node's draft is open for writing."""
@@ -122,7 +146,7 @@ class Drafts:
     def delete(conn: Connection, draft_id: int) -> None:
         """Delete a draft's row, inside the caller's transaction; follow it by `gone`."""
         node_rows.forget_draft(conn, draft_id)
-        draft_rows.delete(conn, draft_id)
+        delete_row(conn, draft_id)
 
     def gone(self, draft_id: int) -> Path:
         """The row is deleted: forget the object; the file, for the caller to unlink."""

@@ -22,7 +22,8 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs.journal import draft_rows, ops
+from cmsfs.journal import ops
+from cmsfs.journal.draft import set_held
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import kv_store, tree
@@ -112,7 +113,7 @@ def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:
         # Without the bytes the length is a promise too much, unless the base reaches further.
         size = max(there, min(row["base_size"], row["size"]))
         log.warning("draft %d has %d of %d bytes after the power failed", draft_id, there, row["size"])
-        draft_rows.set_held(conn, draft_id, extents=extents.to_json(), size=size)
+        set_held(conn, draft_id, extents=extents.to_json(), size=size)
         node_rows.set_size(conn, row["ino"], size)
 
     if there:

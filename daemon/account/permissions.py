@@ -119,7 +119,7 @@ class RightsReader:
             if asking is not None:
                 with trio.move_on_after(WAIT_SECONDS):
                     await asking.wait()
-        return self.on(node)
+        return self.on(node) if self.said or self._file_locks.known else ALL
 
     def _is_fresh(self, shared: Node) -> bool:
         return trio.current_time() - self._asked_at.get(shared.ino, float("-inf")) < FRESH_SECONDS

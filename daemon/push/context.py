@@ -18,7 +18,7 @@ from cmsfs import config, errors
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
-from cmsfs.journal import debounce, in_flight, ops, queue
+from cmsfs.journal import in_flight, ops, queue
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.journal.sealing import Sealer, SmallFile
@@ -116,7 +116,7 @@ class PushContext:
             return bool(self.confirming.get(node.ino))
         if self.client.offers.lacks(Ability.VERSIONS):
             return False  # what is written to it after that could never be sent
-        return debounce.is_overdue(self.drafts, node.draft, node.size, settle_seconds=self.settle_seconds)
+        return self.drafts.is_overdue(node.draft, node.size, self.settle_seconds)
 
     async def get(self, kind: NodeKind, item_id: str) -> items.Item:
         """The item as the service has it now.  Raises `NotFound` also for one in the trash."""

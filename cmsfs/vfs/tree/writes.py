@@ -14,7 +14,7 @@ from sqlite3 import Connection
 from cmsfs import crashpoints
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.crashpoints import Point
-from cmsfs.journal import debounce, ops
+from cmsfs.journal import ops
 from cmsfs.journal.draft import Draft
 from cmsfs.journal.drafts import Drafts
 from cmsfs.replica import tree
@@ -79,7 +79,8 @@ class FileWriter:
             await self.record(file)
         finally:
             file.closed(writable=True)
-            self._push.wake()
+            if not file.writers:
+                self._push.wake()
 
     async def fsync(self, fh: int) -> None:
         """Return when what was written is on the disk."""
@@ -90,11 +91,9 @@ class FileWriter:
     async def record(self, file: OpenFile) -> None:
         """See that what was written to a file survives this process, and soon the machine."""
         draft = file.draft
-        if draft is None or draft.is_recorded or draft.dropped:
+        if draft is None or draft.is_recorded_since(generation := draft.generation) or draft.dropped:
             return
-        due = time.time_ns() + debounce.delay_ns(
-            self._drafts, draft.id, draft.size, settle_seconds=self._settle_seconds
-        )
+        due = time.time_ns() + self._drafts.rest_ns(draft, self._settle_seconds)
 
         def txn(conn: Connection) -> tuple[int, list[Change]]:
             generation, changes = draft.record(conn), list[Change]()
@@ -106,14 +105,15 @@ class FileWriter:
                 ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
             return generation, changes
 
-        generation = draft.generation
-        while not draft.is_recorded_since(generation):
-            if draft.outgrows_row:
-                await self._group_commit.sync_file(draft)
+        while True:
             recorded, changes = await self._db.write_short(txn)
             draft.recorded(recorded)
             if changes:
                 self._publish(changes)
+            if draft.is_recorded_since(generation):
+                break
+            # The row had the bytes, and cannot hold them any more.
+            await self._group_commit.sync_file(draft)
         crashpoints.reached(Point.CLOSE_RECORDED)
         self._group_commit.note(draft)
 

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from cmsfs import config
-from cmsfs.journal import debounce, sealing
+from cmsfs.journal import drafts, sealing
 from tests.support.daemon_drive import Drive, Remote
 
 SETTLE = 600.0
@@ -47,7 +47,7 @@ async def test_constantly_appended_file_is_sent(drive: Drive, other: Remote) -> 
     clock = Clock(drive)
     await drive.write("log", b"begin\n")
     text = b"begin\n"
-    for number in range(2 * debounce.LONGEST_TIMES - 1):
+    for number in range(2 * drafts.LONGEST_TIMES - 1):
         assert rests(drive, "/log")
         clock.now += SETTLE / 2
         await append(drive, "log", b"%d\n" % number)
@@ -70,7 +70,7 @@ async def test_open_file_is_sent_as_snapshot(drive: Drive, other: Remote) -> Non
     parent, name = await drive.place("log")
     opened, made = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"one")
-    clock.now += SETTLE * debounce.LONGEST_TIMES + debounce.OPEN_SECONDS + 1
+    clock.now += SETTLE * drafts.LONGEST_TIMES + drafts.OPEN_SECONDS + 1
     # Time is up, as far as the row says, too.
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
     drive.agents.push.wake()
@@ -89,7 +89,7 @@ async def test_file_being_created_is_not_sent(
     drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It grows faster than it could be sent."""
-    monkeypatch.setattr(debounce, "BYTES_PER_SECOND", 1)
+    monkeypatch.setattr(drafts, "BYTES_PER_SECOND", 1)
     clock = Clock(drive)
     parent, name = await drive.place("film")
     opened, _ = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
@@ -122,7 +122,7 @@ async def test_write_during_hashing_is_not_torn(
         return found
 
     monkeypatch.setattr(sealing, "_fsync_and_hash", hashed)
-    clock.now += SETTLE * debounce.LONGEST_TIMES + debounce.OPEN_SECONDS + 1
+    clock.now += SETTLE * drafts.LONGEST_TIMES + drafts.OPEN_SECONDS + 1
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
     drive.agents.push.wake()
     await until_there(other, "log", b"one two")
