@@ -41,7 +41,16 @@ def choose_listers(
         return Listers(one=items, whole=None, deepen=None)
     walks = WalkDetector(db)
     foreground = Foreground()
-    whole = FullEnumeration(db, client, remote_updates, health, deletion_check, walks, foreground)
+    whole = FullEnumeration(
+        db,
+        client,
+        remote_updates,
+        health,
+        deletion_check,
+        walks,
+        foreground,
+        can_list_root=profile.folder_items,
+    )
     lister = SearchLister(
         db,
         client,

@@ -121,15 +121,16 @@ class Crawler:
             self.is_running = False
 
     async def _all(self) -> None:
-        if self._whole is not None:
-            await self._whole.run()
-        elif not tree.is_listed(self._db, ROOT):
+        in_windows = self._whole is not None and await self._whole.run()
+        if not tree.is_listed(self._db, ROOT):
             await self._fill(ROOT)
         after = 0
         while found := await self._db.query(lambda conn, after=after: tree.unlisted(conn, after=after)):  # type: ignore[misc]
             await concurrency.for_each(found, self._one, tasks=FOLDERS_AT_ONCE)
             # What is found inside comes later in the order, for the most part; the rest is for the next time.
             after = found[-1]
+        if self._whole is not None and not in_windows:
+            await self._whole.finish()
 
     async def _one(self, folder: Ino) -> None:
         if not tree.is_listed(self._db, folder):

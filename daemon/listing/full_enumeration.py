@@ -4,6 +4,9 @@ What is still to be done is one value in the replica, written with every window 
 generation, the spans in which things moved.  A folder that a window shows is marked; when all windows are
 done the marked ones become known, all at once.
 
+Programs list folders meanwhile.  When little is left that way, the windows are given up: the crawl lists the
+rest folder by folder (`Crawler`), and nothing is asked for twice.
+
 Rule: what was not seen goes away only if no span that it can be in was restless, and on the service's word on
 the item itself (`deletion_check`).
 """
@@ -21,7 +24,7 @@ import trio
 from cmsfs.client.content.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models.content.entries import Entry
-from cmsfs.models.content.search import Query
+from cmsfs.models.content.search import MAX_LIMIT, Query
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import listing_diff
 from cmsfs.replica.nodes import ROOT
@@ -51,6 +54,7 @@ class EnumerationPlan(pydantic.BaseModel):
     restless: list[Span] = []
     items: int = 0
     total: int = 0  # as far as it was told: a service may count no further than it likes
+    doubted: bool = False  # a folder was listed by itself while things moved in it
 
 
 class FullEnumeration:
@@ -65,7 +69,10 @@ class FullEnumeration:
         deletion_check: DeletionCheck,
         walks: WalkDetector,
         foreground: Foreground,
+        *,
+        can_list_root: bool,
     ) -> None:
+        """`can_list_root`: without all that is below it."""
         self._db = db
         self._remote_updates = remote_updates
         self._deletion_check = deletion_check
@@ -75,8 +82,10 @@ class FullEnumeration:
         self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
         self._walks = walks
         self._foreground = foreground
+        self._can_list_root = can_list_root
         self._running = trio.Lock()
         self._waiters: list[Callable[[], None]] = []
+        self._windows_worth = trio.CancelScope()
         self.plan: EnumerationPlan | None = None
 
     @property
@@ -97,28 +106,64 @@ class FullEnumeration:
         if not (self.is_running or tree.is_listed(self._db, ROOT) or self._left_over()):
             await self._begun()
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
         """Return when the whole tree is known; begins where it was left.  Raises `RemoteError`.
 
+        False: so few folders are left that they are sooner listed one by one; `finish` when they are.
         Cancelled, or failed: what came is in the tree, and the next run goes on from the last window.
         """
         async with self._running:
             left = self._left_over()
             # The root may have been listed by itself, for somebody who opened it.
             if left is None and tree.is_listed(self._db, ROOT):
-                return
+                return True
             self.plan = plan = left or await self._begun()
-            with self._walks.enumerating(ROOT) as enumeration:
+            with self._walks.enumerating(ROOT) as enumeration, trio.CancelScope() as self._windows_worth:
                 before = plan.items
                 while plan.windows:
                     await self._next(plan, enumeration)
                     enumeration.total = None if _is_uncounted(plan) else plan.total - before
-                await self._conclude(plan)
+            if self._windows_worth.cancelled_caught:
+                return False
+            await self._conclude(plan)
+            self.plan = None
+            return True
+
+    async def finish(self) -> None:
+        """Every folder has become known by itself: nothing is left to be enumerated."""
+        async with self._running:
+            plan = self.plan or self._left_over()
+            if plan is not None:
+                compared = not (plan.restless or plan.doubted)
+                await self._db.write(lambda conn: _end(conn, at=int(time.time()), compared=compared))
+                log.info("the rest was listed folder by folder")
             self.plan = None
 
+    def doubt(self) -> None:
+        """A listing of some folders cannot tell what is gone from them."""
+        if self.plan is not None:
+            self.plan.doubted = True
+
     async def _stand_aside(self) -> None:
-        if not self._waiters:
-            await self._foreground.free()
+        if not self._waiters and await self._foreground.calm():
+            await self._give_up_if_listed()
+
+    async def _give_up_if_listed(self) -> None:
+        """End the enumeration if most of what its windows are to show is known meanwhile."""
+        plan = self.plan
+        if plan is None or self._waiters:
+            return
+        if not (self._can_list_root or tree.is_listed(self._db, ROOT)):
+            return
+        if any(window.kind == "folder" for window in plan.windows):
+            # Only with all folders known it is known how many are left.
+            return
+        pages = (plan.total - plan.items) // MAX_LIMIT
+        folders = await self._db.query(lambda conn: tree.unlisted(conn, limit=max(pages, 0) + 1))
+        # A folder costs two requests, as a rule, and its files as many as in a window.
+        if 2 * len(folders) < pages:
+            self._windows_worth.cancel()
+            await trio.lowlevel.checkpoint()
 
     def _left_over(self) -> EnumerationPlan | None:
         text = kv_store.get(self._db, kv_store.CRAWL)
@@ -158,6 +203,7 @@ class FullEnumeration:
             first = await self._windows.page(self._query, search_windows.CREATED, window)
             if window == search_windows.SearchWindow(kind=window.kind):
                 plan.total += first.total_count
+                await self._give_up_if_listed()
             found = await self._windows.window(
                 query=self._query,
                 axis=search_windows.CREATED,
@@ -184,10 +230,7 @@ class FullEnumeration:
         def txn(conn: Connection) -> None:
             tree.mark_all_seen_listed(conn, plan.generation, at=now)
             tree.mark_listed(conn, ROOT, at=now)
-            kv_store.drop(conn, kv_store.CRAWL)
-            if not plan.restless:
-                # It was compared with everything, too.
-                kv_store.put(conn, kv_store.SWEPT_AT, str(now))
+            _end(conn, at=now, compared=not plan.restless)
 
         await self._db.write(txn)
         log.info("full listing complete: %d items, generation %d", plan.items, plan.generation)
@@ -205,6 +248,13 @@ class FullEnumeration:
             if end >= last:
                 return found
             after = end
+
+
+def _end(conn: Connection, *, at: int, compared: bool) -> None:
+    """Nothing is left to be listed; `compared`: what is gone at the service is gone here, too."""
+    kv_store.drop(conn, kv_store.CRAWL)
+    if compared:
+        kv_store.put(conn, kv_store.SWEPT_AT, str(at))
 
 
 def _is_uncounted(plan: EnumerationPlan) -> bool:

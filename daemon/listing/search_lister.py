@@ -180,6 +180,8 @@ class SearchLister:
         else:
             # A tree in which somebody works all the time is never still: what was seen is the listing.
             log.info("items changed during the listing; its deletions are left to the change feed")
+        if not (found.stable and found.whole):
+            self._whole.doubt()
         await self._conclude(folder, listing, complete=found.stable and found.whole)
         log.info("listed %d items, generation %d", found.items, listing.generation)
 

@@ -205,6 +205,29 @@ async def test_the_crawl_stands_aside_while_somebody_waits_for_a_folder(
     assert counted(drive) == FOLDERS * (FILES + 1)
 
 
+@pytest.mark.parametrize("opened", [True, False], ids=["root opened", "root not opened"])
+async def test_crawl_asks_for_what_programs_did_not_list(
+    large: None, drive: Drive, network: Network, opened: bool
+) -> None:
+    """And no second time for all the rest."""
+    crawling, go_on = network.gate("GET", "type=file")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.crawler.once)
+        await crawling.wait()
+        if opened:
+            assert len(await drive.names()) == FOLDERS
+        for folder in range(FOLDERS - 1):
+            await drive.agents.hydrator.listing(await drive.ino(f"folder {folder:02}"))
+        asked = len(network.requests)
+        go_on.set()
+    assert counted(drive) == FOLDERS * (FILES + 1)
+    assert await unknown(drive) == []
+    assert len(network.requests) - asked <= 4
+    assert kv_store.get(drive.db, kv_store.SWEPT_AT) is not None
+    assert kv_store.get(drive.db, kv_store.CRAWL) is None
+    assert len(await drive.names()) == FOLDERS
+
+
 async def test_huge_subtree_is_not_enumerated_alone(
     large: None, drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
