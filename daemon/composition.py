@@ -48,6 +48,7 @@ from daemon.local_state import LocalState
 from daemon.mount_tree import build
 from daemon.pull.activity import Activity
 from daemon.pull.base_bytes import BaseBytes
+from daemon.pull.context import PullContext
 from daemon.pull.deferred_updates import DeferredUpdates
 from daemon.pull.event_feed import EventFeed
 from daemon.pull.new_folders import NewFolders
@@ -198,19 +199,18 @@ class Composition(Answers):
             settings=settings,
             opened=self.thumbnails.opened if self.thumbnails is not None else None,
         )
-        self.notifier = notifier.Notifier(self.hub, self.shown)
+        self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
         new_folders = NewFolders(db, self.hydrator)
+        pull_context = PullContext(db, client, self.remote_updates, self.health, new_folders)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
         by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
         feed = (
-            EventFeed(
-                db, client, self.remote_updates, self.health, new_folders, access_changed=self._access_changed
-            )
+            EventFeed(pull_context, access_changed=self._access_changed)
             if by_events
-            else SearchFeed(db, client, self.remote_updates, self.health, new_folders)
+            else SearchFeed(pull_context)
         )
         self.regained_access = RegainedAccess(push_context, self.push, new_folders)
-        self.deferred_updates = DeferredUpdates(db, client, self.remote_updates, self.health, new_folders)
+        self.deferred_updates = DeferredUpdates(pull_context)
         self.pull = Poller(
             feed=feed,
             hydrator=self.hydrator,

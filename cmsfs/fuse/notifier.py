@@ -35,7 +35,8 @@ AGAIN_SECONDS = (0.005, 0.05, 0.5)
 # Whoever asks for news to be taken over wants to see them on the drive.
 SETTLE_SECONDS = 3.0
 
-_Key = tuple[Ino, str]  # (ino, "") for an inode, (parent, name) for an entry; no entry has an empty name
+_INCLUDING = frozenset({ChangeKind.GONE, ChangeKind.CONTENT})
+_INCLUDED = frozenset({ChangeKind.ENTRY, ChangeKind.ATTRIBUTES})
 
 
 class Counts(Protocol):
@@ -59,8 +60,9 @@ class Notifier:
 
     def __init__(self, hub: Hub, inodes: Counts) -> None:
         self._inodes = inodes
-        # Bounded by the tree: a change of something that is waiting already takes its place.
-        self._waiting: dict[_Key, Change] = {}
+        # By (ino, "") for an inode, (parent, name) for an entry.  Bounded by the tree: a change of something
+        # that is waiting already takes its place.
+        self._waiting: dict[tuple[Ino, str], Change] = {}
         self._posted = Signal()
         self._settled = Signal(is_set=True)
         self._thread = trio.CapacityLimiter(1)
@@ -77,7 +79,9 @@ class Notifier:
                 await self._posted.wait()
                 self._posted.clear()
                 batch, self._waiting = list(self._waiting.values()), {}
-                if unknown := await self._tell_all(batch):
+                if unknown := await trio.to_thread.run_sync(
+                    self._tell_all, batch, limiter=self._thread, abandon_on_cancel=True
+                ):
                     self._unheard += 1
                     nursery.start_soon(self._tell_again, unknown)
                 self._note_settled()
@@ -97,7 +101,9 @@ class Notifier:
             # What the kernel had really forgotten it has given back meanwhile.
             if not (changes := [one for one in changes if self._inodes.is_known(one.ino)]):
                 break
-            changes = await self._tell_all(changes)
+            changes = await trio.to_thread.run_sync(
+                self._tell_all, changes, limiter=self._thread, abandon_on_cancel=True
+            )
         self._unheard -= 1
         self._note_settled()
 
@@ -116,26 +122,24 @@ class Notifier:
             # open would be a call for each thing in it.
             if change.is_new and not self._inodes.has_denied(place):
                 continue
-            key = _key(change)
-            self._waiting[key] = _merged(self._waiting.get(key), change)
+            # The one change that does for both: GONE forgets the name as ENTRY does, CONTENT includes
+            # attributes.
+            before = self._waiting.get((place, change.name))
+            if before is None or before.what not in _INCLUDING or change.what not in _INCLUDED:
+                self._waiting[place, change.name] = change
         if self._waiting:
             self._settled.clear()
             self._posted.set()
 
-    async def _tell_all(self, changes: list[Change]) -> list[Change]:
-        """Tell these; those of them that are about an inode which the kernel does not know."""
-        return await trio.to_thread.run_sync(
-            self._in_thread, changes, limiter=self._thread, abandon_on_cancel=True
-        )
-
-    def _in_thread(self, changes: list[Change]) -> list[Change]:
+    def _tell_all(self, changes: list[Change]) -> list[Change]:
+        """Tell these, in the thread; those of them that are about an inode which the kernel does not know."""
         unknown = []
         for change in changes:
             try:
                 self.tell(change)
             except OSError as error:
                 # About a name there is no doubt: that call waits for every lookup in the folder.
-                if error.errno == errno.ENOENT and _key(change) == (change.ino, ""):
+                if error.errno == errno.ENOENT and change.parent is None:
                     unknown.append(change)
                 self._complain(error)
         return unknown
@@ -165,20 +169,3 @@ class Notifier:
         level = logging.DEBUG if number in self._complained else logging.WARNING
         self._complained.add(number)
         log.log(level, "the kernel rejected a notification: %s", error)
-
-
-def _key(change: Change) -> _Key:
-    if change.what in (ChangeKind.ENTRY, ChangeKind.GONE) and change.parent is not None:
-        return change.parent, change.name
-    return change.ino, ""
-
-
-def _merged(waiting: Change | None, new: Change) -> Change:
-    """The one change that does for both: GONE forgets the name as ENTRY does, CONTENT includes attributes."""
-    if (
-        waiting
-        and waiting.what in (ChangeKind.GONE, ChangeKind.CONTENT)
-        and new.what in (ChangeKind.ENTRY, ChangeKind.ATTRIBUTES)
-    ):
-        return waiting
-    return new

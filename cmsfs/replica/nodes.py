@@ -8,9 +8,10 @@ import enum
 import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pydantic
+import pydantic_core
 
 from cmsfs.models.content import entries, items
 from cmsfs.replica import url_files
@@ -127,31 +128,65 @@ class Remote(NamedTuple):
 
     @property
     def json(self) -> str:
-        """The item as the tree keeps it.  Made when it is asked for: most items that come are no news."""
-        if isinstance(self.item, entries.Entry):
-            return self.item.facts()
-        return self.item.model_dump_json(exclude_none=True, exclude=_NOT_KEPT)
+        """The item as the tree keeps it: what has no column there; fields that say nothing are left out.
 
-    @property
-    def owner_id(self) -> str | None:
-        """The id of who owns the item, if that is told."""
-        return _user_id(getattr(self.item, "owned_by", None))
+        Made when it is asked for: most items that come are no news.
+        """
+        item = self.item
+        if not isinstance(item, entries.Entry):
+            return item.model_dump_json(exclude_none=True, exclude=_NOT_KEPT)
+        found: dict[str, Any] = {name: at for name in _MOMENTS if (at := getattr(item, name)) is not None}
+        if item.url is not None:
+            found["url"] = item.url
+        if item.description:
+            found["description"] = item.description
+        for name, value in (item.__pydantic_extra__ or {}).items():
+            if value not in _NOTHING:
+                found[name] = value
+        return pydantic_core.to_json(found).decode()
 
-    @property
-    def changed_by(self) -> str | None:
-        """The id of who changed the item last, if that is told."""
-        return _user_id(getattr(self.item, "modified_by", None))
+    def user_id(self, field: str) -> str | None:
+        """The id of the user in this field (`owned_by`, `modified_by`), if that is told."""
+        user = getattr(self.item, field, None)
+        found = user.get("id") if isinstance(user, dict) else getattr(user, "id", None)
+        return str(found) if found is not None else None
 
     @property
     def is_whole(self) -> bool:
         """Whether the service was asked for this very item, and has told all that it tells."""
         return not isinstance(self.item, entries.Entry)
 
+    @property
+    def problem(self) -> str | None:
+        """Why the tree cannot hold the item; None if it can."""
+        if not 0 <= self.size <= MOST:
+            return f"its size is {_short(self.size)}"
+        if not 0 <= self.sequence <= MOST:
+            return f"its sequence number is {_short(self.sequence)}"
+        if len(self.name) > LONGEST_NAME:
+            return f"its name has {len(self.name)} characters"
+        texts = (self.id, self.name, self.parent_id, self.etag, self.version, self.sha1)
+        together = "".join([text for text in texts if text is not None])
+        try:
+            together.encode()
+        except UnicodeEncodeError:
+            return "its name or one of its IDs is not valid text"
+        return "its name or one of its IDs is not valid text" if "\0" in together else None
 
-def _user_id(user: object) -> str | None:
-    found = user.get("id") if isinstance(user, dict) else getattr(user, "id", None)
-    return str(found) if found is not None else None
 
+# SQLite's integers, and those of the kernel.
+MOST = 2**63 - 1
+
+# Far beyond what services allow (255 characters): no name, but an attack on whoever keeps it.
+LONGEST_NAME = 4096
+
+
+def _short(number: int) -> str:
+    return str(number) if abs(number) < 10**30 else f"about 2 to the power of {number.bit_length()}"
+
+
+_NOTHING: tuple[object, ...] = (None, "", [], {})
+_MOMENTS = ("created_at", "modified_at", "content_modified_at")
 
 # Fields of an item that have a column of their own.
 IN_COLUMNS = frozenset(
@@ -237,4 +272,4 @@ def _nanoseconds(moment: datetime | None) -> int:
         return 0
     # Through integers: a float of seconds loses the microseconds of today's dates.
     # 64 bits of them end in the year 2262.
-    return min(int(moment.timestamp()) * 10**9 + moment.microsecond * 1000, 2**63 - 1)
+    return min(int(moment.timestamp()) * 10**9 + moment.microsecond * 1000, MOST)

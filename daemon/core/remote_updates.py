@@ -68,7 +68,7 @@ class RemoteUpdates:
 
     def is_being_made(self, folder: str, name_key: str) -> bool:
         """Whether an item of this name in this folder may be our own, of which we have not heard yet."""
-        return (folder, name_key) in self._all_making()
+        return (folder, name_key) in self._making.keys() | in_flight.places(self._db)
 
     async def apply(
         self,
@@ -134,25 +134,25 @@ class RemoteUpdates:
         self.applied += len(found)
         self._hub.publish(found)
 
-    def _all_making(self) -> Set[_Place]:
-        return self._making.keys() | in_flight.places(self._db)
-
     def _sorted(
         self, found: Sequence[items.Item | entries.Entry]
     ) -> tuple[list[Remote], list[Remote], list[Remote]]:
         """What can be applied now, what has to wait since it may be our own, and what cannot be held here."""
-        remotes, not_here = self.misfits.sifted([remote_from_item(item) for item in found])
-        if self._deleted:
-            remotes = [one for one in remotes if one.sequence >= self._deleted.get((one.kind, one.id), -1)]
-        making = self._all_making()
-        if not making:
-            return remotes, [], not_here
-        ours = [self._is_ours(one, making) for one in remotes]
-        return (
-            [one for one, waits in zip(remotes, ours, strict=True) if not waits],
-            [one for one, waits in zip(remotes, ours, strict=True) if waits],
-            not_here,
-        )
+        now: list[Remote] = []
+        later: list[Remote] = []
+        never: list[Remote] = []
+        making = self._making.keys() | in_flight.places(self._db)
+        for one in map(remote_from_item, found):
+            if (problem := one.problem) is not None:
+                self.misfits.note(one.kind, one.id, problem)
+                never.append(one)
+                continue
+            if self.misfits.known:
+                self.misfits.known.pop((one.kind, one.id), None)
+            if self._deleted and one.sequence < self._deleted.get((one.kind, one.id), -1):
+                continue
+            (later if making and self._is_ours(one, making) else now).append(one)
+        return now, later, never
 
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
         place = (one.parent_id, wire_names.name_key(one.name))

@@ -11,54 +11,29 @@ from collections.abc import Callable
 import trio
 
 from cmsfs import errors
-from cmsfs.client.session import Client
-from cmsfs.models.content import entries, items
 from cmsfs.replica import tree
 from cmsfs.replica.merge import deferred_updates
 from cmsfs.replica.merge.deferred_updates import DeferredUpdate
-from cmsfs.replica.nodes import NodeKind
-from cmsfs.sqlite import Database
-from daemon.core import concurrency
-from daemon.core.health import Health
-from daemon.core.remote_updates import RemoteUpdates, RemovedItem
-from daemon.listing import deletion_check
-from daemon.pull.new_folders import NewFolders
+from daemon.pull.context import Key, PullContext
 
 log = logging.getLogger(__name__)
 
 # How often to look whether there are any: one read of an empty table.
 LOOK_SECONDS = 2.0
 
-FETCHES_AT_ONCE = 8
-
 # What remains in doubt after it was asked about is asked about again, ever more seldom.
 LONGEST_WAIT_SECONDS = 600.0
-
-Item = items.Item | entries.Entry
 
 
 class DeferredUpdates:
     """The agent that applies deferred updates."""
 
-    def __init__(
-        self,
-        db: Database,
-        client: Client,
-        remote_updates: RemoteUpdates,
-        health: Health,
-        new_folders: NewFolders,
-        *,
-        now: Callable[[], float] = trio.current_time,
-    ) -> None:
-        self._db = db
-        self._client = client
-        self._remote_updates = remote_updates
-        self._health = health
-        self._new_folders = new_folders
+    def __init__(self, context: PullContext, *, now: Callable[[], float] = trio.current_time) -> None:
+        self._context = context
         self._now = now
         self._settling = trio.Lock()
         # What was asked about and is in doubt all the same: how often, and when it may be asked about again.
-        self._again: dict[tuple[NodeKind, str], tuple[int, float]] = {}
+        self._again: dict[Key, tuple[int, float]] = {}
 
     async def run(self) -> None:
         """Settle them for ever.  Cancelled: they are rows, and the next run goes on."""
@@ -66,7 +41,7 @@ class DeferredUpdates:
             await trio.sleep(LOOK_SECONDS)
             if not self._ready():
                 continue
-            await self._health.reachable()
+            await self._context.health.reachable()
             try:
                 await self.settle()
             except errors.RemoteError as error:
@@ -79,58 +54,39 @@ class DeferredUpdates:
                 await self._settle(found)
 
     def _ready(self) -> list[DeferredUpdate]:
-        now = self._now()
-        found = [one for one in deferred_updates.ready(self._db) if not self._is_made(one)]
-        return [one for one in found if self._again.get((one.kind, one.id), (0, 0.0))[1] <= now]
+        return [
+            one
+            for one in deferred_updates.ready(self._context.db)
+            if not self._is_made(one) and self._again.get((one.kind, one.id), (0, 0.0))[1] <= self._now()
+        ]
 
     def _is_made(self, doubt: DeferredUpdate) -> bool:
         if doubt.folder is None or doubt.name_key is None:
             return False
-        return self._remote_updates.is_being_made(doubt.folder, doubt.name_key)
+        return self._context.remote_updates.is_being_made(doubt.folder, doubt.name_key)
 
     async def _settle(self, found: list[DeferredUpdate]) -> None:
-        asked = [one for one in found if not deferred_updates.is_settled(self._db, one)]
+        db, new_folders = self._context.db, self._context.new_folders
+        asked = [one for one in found if not deferred_updates.is_settled(db, one)]
         # Before the service is asked: who hears something newer meanwhile keeps that.
-        known = [tree.find_remote(self._db, one.kind, one.id) for one in asked]
+        known = [tree.find_remote(db, one.kind, one.id) for one in asked]
         believed = {(node.kind, node.remote_id): node.sequence for node in known if node and node.remote_id}
-        here: list[Item] = []
-        gone: list[RemovedItem] = []
-
-        unread: set[DeferredUpdate] = set()
-
-        async def ask(one: DeferredUpdate) -> None:
-            try:
-                item = await deletion_check.fetch_item(
-                    self._client, self._health, one.kind, one.id, db=self._db
-                )
-            except errors.NotShown:
-                unread.add(one)
-                return
-            except errors.ProtocolError as error:
-                # It stays a doubt; the others are not to wait for it.
-                self._remote_updates.misfits.note(
-                    one.kind, one.id, f"the service's response is malformed: {error}"
-                )
-                unread.add(one)
-                return
-            if item is None:
-                gone.append(RemovedItem(one.kind, one.id))
-            else:
-                here.append(item)
-
-        await concurrency.for_each(asked, ask, tasks=FETCHES_AT_ONCE)
-        new = self._new_folders.new_folders(here)
-        settled = [one for one in found if one not in unread]
-        made = await self._remote_updates.apply(here, gone, settled=settled, believed=believed)
-        self._new_folders.list_soon(new)
+        answers = await self._context.ask([(one.kind, one.id) for one in asked])
+        new = new_folders.new_folders(answers.found)
+        # What could not be read stays a doubt.
+        settled = [one for one in found if (one.kind, one.id) not in answers.unread]
+        made = await self._context.remote_updates.apply(
+            answers.found, answers.gone, settled=settled, believed=believed
+        )
+        new_folders.list_soon(new)
         if asked:
             log.debug("checked %d items with deferred updates: %d changes", len(asked), made)
         self._note_remaining(found)
 
     def _note_remaining(self, found: list[DeferredUpdate]) -> None:
         asked = {(one.kind, one.id) for one in found}
-        remaining: dict[tuple[NodeKind, str], tuple[int, float]] = {}
-        for one in deferred_updates.ready(self._db):
+        remaining: dict[Key, tuple[int, float]] = {}
+        for one in deferred_updates.ready(self._context.db):
             key = (one.kind, one.id)
             count, due = self._again.get(key, (0, 0.0))
             if key in asked:

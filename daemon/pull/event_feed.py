@@ -15,27 +15,22 @@ Rule: the stored position never passes an event that is neither applied nor kept
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs import errors
 from cmsfs.client.content.events import PAGE
-from cmsfs.client.session import Client
-from cmsfs.models.content import entries, events, items
+from cmsfs.models.content import events
 from cmsfs.replica import item_details, kv_store, tree
 from cmsfs.replica.merge import apply_remote, deferred_updates
 from cmsfs.replica.merge.deferred_updates import DeferredUpdate
 from cmsfs.replica.nodes import NodeKind, remote_from_item
-from cmsfs.sqlite import Database
 from daemon.account import access_loss
-from daemon.core import concurrency
-from daemon.core.health import Health
-from daemon.core.remote_updates import RemoteUpdates, RemovedItem
-from daemon.listing import deletion_check
+from daemon.core.remote_updates import RemovedItem
 from daemon.pull import event_reducer, reconciler
-from daemon.pull.event_reducer import ItemVerdict, Key
-from daemon.pull.new_folders import NewFolders
+from daemon.pull.context import Item, Key, PullContext
+from daemon.pull.event_reducer import ItemVerdict
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +40,8 @@ KEPT_SECONDS = 10 * 86_400
 # Ids of events, and items with the newest that was heard of each.  An id comes again within a minute or so.
 REMEMBERED = 10_000
 
-FETCHES_AT_ONCE = 8
-
 # A chain of folders, none of which is known, is followed so far up.
 DEEPEST = 100
-
-Item = items.Item | entries.Entry
 
 
 @dataclass(slots=True)
@@ -77,19 +68,11 @@ class EventFeed:
 
     def __init__(
         self,
-        db: Database,
-        client: Client,
-        remote_updates: RemoteUpdates,
-        health: Health,
-        new_folders: NewFolders,
+        context: PullContext,
         *,
         access_changed: Callable[[Collection[Key]], None] = lambda _: None,
     ) -> None:
-        self._db = db
-        self._client = client
-        self._remote_updates = remote_updates
-        self._health = health
-        self._new_folders = new_folders
+        self._context = context
         self._access_changed = access_changed
         self.brought = 0
         self._position: events.Position | None = None
@@ -99,21 +82,23 @@ class EventFeed:
 
     async def begin(self) -> None:
         """Begin at the present, if no position is known: before anything is listed."""
-        if kv_store.get(self._db, kv_store.EVENTS_POSITION) is None:
+        db = self._context.db
+        if kv_store.get(db, kv_store.EVENTS_POSITION) is None:
             # A tree that is known was kept up by something else until now.
-            await self._begin_anew(missed=kv_store.get(self._db, kv_store.CHANGES_SINCE) is not None)
+            await self._begin_anew(missed=kv_store.get(db, kv_store.CHANGES_SINCE) is not None)
 
     async def once(self) -> bool:
         """Read the stream to its end."""
-        anew = self._is_old()
+        read_at = kv_store.get(self._context.db, kv_store.EVENTS_READ_AT)
+        anew = read_at is not None and time.time() - float(read_at) > KEPT_SECONDS
         if anew:
             log.info("the event position is too old; comparing the whole tree instead")
             await self._begin_anew(missed=True)
         while True:
-            before = self._here()
+            before = self._position or self._stored()
             try:
-                with self._health.request("poll"):
-                    page = await self._client.events.since(before)
+                with self._context.health.request("poll"):
+                    page = await self._context.client.events.since(before)
             except (errors.BadRequest, errors.Gone) as error:
                 if anew:
                     # It refuses the very position that it has just given: asking on would only repeat that.
@@ -136,59 +121,53 @@ class EventFeed:
                 return True
 
     def left_out(self) -> list[str]:
-        return self._remote_updates.misfits.lines()
+        return self._context.remote_updates.misfits.lines()
 
     async def news(self) -> bool:
         """Wait for the service to say that there is more."""
-        self._health.requests["wait"] += 1
+        health = self._context.health
+        health.requests["wait"] += 1
         try:
-            return await self._client.events.wait(self._here())
+            return await self._context.client.events.wait(self._position or self._stored())
         except errors.RemoteError as error:
-            self._health.failed(error)
+            health.failed(error)
             raise
 
     # ---- positions ----
 
-    def _here(self) -> events.Position:
-        if self._position is None:
-            self._position = kv_store.get(self._db, kv_store.EVENTS_POSITION)
+    def _stored(self) -> events.Position:
+        self._position = kv_store.get(self._context.db, kv_store.EVENTS_POSITION)
         assert self._position is not None, "begin() comes first"
         return self._position
 
-    def _is_old(self) -> bool:
-        read_at = kv_store.get(self._db, kv_store.EVENTS_READ_AT)
-        return read_at is not None and time.time() - float(read_at) > KEPT_SECONDS
-
     async def _begin_anew(self, *, missed: bool) -> None:
-        with self._health.request("poll"):
-            position = await self._client.events.position()
+        with self._context.health.request("poll"):
+            position = await self._context.client.events.position()
 
         def txn(conn: Connection) -> None:
             _keep(conn, position)
             if missed:
                 reconciler.schedule(conn, reconciler.FULL)
 
-        await self._db.write(txn)
+        await self._context.db.write(txn)
         self._position = position
         # A service that came back from a backup counts on from an older number.
         self._heard.clear()
         self._newest.clear()
-        self._remote_updates.forget_deleted()
+        self._context.remote_updates.forget_deleted()
 
     # ---- a page ----
 
     async def _take(self, page: events.EventPage) -> None:
+        """Apply what a page comes to, and remember it as heard."""
         fresh = [event for event in page.entries if event.event_id not in self._heard]
-        verdicts = [one for one in event_reducer.verdicts(self._db, fresh) if not self._is_stale(one)]
+        touched, verdicts = event_reducer.reduce(self._context.db, fresh, self._newest)
         news = await self._settled(verdicts)
-        await self._apply(news, touched=event_reducer.touched(fresh), position=page.next_stream_position)
+        await self._apply(news, touched=touched, position=page.next_stream_position)
         if unsure := {one.key for one in verdicts if one.is_uncertain}:
             self._access_changed(unsure)
         self.brought += bool(fresh)
         self._position = page.next_stream_position
-        self._remember(fresh, verdicts)
-
-    def _remember(self, fresh: Iterable[events.Event], verdicts: Iterable[ItemVerdict]) -> None:
         for event in fresh:
             self._heard[event.event_id] = None
         for one in verdicts:
@@ -197,13 +176,7 @@ class EventFeed:
             while len(memory) > REMEMBERED:
                 memory.popitem(last=False)
 
-    def _is_stale(self, one: ItemVerdict) -> bool:
-        # What changes our access does not change the item, whose number may be an old one.
-        if one.is_uncertain or one.sequence is None:
-            return False
-        return one.sequence < self._newest.get(one.key, 0)
-
-    async def _settled(self, verdicts: Sequence[ItemVerdict]) -> _News:
+    async def _settled(self, verdicts: Collection[ItemVerdict]) -> _News:
         """What the items are now; those that only the service can say are asked for."""
         news = _News(
             found=[one.item for one in verdicts if one.item is not None],
@@ -213,39 +186,26 @@ class EventFeed:
             doubted=[],
         )
         if asked := [one for one in verdicts if one.item is None and not one.is_gone]:
-            await self._ask(asked, news)
+            answers = await self._context.ask([one.key for one in asked])
+            news.found += answers.found
+            news.gone += answers.gone
+            news.unread += [one for one in asked if one.key in answers.unread]
         if news.gone:
-            news.found += await access_loss.still_visible(self._db, self._client, self._health, news.gone)
+            news.found += await access_loss.still_visible(
+                self._context.db, self._context.client, self._context.health, news.gone
+            )
         unsure = {one.key[1] for one in verdicts if one.is_uncertain and one.key[0] is NodeKind.FOLDER}
         for item in news.found:
             if item.type == "folder" and item.id in unsure and not await self._is_mine(item):
                 news.doubted.append(item.id)
         return news
 
-    async def _ask(self, asked: Sequence[ItemVerdict], news: _News) -> None:
-        """Have the service say what these items are now, and add it to the news."""
-
-        async def ask(one: ItemVerdict) -> None:
-            try:
-                item = await deletion_check.fetch_item(self._client, self._health, *one.key, db=self._db)
-            except errors.ProtocolError as error:
-                # Whatever it is, the others are not to wait for it.
-                self._remote_updates.misfits.note(*one.key, f"the service's response is malformed: {error}")
-                news.unread.append(one)
-                return
-            if item is None:
-                # As of now, whatever the event was about.
-                news.gone.append(RemovedItem(*one.key))
-            else:
-                news.found.append(item)
-
-        await concurrency.for_each(asked, ask, tasks=FETCHES_AT_ONCE)
-
     async def _apply(self, news: _News, *, touched: Iterable[Key], position: events.Position) -> None:
         """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
         ones is not known any more."""
+        new_folders = self._context.new_folders
         folders = [item for item in news.found if item.type == "folder" and item.id not in news.empty]
-        new = self._new_folders.new_folders(folders) if folders else []
+        new = new_folders.new_folders(folders) if folders else []
         new += [one for one in news.doubted if one not in new]
 
         def note(conn: Connection) -> None:
@@ -263,51 +223,35 @@ class EventFeed:
                     tree.mark_unlisted_below(conn, node.ino)
             _keep(conn, position)
 
-        await self._remote_updates.apply(news.found, news.gone, note=note)
-        new += await self._find_parents([one.parent.id for one in news.found if one.parent is not None])
+        await self._context.remote_updates.apply(news.found, news.gone, note=note)
+        new += await self._find_parents({one.parent.id for one in news.found if one.parent is not None})
         if new:
-            self._new_folders.list_soon(new)
+            new_folders.list_soon(new)
 
     async def _is_mine(self, item: Item) -> bool:
         """Whether it belongs to this account: then nothing of it was ever out of sight."""
         if self._me is None:
-            with self._health.request("poll"):
-                self._me = (await self._client.users.me()).id
-        return remote_from_item(item).owner_id == self._me
+            with self._context.health.request("poll"):
+                self._me = (await self._context.client.users.me()).id
+        return remote_from_item(item).user_id("owned_by") == self._me
 
-    async def _find_parents(self, folder_ids: Sequence[str]) -> list[str]:
+    async def _find_parents(self, wanted: set[str]) -> list[str]:
         """Fetch folders that items are in and nobody has told us of, up to one that is known."""
         fetched: list[str] = []
-        wanted = set(folder_ids)
         for _ in range(DEEPEST):
-            unknown = [folder_id for folder_id in wanted if self._is_unknown(folder_id)]
+            unknown: list[Key] = []
+            for folder_id in wanted - {apply_remote.ROOT_ID}:
+                node = tree.find_remote(self._context.db, NodeKind.FOLDER, folder_id)
+                if node is None or node.etag is None:
+                    unknown.append((NodeKind.FOLDER, folder_id))
             if not unknown:
                 break
-            found: list[Item] = []
-            gone: list[RemovedItem] = []
-            for folder_id in unknown:
-                try:
-                    item = await deletion_check.fetch_item(
-                        self._client, self._health, NodeKind.FOLDER, folder_id, db=self._db
-                    )
-                except errors.ProtocolError as error:
-                    self._remote_updates.misfits.note(NodeKind.FOLDER, folder_id, f"it is malformed: {error}")
-                    continue
-                if item is None:
-                    gone.append(RemovedItem(NodeKind.FOLDER, folder_id))
-                else:
-                    found.append(item)
-            await self._remote_updates.apply(found, gone)
-            fetched += [item.id for item in found]
-            wanted = {item.parent.id for item in found if item.parent is not None}
+            answers = await self._context.ask(unknown)
+            await self._context.remote_updates.apply(answers.found, answers.gone)
+            fetched += [item.id for item in answers.found]
+            wanted = {item.parent.id for item in answers.found if item.parent is not None}
         # The highest first: what is below it is listed with it.
         return fetched[::-1]
-
-    def _is_unknown(self, folder_id: str) -> bool:
-        if folder_id == apply_remote.ROOT_ID:
-            return False
-        node = tree.find_remote(self._db, NodeKind.FOLDER, folder_id)
-        return node is None or node.etag is None
 
 
 def _keep(conn: Connection, position: events.Position) -> None:

@@ -8,7 +8,7 @@ Rule: of several events of one item the one with the highest `sequence_id` speak
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,11 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import events
 from cmsfs.models.content.entries import Entry
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import KINDS, NodeKind
+from cmsfs.replica.nodes import KINDS, Node, NodeKind
 from cmsfs.sqlite import Database
+from daemon.pull.context import Key
 
 _LONGEST_ID = 100
-
-Key = tuple[NodeKind, str]
 
 # These change what is in the tree's columns, and nothing besides.  Others may change a description or tags,
 # which an event does not show, or bring something along.
@@ -78,37 +77,51 @@ class _Told:
     words: set[str]
 
 
-def verdicts(db: Database, page: Iterable[events.Event]) -> list[ItemVerdict]:
-    """One for each item that these events are about, in the order of their last news."""
+def reduce(
+    db: Database, page: Iterable[events.Event], newest: Mapping[Key, int]
+) -> tuple[set[Key], list[ItemVerdict]]:
+    """All items that these events are about, whatever was changed of them; and a verdict on each of which the
+    tree keeps something that may have changed, in the order of their last news.
+
+    `newest`: the numbers that were heard of items before.
+    """
+    touched: set[Key] = set()
     told: dict[Key, _Told] = {}
     for event in page:
-        key = _key(event.source or {})
-        if key is None or event.event_type not in events.TREE:
+        source = event.source or {}
+        key = _key(source)
+        if key is None:
             continue
-        sequence = _number((event.source or {}).get("sequence_id"))
+        touched.add(key)
+        if event.event_type not in events.TREE:
+            continue
+        sequence = _number(source.get("sequence_id"))
         before = told.pop(key, None)
         words = {event.event_type} | (before.words if before else set())
-        if "parent" in (event.source or {}) and not (event.source or {})["parent"]:
+        if "parent" in source and not source["parent"]:
             words.add(_HIDDEN)
         if before is not None and (before.sequence or 0) > (sequence or 0):
             event, sequence = before.event, before.sequence
         told[key] = _Told(event, sequence, words)
-    found = (_verdict(db, key, one) for key, one in told.items())
-    return [one for one in found if one is not None]
+    found = (_verdict(db, key, one, newest.get(key, 0)) for key, one in told.items())
+    return touched, [one for one in found if one is not None]
 
 
-def _verdict(db: Database, key: Key, told: _Told) -> ItemVerdict | None:
+def _verdict(db: Database, key: Key, told: _Told, newest: int) -> ItemVerdict | None:
     """What there is to do; None: it is no news."""
-    node = tree.find_remote(db, *key)
     verdict = ItemVerdict(key, told.sequence)
     source = told.event.source or {}
     is_trashed = source.get("item_status") in ("trashed", "deleted")
     if told.words & _ACCESS and not is_trashed:
+        # What changes our access does not change the item, whose number may be an old one.
         verdict.is_uncertain = True
         return verdict
+    if told.sequence is not None and told.sequence < newest:
+        return None
     if is_trashed:
         verdict.is_gone = True
         return verdict
+    node = tree.find_remote(db, *key)
     if (
         node is not None
         and node.parent is not None
@@ -119,17 +132,16 @@ def _verdict(db: Database, key: Key, told: _Told) -> ItemVerdict | None:
         return None
     if not told.words <= _TOLD or (node is None and not told.words & _NEW):
         return verdict
-    verdict.item = _entry(db, key, source)
+    verdict.item = _entry(db, key, node, source)
     verdict.is_made = node is None and verdict.item is not None and events.CREATE in told.words
     return verdict
 
 
-def _entry(db: Database, key: Key, source: dict[str, Any]) -> Entry | None:
+def _entry(db: Database, key: Key, node: Node | None, source: dict[str, Any]) -> Entry | None:
     """The item of an event, if all that the tree needs is there."""
     if any(source.get(name) is None for name in _NEEDED[key[0]]):
         return None
     values = {name: value for name, value in source.items() if name in FIELDS}
-    node = tree.find_remote(db, *key)
     if node is None and source["parent"].get("id") == wire_names.ROOT_ID and not source.get("owned_by"):
         return None  # it may be somebody else's
     if node is not None:
@@ -139,12 +151,6 @@ def _entry(db: Database, key: Key, source: dict[str, Any]) -> Entry | None:
         return Entry.model_validate(values)
     except pydantic.ValidationError:
         return None
-
-
-def touched(page: Iterable[events.Event]) -> set[Key]:
-    """All items that these events are about, whatever was changed of them."""
-    keys = (_key(event.source or {}) for event in page)
-    return {key for key in keys if key is not None}
 
 
 def _key(source: dict[str, Any]) -> Key | None:

@@ -18,7 +18,6 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs.client.content.search import EVERYTHING, FIELDS
-from cmsfs.client.session import Client
 from cmsfs.models import base
 from cmsfs.models.content.entries import Entry
 from cmsfs.models.content.search import Query
@@ -26,11 +25,10 @@ from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import remote_from_item
 from cmsfs.sqlite import Database
 from daemon.core import root_check
-from daemon.core.health import Health
-from daemon.core.remote_updates import RemoteUpdates, RemovedItem
+from daemon.core.remote_updates import RemovedItem
 from daemon.listing import search_windows
 from daemon.pull import reconciler
-from daemon.pull.new_folders import NewFolders
+from daemon.pull.context import PullContext
 
 # How late a search may show a change.
 LOOK_BACK = timedelta(minutes=2)
@@ -42,30 +40,19 @@ class SearchFeed:
     can_wait = False
     brought = 0
 
-    def __init__(
-        self,
-        db: Database,
-        client: Client,
-        remote_updates: RemoteUpdates,
-        health: Health,
-        new_folders: NewFolders,
-    ) -> None:
-        self._db = db
-        self._client = client
-        self._remote_updates = remote_updates
-        self._health = health
-        self._new_folders = new_folders
-        self._windows = search_windows.Windows(client.search, health, purpose="poll")
+    def __init__(self, context: PullContext) -> None:
+        self._context = context
+        self._windows = search_windows.Windows(context.client.search, context.health, purpose="poll")
         # Of each cursor its value, and when (by our clock that only runs) it was first used.
         self._known: dict[str, tuple[str, float]] = {}
 
     async def begin(self) -> None:
         """Set the cursors, if they are not: to the newest change there is, before anything is listed."""
-        if kv_store.get(self._db, kv_store.CHANGES_SINCE) is not None:
+        if kv_store.get(self._context.db, kv_store.CHANGES_SINCE) is not None:
             return
-        query = _everything(self._db).model_copy(update={"limit": 1, "fields": list(FIELDS)})
-        with self._health.request("poll"):
-            page = await self._client.search.page(query)
+        query = _everything(self._context.db).model_copy(update={"limit": 1, "fields": list(FIELDS)})
+        with self._context.health.request("poll"):
+            page = await self._context.client.search.page(query)
         newest = page.entries[0].modified_at if page.entries else None
         if newest is None:
             return
@@ -76,22 +63,22 @@ class SearchFeed:
                 # Until now events told; what came between the last of them and this was told by nobody.
                 reconciler.schedule(conn, reconciler.FULL)
 
-        await self._db.write(txn)
+        await self._context.db.write(txn)
 
     async def once(self) -> bool:
         """Whether both results were stable, and the cursors moved."""
-        await root_check.check(self._db, self._client, self._health)
+        await root_check.check(self._context.db, self._context.client, self._context.health)
         since_changed, since_deleted = (
             self._since(kv_store.CHANGES_SINCE),
             self._since(kv_store.DELETED_SINCE),
         )
         changed = await self._windows.enumerate(
-            _everything(self._db),
+            _everything(self._context.db),
             search_windows.UPDATED,
             self._take_changed,
             within=[search_windows.SearchWindow(since_changed)],
         )
-        trash = _everything(self._db).model_copy(update={"trash_content": "trashed_only"})
+        trash = _everything(self._context.db).model_copy(update={"trash_content": "trashed_only"})
         deleted = await self._windows.enumerate(
             trash,
             search_windows.DELETED,
@@ -100,11 +87,11 @@ class SearchFeed:
         )
         if not (changed.stable and deleted.stable):
             return False
-        await self._db.write(lambda conn: _advance(conn, changed.latest, deleted.latest))
+        await self._context.db.write(lambda conn: _advance(conn, changed.latest, deleted.latest))
         return True
 
     def left_out(self) -> list[str]:
-        return self._remote_updates.misfits.lines()
+        return self._context.remote_updates.misfits.lines()
 
     async def news(self) -> bool:
         """Nobody tells."""
@@ -112,7 +99,7 @@ class SearchFeed:
         return False
 
     def _since(self, key: str) -> datetime | None:
-        text = kv_store.get(self._db, key)
+        text = kv_store.get(self._context.db, key)
         if text is None:
             return None
         if self._known.get(key, ("", 0.0))[0] != text:
@@ -122,14 +109,14 @@ class SearchFeed:
         return base.parse_timestamp(text) - (timedelta() if is_settled else LOOK_BACK)
 
     async def _take_changed(self, found: Sequence[Entry]) -> None:
-        new = self._new_folders.new_folders(found)
-        await self._remote_updates.apply(found)
-        self._new_folders.list_soon(new)
+        new = self._context.new_folders.new_folders(found)
+        await self._context.remote_updates.apply(found)
+        self._context.new_folders.list_soon(new)
 
     async def _take_deleted(self, found: Sequence[Entry]) -> None:
         remotes = [remote_from_item(item) for item in found]
         gone = [RemovedItem(one.kind, one.id, one.sequence) for one in remotes if one.trashed]
-        await self._remote_updates.apply([], gone)
+        await self._context.remote_updates.apply([], gone)
 
 
 def _everything(db: Database) -> Query:

@@ -65,7 +65,11 @@ def apply(
     """
     changes: list[Change] = []
     left = list(remotes)
-    if len(left) > FEW or not all(_is_newer(conn, remote) for remote in left):
+    is_news = len(left) <= FEW and all(
+        (node := tree.remote_at(conn, remote.kind, remote.id)) is not None and remote.sequence > node.sequence
+        for remote in left
+    )
+    if not is_news:
         left = bulk_insert.insert(conn, left, generation, changes)
         left = bulk_insert.unchanged(conn, left, generation)
     for remote in left:
@@ -84,12 +88,6 @@ def apply(
     return changes
 
 
-def _is_newer(conn: Connection, remote: Remote) -> bool:
-    """Whether the item is here, and this is news of it."""
-    node = tree.remote_at(conn, remote.kind, remote.id)
-    return node is not None and remote.sequence > node.sequence
-
-
 def _leave_old(conn: Connection, node: Node, remote: Remote, generation: int, *, is_listing: bool) -> None:
     """We know something newer of the item, by its number."""
     if is_listing:
@@ -104,14 +102,17 @@ def _apply_one(
 ) -> None:
     if remote.kind is NodeKind.FOLDER and remote.id == ROOT_ID:
         return
+    pending: set[str] = set()
     if node is not None and node.ino != ROOT:
         conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
         if node.is_lost:
             lost_access.regain(conn, node, remote.parent_id)
-        if node.parent is None:
+        pending = pending_ops.pending(conn, node.ino)
+        if node.parent is None and "upload" in pending:
             # What was deleted here goes with what was to be sent of it, should the item come back.
             op_rows.delete_waiting(conn, node.ino, "upload")
-    verdict = decisions.decide(conn, node, remote)
+            pending = pending_ops.pending(conn, node.ino)
+    verdict = decisions.decide(conn, node, remote, pending)
     if verdict is Verdict.IGNORE:
         return
     if node is None:
@@ -121,16 +122,18 @@ def _apply_one(
     elif verdict is Verdict.BESIDE:
         _appear_beside(conn, node, remote, generation, changes)
     else:
-        _merge(conn, node, remote, verdict, changes)
+        _merge(conn, node, remote, verdict, pending, changes)
 
 
-def _merge(conn: Connection, node: Node, remote: Remote, verdict: Verdict, changes: list[Change]) -> None:
+def _merge(
+    conn: Connection, node: Node, remote: Remote, verdict: Verdict, pending: set[str], changes: list[Change]
+) -> None:
     """Bring the node to where the item is, and to what it is as far as the verdict says."""
     if verdict in (Verdict.PART, Verdict.PART_DISARM):
         node = lineages.split_off(conn, node, changes)
+        pending = pending_ops.pending(conn, node.ino)
     if verdict in (Verdict.DISARM, Verdict.PART_DISARM):
         conn.execute("UPDATE node SET mode = mode & ~? WHERE ino = ?", (decisions.EXECUTE, node.ino))
-    pending = pending_ops.pending(conn, node.ino)
     if verdict is Verdict.KEEP:
         _leave_aside(conn, node, remote.sequence)
     elif verdict is not Verdict.PLACE:
@@ -198,10 +201,11 @@ def _update_content(
 def _update_place(
     conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
 ) -> None:
-    conn.execute(
-        "UPDATE node SET base_parent = ?, base_name = ?, base_key = ? WHERE ino = ?",
-        (remote.parent_id, remote.name, wire_names.name_key(remote.name), node.ino),
-    )
+    if (node.base_parent, node.base_name) != (remote.parent_id, remote.name):
+        conn.execute(
+            "UPDATE node SET base_parent = ?, base_name = ?, base_key = ? WHERE ino = ?",
+            (remote.parent_id, remote.name, wire_names.name_key(remote.name), node.ino),
+        )
     if "move" in pending:
         if not placement.is_in_place(conn, node, remote):
             # Our move may be at the service already, and this one the later of the two.
@@ -209,21 +213,19 @@ def _update_place(
         return
     on_shelf = node.parent is not None and tree.get(conn, node.parent).is_shelf
     parent, name = placement.place_of(conn, remote, changes, on_shelf=on_shelf)
-    if parent is None:
+    if parent is None or (node.parent, node.name) == (parent, name):
         return
     if _is_gone(conn, parent) and pending_ops.has_unsent_below(conn, node.ino):
         # It may have gone with the folder, or the folder comes back with this page: what only we have of it
         # stays where it can be seen until that is known.
         _leave_aside(conn, node, remote.sequence)
         return
-    is_moved_folder = node.is_folder and node.parent != parent
+    is_moved_folder = node.parent != parent and node.is_folder
     if is_moved_folder and not move_cycles.is_open(conn, node.ino, parent, changes):
         # One of a pair of folder moves would close a ring, while the other is still to come.
         _leave_aside(conn, node, remote.sequence)
         return
-    if (node.parent, node.name) == (parent, name) or placement.keeps_addition(
-        conn, node, remote, parent, name
-    ):
+    if placement.keeps_addition(conn, node, remote, parent, name):
         return
     tree.detach(conn, node.ino)
     made: list[Change] = []

@@ -7,11 +7,11 @@ with a deletion to be sent touches these.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from sqlite3 import Connection
 
 from cmsfs.replica import inodes, tree, url_files
-from cmsfs.replica.merge import pending_ops, placement
+from cmsfs.replica.merge import placement
 from cmsfs.replica.nodes import ROOT, Node, NodeKind, Remote, said_by
 from cmsfs.replica.sharing import offers, shares
 
@@ -93,21 +93,23 @@ VERDICTS: Mapping[tuple[Local, News], Verdict] = {
 _OPEN = {Local.PROGRAM: Local.RUNNING, Local.CLEAN: Local.OPEN}
 
 
-def decide(conn: Connection, node: Node | None, remote: Remote) -> Verdict:
-    """What becomes of what the service says of the item of this node; None: it has none."""
+def decide(conn: Connection, node: Node | None, remote: Remote, pending: Set[str]) -> Verdict:
+    """What becomes of what the service says of the item of this node (None: it has none), of which these
+    kinds of changes are still to be sent."""
     if node is None:
-        local = Local.OFFERED if offers.holds(conn, remote) else Local.UNKNOWN
-        return VERDICTS[local, News.FACTS]
+        rules = shares.rules(conn)
+        is_offered = rules.asks and offers.holds(conn, rules, remote)
+        return VERDICTS[Local.OFFERED if is_offered else Local.UNKNOWN, News.FACTS]
     if node.ino == ROOT:
         return VERDICTS[Local.ROOT, News.FACTS]
-    is_version = is_other_version(node, remote)
+    # Whether the service says something else of the item than it said last, beside where it is.
+    is_version = node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag
     if not is_version and placement.is_in_place(conn, node, remote):
         return Verdict.IGNORE
-    pending = pending_ops.pending(conn, node.ino)
     local = _local(conn, node, remote, pending)
     # What comes back is what the service has, whatever it was here when it was deleted.
     is_version = is_version or (node.parent is None and local is not Local.TRASHED)
-    news = _of_bytes(conn, remote) if is_version and _has_other_bytes(conn, node, remote, pending) else None
+    news = _news_of_bytes(conn, node, remote, pending) if is_version else None
     if news is None:
         return VERDICTS[local, News.FACTS if is_version else News.PLACE]
     # Asked only where it matters: who opens the node later waits for the end of this transaction.
@@ -116,36 +118,33 @@ def decide(conn: Connection, node: Node | None, remote: Remote) -> Verdict:
     return VERDICTS[local, news]
 
 
-def is_other_version(node: Node, remote: Remote) -> bool:
-    """Whether the service says something else of the item than it said last, beside where it is."""
-    return node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag
-
-
-def _local(conn: Connection, node: Node, remote: Remote, pending: set[str]) -> Local:
+def _local(conn: Connection, node: Node, remote: Remote, pending: Set[str]) -> Local:
     """How the node stands, but for whether somebody has it open."""
     if "trash" in pending:
         return Local.TRASHED
-    if node.parent is None and offers.holds(conn, remote):
-        return Local.OFFERED
-    was_shown = node.is_folder and tree.was_shown(conn, node.ino)
-    if node.parent is None and (node.draft is not None or was_shown):
-        return Local.UNLINKED
+    if node.parent is None:
+        rules = shares.rules(conn)
+        if rules.asks and offers.holds(conn, rules, remote):
+            return Local.OFFERED
+        if node.draft is not None or (node.is_folder and tree.was_shown(conn, node.ino)):
+            return Local.UNLINKED
     if "upload" in pending or node.draft is not None:
         return Local.UNSENT
     return Local.PROGRAM if node.kind is NodeKind.FILE and node.mode & EXECUTE else Local.CLEAN
 
 
-def _has_other_bytes(conn: Connection, node: Node, remote: Remote, pending: set[str]) -> bool:
-    if node.kind is NodeKind.LINK and url_files.said(conn, node.ino) != said_by(remote):
-        return True
+def _news_of_bytes(conn: Connection, node: Node, remote: Remote, pending: Set[str]) -> News | None:
+    """Whose bytes the item has got; None: it has those that it had."""
     if "upload" in pending or node.draft is not None:
-        return remote.sha1 != node.base_sha1
-    # A web link has no SHA-1: it is what it says.
-    return node.kind is not NodeKind.LINK and remote.sha1 != node.sha1
-
-
-def _of_bytes(conn: Connection, remote: Remote) -> News:
-    if remote.changed_by is None and not remote.is_whole:
-        return News.WHOSE_BYTES
-    is_mine = remote.changed_by is not None and remote.changed_by == shares.rules(conn).me
-    return News.MY_BYTES if is_mine else News.THEIR_BYTES
+        has_others = remote.sha1 != node.base_sha1
+    else:
+        # A web link has no SHA-1: it is what it says.
+        has_others = node.kind is not NodeKind.LINK and remote.sha1 != node.sha1
+    if node.kind is NodeKind.LINK and not has_others:
+        has_others = url_files.said(conn, node.ino) != said_by(remote)
+    if not has_others:
+        return None
+    changed_by = remote.user_id("modified_by")
+    if changed_by is None:
+        return News.THEIR_BYTES if remote.is_whole else News.WHOSE_BYTES
+    return News.MY_BYTES if changed_by == shares.rules(conn).me else News.THEIR_BYTES

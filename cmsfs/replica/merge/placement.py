@@ -20,7 +20,9 @@ def is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
         return False
     found = shares.rules(conn) if remote.parent_id == ROOT_ID else shares.Rules()
     on_shelf = tree.get(conn, node.parent).is_shelf
-    if remote.owner_id is not None and on_shelf != (shares.is_shared(found, remote) and not found.in_root):
+    if remote.user_id("owned_by") is not None and on_shelf != (
+        shares.is_shared(found, remote) and not found.in_root
+    ):
         return False
     name = shares.told_name(found, remote, node.parent)
     return node.name in (name, naming.link_beside(name, remote.id))
@@ -37,26 +39,19 @@ def keeps_addition(conn: Connection, node: Node, remote: Remote, parent: Ino, na
 def place_of(
     conn: Connection, remote: Remote, changes: list[Change], *, on_shelf: bool = False
 ) -> tuple[Ino | None, str]:
-    """The folder that the item is in here, and what it is called there if nothing is in its way.
+    """The folder that the item is in here, as a placeholder if it is not known yet (None: in no folder of
+    ours), and what it is called there if nothing is in its way.
 
     `on_shelf`: it is where what others share is; there it stays where its owner is not told.
     """
-    parent = _parent_of(conn, remote)
-    if parent != ROOT or remote.parent_id != ROOT_ID:
-        return parent, shares.told_name(shares.Rules(), remote, parent or 0)
+    if remote.parent_id is None:
+        return None, shares.told_name(shares.Rules(), remote, 0)
+    if remote.parent_id != ROOT_ID:
+        folder = tree.remote_at(conn, NodeKind.FOLDER, remote.parent_id)
+        parent = folder.ino if folder is not None else bulk_insert.placeholder(conn, remote)
+        return parent, shares.told_name(shares.Rules(), remote, parent)
     found = shares.rules(conn)
-    if shares.is_shared(found, remote) or (on_shelf and remote.owner_id is None):
+    parent = ROOT
+    if shares.is_shared(found, remote) or (on_shelf and remote.user_id("owned_by") is None):
         parent = ROOT if found.in_root else shares.shelf(conn, changes)
     return parent, shares.told_name(found, remote, parent)
-
-
-def _parent_of(conn: Connection, remote: Remote) -> Ino | None:
-    """The folder that the item is in, as a placeholder if it is not known yet; None: in no folder of ours."""
-    if remote.parent_id is None:
-        return None
-    if remote.parent_id == ROOT_ID:
-        return ROOT
-    folder = tree.remote_at(conn, NodeKind.FOLDER, remote.parent_id)
-    if folder is not None:
-        return folder.ino
-    return bulk_insert.placeholder(conn, remote)

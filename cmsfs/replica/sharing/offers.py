@@ -12,7 +12,6 @@ from sqlite3 import Connection
 
 import pydantic
 
-from cmsfs.models import wire_names
 from cmsfs.replica import kv_store
 from cmsfs.replica.nodes import NodeKind, Remote
 from cmsfs.replica.sharing import shares
@@ -39,12 +38,10 @@ class Offer(pydantic.BaseModel):
     state: OfferState = OfferState.WAITING
 
 
-def holds(conn: Connection, remote: Remote) -> bool:
-    """Whether an item that has no place here gets none: it is offered, or was declined."""
-    if remote.parent_id != wire_names.ROOT_ID:
-        return False
-    found = shares.rules(conn)
-    if not found.asks or not shares.is_shared(found, remote):
+def holds(conn: Connection, found: shares.Rules, remote: Remote) -> bool:
+    """Whether an item that has no place here gets none, where the person is asked: it is offered, or was
+    declined."""
+    if not shares.is_shared(found, remote):
         return False
     known = at(conn, remote.kind, remote.id)
     if known is not None and known.state is OfferState.ACCEPTED:

@@ -75,12 +75,9 @@ def keep(conn: Connection, wanted: Rules) -> bool:
 
 def is_shared(found: Rules, remote: Remote) -> bool:
     """Whether an item is one of those that others share, and not merely below one."""
-    return (
-        remote.parent_id == wire_names.ROOT_ID
-        and found.me is not None
-        and remote.owner_id is not None
-        and remote.owner_id != found.me
-    )
+    if remote.parent_id != wire_names.ROOT_ID or found.me is None:
+        return False
+    return remote.user_id("owned_by") not in (None, found.me)
 
 
 def is_shared_node(conn: Connection, node: Node) -> bool:

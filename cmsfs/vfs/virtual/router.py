@@ -34,7 +34,7 @@ class HiddenFolder:
 
 
 class Router:
-    """A drive of two kinds of nodes; offers `fuse.drive.FilesystemPort` and, to the notifier, its counts."""
+    """A drive of two kinds of nodes; offers `fuse.drive.FilesystemPort`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Router:
         self._hub = hub
         self._hidden: Mapping[str, HiddenFolder] = {one.name: one for one in hidden}
         self._views = views
-        self._inodes = VirtualInodes()
+        self._inodes = VirtualInodes(fs.inodes)
         self._fixed = {self._inodes.use(one.folder): one for one in hidden}
         self._virtual = VirtualFilesystem(self._inodes, blocks, fetcher)
         # Open handles of the account's root: hidden folders that are listed come behind its entries.
@@ -272,19 +272,3 @@ class Router:
 
     async def statfs(self) -> Statfs:
         return await self._tree.statfs()
-
-    def opens(self, ino: Ino) -> int:
-        """Handles open on an inode."""
-        return self._virtual.opens(ino) if ino >= FIRST else self._tree.inodes.opens(ino)
-
-    def is_refreshed(self, ino: Ino) -> bool:
-        """Whether an open handle's answer has told the kernel of the newest bytes."""
-        return ino < FIRST and self._tree.inodes.is_refreshed(ino)
-
-    def is_known(self, ino: Ino) -> bool:
-        """Whether the kernel may remember anything of this inode, or of names in it."""
-        return self._virtual.is_known(ino) if ino >= FIRST else self._tree.inodes.is_known(ino)
-
-    def has_denied(self, ino: Ino) -> bool:
-        """Whether the kernel may remember of a name that it is not in this folder."""
-        return ino >= FIRST or self._tree.inodes.has_denied(ino)

@@ -178,13 +178,3 @@ class VirtualFilesystem:
         if not isinstance(node, VirtualFolder):
             raise errno_map.oserror(errno.ENOTDIR)
         return node
-
-    # ---- what the notifier asks ----------------------------------------------------------------
-
-    def opens(self, ino: Ino) -> int:
-        """Handles open on an inode."""
-        return self._inodes.uses(ino)
-
-    def is_known(self, ino: Ino) -> bool:
-        """Whether the kernel may remember anything of this inode, or of names in it."""
-        return self._inodes.lookups(ino) > 0

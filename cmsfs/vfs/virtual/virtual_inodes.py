@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from cmsfs.replica.nodes import Ino
+from cmsfs.vfs.tree.inodes import Inodes
 from cmsfs.vfs.virtual.node import VirtualNode
 
 FIRST: Ino = 1 << 62
@@ -15,16 +16,19 @@ FIRST: Ino = 1 << 62
 @dataclass(slots=True)
 class _Known:
     node: VirtualNode
-    lookups: int = 0
     uses: int = 0
     # What it became when it was moved into the account's tree: the row answers from then on.
     real: Ino | None = None
 
 
 class VirtualInodes:
-    """The virtual nodes that somebody may still ask for, by number and by key."""
+    """The virtual nodes that somebody may still ask for, by number and by key.
 
-    def __init__(self) -> None:
+    `counts`: the kernel's lookups are counted with those of the tree, whose numbers are others.
+    """
+
+    def __init__(self, counts: Inodes) -> None:
+        self._counts = counts
         self._next = FIRST
         self._known: dict[Ino, _Known] = {}
         self._by_key: dict[Hashable, Ino] = {}
@@ -47,11 +51,11 @@ class VirtualInodes:
 
     def looked_up(self, ino: Ino) -> None:
         """The kernel holds a lookup more; only of a number that is in use."""
-        self._known[ino].lookups += 1
+        self._counts.looked_up(ino)
 
     def forgotten(self, ino: Ino, count: int) -> None:
-        if (known := self._known.get(ino)) is not None:
-            known.lookups = max(known.lookups - count, 0)
+        self._counts.forgotten(ino, count)
+        if ino in self._known:
             self._consider(ino)
 
     def node(self, ino: Ino) -> VirtualNode | None:
@@ -73,20 +77,12 @@ class VirtualInodes:
         known = self._known.get(ino)
         return ino if known is None or known.real is None else known.real
 
-    def lookups(self, ino: Ino) -> int:
-        known = self._known.get(ino)
-        return known.lookups if known is not None else 0
-
-    def uses(self, ino: Ino) -> int:
-        known = self._known.get(ino)
-        return known.uses if known is not None else 0
-
     def __len__(self) -> int:
         return len(self._known)
 
     def _consider(self, ino: Ino) -> None:
         known = self._known[ino]
-        if not known.lookups and not known.uses:
+        if not known.uses and not self._counts.lookups(ino):
             del self._known[ino]
             if self._by_key.get(known.node.key) == ino:
                 del self._by_key[known.node.key]

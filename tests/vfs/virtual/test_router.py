@@ -128,13 +128,16 @@ async def test_virtual_inode_is_stable_while_known(shown: Router):
         shown.getattr(first.ino)
 
 
-async def test_numbers_that_nobody_knows_are_let_go(shown: Router):
+async def test_numbers_that_nobody_knows_are_let_go(shown: Router, drive: Drive):
     folder = await shown.lookup(ROOT, ".shelf")
+    assert drive.fs.inodes.is_known(folder.ino)
     lines = await _all(shown, folder.ino)
     shown.forget([(folder.ino, 1)])
     for line in lines:
-        assert not shown.opens(line.attributes.ino)
-        assert not shown.is_known(line.attributes.ino)
+        assert not drive.fs.inodes.is_known(line.attributes.ino)
+        with pytest.raises(OSError, check=lambda error: error.errno == errno.ESTALE):
+            shown.getattr(line.attributes.ino)
+    assert not drive.fs.inodes.is_known(folder.ino)
     # The folder itself is fixed.
     assert shown.getattr(folder.ino).ino == folder.ino
 
@@ -143,15 +146,15 @@ async def test_missed_name_is_remembered_per_folder(shown: Router, drive: Drive)
     folder = (await shown.mkdir(ROOT, "folder", 0o755)).ino
     await shown.create(folder, "there", 0o644, os.O_RDWR)
     await shown.lookup(folder, "there")
-    assert not shown.has_denied(folder)
+    assert not drive.fs.inodes.has_denied(folder)
     with pytest.raises(FileNotFoundError):
         await shown.lookup(folder, "absent")
-    assert shown.has_denied(folder)
+    assert drive.fs.inodes.has_denied(folder)
     shown.forget([(folder, 1)])
-    assert not shown.has_denied(folder)
+    assert not drive.fs.inodes.has_denied(folder)
     # What a view shows is no row either, and gives way to one of that name.
     assert stat.S_ISLNK((await shown.lookup(ROOT, "what@echo")).mode)
-    assert shown.has_denied(ROOT)
+    assert drive.fs.inodes.has_denied(ROOT)
 
 
 async def test_what_is_shown_is_read_and_not_written(shown: Router):

@@ -1,0 +1,65 @@
+"""What the agents of the pull need, and how they ask about single items."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from cmsfs import errors
+from cmsfs.client.session import Client
+from cmsfs.models.content import entries, items
+from cmsfs.replica.nodes import NodeKind
+from cmsfs.sqlite import Database
+from daemon.core import concurrency
+from daemon.core.health import Health
+from daemon.core.remote_updates import RemoteUpdates, RemovedItem
+from daemon.listing import deletion_check
+from daemon.pull.new_folders import NewFolders
+
+FETCHES_AT_ONCE = 8
+
+Item = items.Item | entries.Entry
+Key = tuple[NodeKind, str]
+
+
+@dataclass(slots=True)
+class ItemAnswers:
+    """What the service says of the items that it was asked about; of those `unread` nothing, or nothing
+    that can be read."""
+
+    found: list[Item] = field(default_factory=list)
+    gone: list[RemovedItem] = field(default_factory=list)
+    unread: set[Key] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class PullContext:
+    """The needs of the feeds and of `DeferredUpdates`."""
+
+    db: Database
+    client: Client
+    remote_updates: RemoteUpdates
+    health: Health
+    new_folders: NewFolders
+
+    async def ask(self, keys: Iterable[Key]) -> ItemAnswers:
+        """Have the service say what these items are now.  Raises `RemoteError`."""
+        answers = ItemAnswers()
+
+        async def ask(key: Key) -> None:
+            try:
+                item = await deletion_check.fetch_item(self.client, self.health, *key, db=self.db)
+            except errors.NotShown:
+                answers.unread.add(key)
+                return
+            except errors.ProtocolError as error:
+                # Whatever it is, the others are not to wait for it.
+                self.remote_updates.misfits.note(*key, f"the service's response is malformed: {error}")
+                answers.unread.add(key)
+                return
+            if item is None:
+                # As of now, whatever was told before.
+                answers.gone.append(RemovedItem(*key))
+            else:
+                answers.found.append(item)
+
+        await concurrency.for_each(list(keys), ask, tasks=FETCHES_AT_ONCE)
+        return answers
