@@ -14,13 +14,13 @@ from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import permissions
-from cmsfs.vfs.ports import AccountPort
+from cmsfs.vfs.ports import AccountPort, TrashPort
 from cmsfs.vfs.tree.filesystem import Filesystem
 from cmsfs.vfs.virtual.desktop_trash import DesktopTrash
 from cmsfs.vfs.virtual.node import Views
 from cmsfs.vfs.virtual.router import HiddenFolder, Router
 from cmsfs.vfs.virtual.search_folder import SearchFolder
-from cmsfs.vfs.virtual.trash import TrashFolder, TrashPort
+from cmsfs.vfs.virtual.trash import TrashFolder
 from cmsfs.vfs.virtual.versions import VersionViews
 from daemon.content.search import RemoteSearch
 from daemon.content.versions import VersionHistory

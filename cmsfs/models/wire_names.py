@@ -6,6 +6,7 @@ them and the one place to correct them.
 Rule: `name_key` decides alone whether two names in a folder clash, at the service and on the drive.
 """
 
+import re
 import unicodedata
 from typing import Final
 
@@ -39,6 +40,10 @@ NAME_INVALID: Final = "item_name_invalid"
 NAME_TOO_LONG: Final = "item_name_too_long"
 
 
+# Separators, of paths and of lines; controls; and halves of surrogate pairs, which are no characters at all.
+_FORBIDDEN = re.compile("[/\\\\\u2028\u2029\0-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
 def name_key(name: str) -> str:
     """What two names have in common when they clash: equal but for case and for composed accents."""
     return unicodedata.normalize("NFC", name).casefold()
@@ -50,14 +55,4 @@ def name_problem(name: str) -> str | None:
         return NAME_TOO_LONG
     if not name or name in (".", "..") or name.endswith(" "):
         return NAME_INVALID
-    for character in name:
-        code = ord(character)
-        # Separators, of paths and of lines; and halves of surrogate pairs, which are no characters at all.
-        if character in "/\\\u2028\u2029" or is_control(character) or 0xD800 <= code <= 0xDFFF:
-            return NAME_INVALID
-    return None
-
-
-def is_control(character: str) -> bool:
-    """Whether a character is a control, of ASCII or of C1."""
-    return ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0
+    return NAME_INVALID if _FORBIDDEN.search(name) else None

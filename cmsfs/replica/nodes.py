@@ -36,6 +36,9 @@ class NodeKind(enum.StrEnum):
 
 KINDS = {kind.value: kind for kind in NodeKind}
 
+# What the service knows an item by: ids of two kinds may be equal.
+ItemKey = tuple[NodeKind, str]
+
 
 # Node and Remote are tuples and no dataclasses: they are made by the ten thousand, and a frozen dataclass of
 # seventeen fields takes eight times as long to make.
@@ -125,6 +128,10 @@ class Remote(NamedTuple):
     mtime_ns: int
     trashed: bool
     item: items.Item | entries.Entry
+
+    @property
+    def key(self) -> ItemKey:
+        return self.kind, self.id
 
     @property
     def json(self) -> str:
@@ -229,7 +236,7 @@ def remote_from_item(item: items.Item | entries.Entry) -> Remote:
     if kind is NodeKind.FILE:
         size = getattr(item, "size", 0) or 0
     elif kind is NodeKind.LINK:
-        size = len(url_files.text(*_said(item)))
+        size = len(url_files.text(*said_by(item)))
     # In the order of Remote's fields: by their names it takes twice as long.
     return Remote(
         kind,
@@ -248,13 +255,9 @@ def remote_from_item(item: items.Item | entries.Entry) -> Remote:
     )
 
 
-def said_by(link: Remote) -> url_files.Shortcut:
+def said_by(link: items.Item | entries.Entry) -> url_files.Shortcut:
     """What a web link says."""
-    return _said(link.item)
-
-
-def _said(item: items.Item | entries.Entry) -> url_files.Shortcut:
-    return url_files.Shortcut(getattr(item, "url", None) or "", getattr(item, "description", None) or "")
+    return url_files.Shortcut(getattr(link, "url", None) or "", getattr(link, "description", None) or "")
 
 
 def _number(text: str | None) -> int:

@@ -3,10 +3,11 @@
 The running agent (`daemon`) implements these; the vfs never knows a client.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from cmsfs.replica.item_details import DetailSubject
-from cmsfs.replica.nodes import Content, Ino, Node
+from cmsfs.replica.nodes import Content, Ino, ItemKey, Node, Remote
 from cmsfs.vfs.metadata_values import ValuePlace
 from cmsfs.vfs.permissions import NodeRight
 
@@ -123,4 +124,37 @@ class DeleteGuardPort(Protocol):
 
         True: it is there.  False: nobody knows, it is to be sent as any other deletion.  `OSError` (EPERM):
         the service refuses; the reason is in the log.
+        """
+
+
+class TrashPages(Protocol):
+    """What is in the trash, page by page."""
+
+    async def next(self) -> Sequence[Remote]:
+        """The next items; none at the end."""
+
+
+class TrashPort(Protocol):
+    """The trash at the service.  All raise `CmsfsError`, or `OSError` for what the drive itself refuses."""
+
+    def pages(self) -> TrashPages:
+        """A listing of it, from the beginning."""
+
+    async def settle(self) -> bool:
+        """Wait for a while until what was deleted on the drive is there; whether anything has come since the
+        last call."""
+
+    def original_path(self, item: Remote) -> str:
+        """Where an item was, from the top of the drive, as far as that is known."""
+
+    async def restore(self, item: Remote, parent: Ino, name: str) -> Ino:
+        """Bring an item back into a folder of the drive under a name there; the node that it is."""
+
+    async def purge(self, item: Remote) -> None:
+        """Remove an item for good."""
+
+    async def put(self, parent: Ino, name: str) -> ItemKey | None:
+        """Put an item of the drive there, at once, a folder with all that is in it.
+
+        None: somebody else shares it, and it is left.
         """

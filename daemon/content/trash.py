@@ -24,14 +24,14 @@ from cmsfs.models.content import search
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import deletions as replica_deletions
-from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, Remote, remote_from_item
+from cmsfs.replica.nodes import ROOT, Ino, ItemKey, Node, NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import op_rows
 from cmsfs.replica.sharing import shares
 from cmsfs.vfs import errno_map, permissions
 from cmsfs.vfs.permissions import NodeRight
-from cmsfs.vfs.ports import AccountPort
+from cmsfs.vfs.ports import AccountPort, TrashPages
 from cmsfs.vfs.tree import naming as vfs_naming
-from cmsfs.vfs.virtual import trash, trash_items
+from cmsfs.vfs.virtual import trash
 from daemon.account import leave
 from daemon.core.health import Health
 from daemon.push.context import PushContext
@@ -113,7 +113,7 @@ class RemoteTrash:
         """Whether the service has more than the operations of its specification."""
         return self.context.profile.trash
 
-    def pages(self) -> trash.Pages:
+    def pages(self) -> TrashPages:
         return (_Listed if self.is_whole else _Searched)(self.context.client, self.context.health)
 
     async def settle(self) -> bool:
@@ -166,9 +166,10 @@ class RemoteTrash:
         wanted, shown = trash.drive_name(item, name)
         if (holder := tree.find_clash(self.context.db, parent, shown)) is not None:
             raise vfs_naming.name_clash(shown, holder.name)
-        home = self._original_folder(item)
-        if not self.is_whole and home is not None and home.ino != parent and _is_alive(home):
-            raise self._only_home(home)
+        if not self.is_whole:
+            home = self._original_folder(item)
+            if home is not None and home.ino != parent and _is_alive(home):
+                raise self._only_home(home)
         answer = await self._back(item, folder, wanted)
         if answer.parent_id == folder.remote_id:
             return await self._arrived(answer, folder)
@@ -239,14 +240,15 @@ class RemoteTrash:
 
         def note(conn: Connection) -> None:
             node = tree.remote_at(conn, item.kind, item.id)
-            if node is not None and node.is_folder:
+            if node is not None:
                 tree.mark_unlisted_below(conn, node.ino)
 
-        await self.context.remote_updates.apply([item.item], note=note)
+        is_folder = item.kind is NodeKind.FOLDER
+        await self.context.remote_updates.apply([item.item], note=note if is_folder else None)
         node = tree.find_remote(self.context.db, item.kind, item.id)
         if node is None:
             raise errno_map.oserror(errno.EIO, "what was restored is not in the tree")
-        if node.is_folder and node.parent is not None:
+        if is_folder and node.parent is not None:
             self.context.hydrator.list_soon(node.ino)
         if folder is not None and node.parent != folder.ino:
             raise errno_map.oserror(errno.EBUSY, "the restored item was moved at the same time")
@@ -275,7 +277,7 @@ class RemoteTrash:
 
     # ---- into the trash ------------------------------------------------------------------------
 
-    async def put(self, parent: Ino, name: str) -> trash_items.Key | None:
+    async def put(self, parent: Ino, name: str) -> ItemKey | None:
         node = tree.find_child(self.context.db, parent, name)
         if node is None:
             raise errno_map.oserror(errno.ENOENT, name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models.content import entries, items
-from cmsfs.replica.nodes import NodeKind
+from cmsfs.replica.nodes import ItemKey
 from cmsfs.sqlite import Database
 from daemon.core import concurrency
 from daemon.core.health import Health
@@ -17,7 +17,6 @@ from daemon.pull.new_folders import NewFolders
 FETCHES_AT_ONCE = 8
 
 Item = items.Item | entries.Entry
-Key = tuple[NodeKind, str]
 
 
 @dataclass(slots=True)
@@ -27,7 +26,7 @@ class ItemAnswers:
 
     found: list[Item] = field(default_factory=list)
     gone: list[RemovedItem] = field(default_factory=list)
-    unread: set[Key] = field(default_factory=set)
+    unread: set[ItemKey] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +39,11 @@ class PullContext:
     health: Health
     new_folders: NewFolders
 
-    async def ask(self, keys: Iterable[Key]) -> ItemAnswers:
+    async def ask(self, keys: Iterable[ItemKey]) -> ItemAnswers:
         """Have the service say what these items are now.  Raises `RemoteError`."""
         answers = ItemAnswers()
 
-        async def ask(key: Key) -> None:
+        async def ask(key: ItemKey) -> None:
             try:
                 item = await deletion_check.fetch_item(self.client, self.health, *key, db=self.db)
             except errors.NotShown:

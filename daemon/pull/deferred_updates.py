@@ -14,7 +14,8 @@ from cmsfs import errors
 from cmsfs.replica import tree
 from cmsfs.replica.merge import deferred_updates
 from cmsfs.replica.merge.deferred_updates import DeferredUpdate
-from daemon.pull.context import Key, PullContext
+from cmsfs.replica.nodes import ItemKey
+from daemon.pull.context import PullContext
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class DeferredUpdates:
         self._now = now
         self._settling = trio.Lock()
         # What was asked about and is in doubt all the same: how often, and when it may be asked about again.
-        self._again: dict[Key, tuple[int, float]] = {}
+        self._again: dict[ItemKey, tuple[int, float]] = {}
 
     async def run(self) -> None:
         """Settle them for ever.  Cancelled: they are rows, and the next run goes on."""
@@ -85,7 +86,7 @@ class DeferredUpdates:
 
     def _note_remaining(self, found: list[DeferredUpdate]) -> None:
         asked = {(one.kind, one.id) for one in found}
-        remaining: dict[Key, tuple[int, float]] = {}
+        remaining: dict[ItemKey, tuple[int, float]] = {}
         for one in deferred_updates.ready(self._context.db):
             key = (one.kind, one.id)
             count, due = self._again.get(key, (0, 0.0))

@@ -25,11 +25,11 @@ from cmsfs.models.content import events
 from cmsfs.replica import item_details, kv_store, tree
 from cmsfs.replica.merge import apply_remote, deferred_updates
 from cmsfs.replica.merge.deferred_updates import DeferredUpdate
-from cmsfs.replica.nodes import NodeKind, remote_from_item
+from cmsfs.replica.nodes import ItemKey, NodeKind, remote_from_item
 from daemon.account import access_loss
 from daemon.core.remote_updates import RemovedItem
 from daemon.pull import event_reducer, reconciler
-from daemon.pull.context import Item, Key, PullContext
+from daemon.pull.context import Item, PullContext
 from daemon.pull.event_reducer import ItemVerdict
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class EventFeed:
         self,
         context: PullContext,
         *,
-        access_changed: Callable[[Collection[Key]], None] = lambda _: None,
+        access_changed: Callable[[Collection[ItemKey]], None] = lambda _: None,
     ) -> None:
         self._context = context
         self._access_changed = access_changed
@@ -78,7 +78,7 @@ class EventFeed:
         self._position: events.Position | None = None
         self._me: str | None = None
         self._heard: OrderedDict[str, None] = OrderedDict()
-        self._newest: OrderedDict[Key, int] = OrderedDict()
+        self._newest: OrderedDict[ItemKey, int] = OrderedDict()
 
     async def begin(self) -> None:
         """Begin at the present, if no position is known: before anything is listed."""
@@ -200,7 +200,7 @@ class EventFeed:
                 news.doubted.append(item.id)
         return news
 
-    async def _apply(self, news: _News, *, touched: Iterable[Key], position: events.Position) -> None:
+    async def _apply(self, news: _News, *, touched: Iterable[ItemKey], position: events.Position) -> None:
         """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
         ones is not known any more."""
         new_folders = self._context.new_folders
@@ -239,7 +239,7 @@ class EventFeed:
         """Fetch folders that items are in and nobody has told us of, up to one that is known."""
         fetched: list[str] = []
         for _ in range(DEEPEST):
-            unknown: list[Key] = []
+            unknown: list[ItemKey] = []
             for folder_id in wanted - {apply_remote.ROOT_ID}:
                 node = tree.find_remote(self._context.db, NodeKind.FOLDER, folder_id)
                 if node is None or node.etag is None:

@@ -19,9 +19,8 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import events
 from cmsfs.models.content.entries import Entry
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import KINDS, Node, NodeKind
+from cmsfs.replica.nodes import KINDS, ItemKey, Node, NodeKind
 from cmsfs.sqlite import Database
-from daemon.pull.context import Key
 
 _LONGEST_ID = 100
 
@@ -62,7 +61,7 @@ class ItemVerdict:
     and what was changed below it then was told to nobody.
     """
 
-    key: Key
+    key: ItemKey
     sequence: int | None = None
     item: Entry | None = None
     is_gone: bool = False
@@ -78,15 +77,15 @@ class _Told:
 
 
 def reduce(
-    db: Database, page: Iterable[events.Event], newest: Mapping[Key, int]
-) -> tuple[set[Key], list[ItemVerdict]]:
+    db: Database, page: Iterable[events.Event], newest: Mapping[ItemKey, int]
+) -> tuple[set[ItemKey], list[ItemVerdict]]:
     """All items that these events are about, whatever was changed of them; and a verdict on each of which the
     tree keeps something that may have changed, in the order of their last news.
 
     `newest`: the numbers that were heard of items before.
     """
-    touched: set[Key] = set()
-    told: dict[Key, _Told] = {}
+    touched: set[ItemKey] = set()
+    told: dict[ItemKey, _Told] = {}
     for event in page:
         source = event.source or {}
         key = _key(source)
@@ -107,7 +106,7 @@ def reduce(
     return touched, [one for one in found if one is not None]
 
 
-def _verdict(db: Database, key: Key, told: _Told, newest: int) -> ItemVerdict | None:
+def _verdict(db: Database, key: ItemKey, told: _Told, newest: int) -> ItemVerdict | None:
     """What there is to do; None: it is no news."""
     verdict = ItemVerdict(key, told.sequence)
     source = told.event.source or {}
@@ -137,7 +136,7 @@ def _verdict(db: Database, key: Key, told: _Told, newest: int) -> ItemVerdict | 
     return verdict
 
 
-def _entry(db: Database, key: Key, node: Node | None, source: dict[str, Any]) -> Entry | None:
+def _entry(db: Database, key: ItemKey, node: Node | None, source: dict[str, Any]) -> Entry | None:
     """The item of an event, if all that the tree needs is there."""
     if any(source.get(name) is None for name in _NEEDED[key[0]]):
         return None
@@ -153,7 +152,7 @@ def _entry(db: Database, key: Key, node: Node | None, source: dict[str, Any]) ->
         return None
 
 
-def _key(source: dict[str, Any]) -> Key | None:
+def _key(source: dict[str, Any]) -> ItemKey | None:
     """What a source is about, in either of its two forms."""
     kind = KINDS.get(str(source.get("type") or source.get("item_type") or ""))
     number = source.get("id") or source.get("item_id")

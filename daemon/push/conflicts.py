@@ -20,7 +20,7 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import apply_remote, deletions, lineages, name_conflicts, pending_ops
+from cmsfs.replica.merge import apply_remote, deletions, lineages, name_conflicts, pending_ops, placement
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, remote_from_item
 from cmsfs.replica.sharing import lost_access, shares
 from cmsfs.sqlite import Database
@@ -101,7 +101,7 @@ async def keep_both(
         if stays and not is_itself and _is_in_the_way(theirs, node, task):
             name_conflicts.make_conflict_copy(conn, node, changes)
             if node.parent is not None:
-                name_conflicts.restore_name(conn, node.parent, node.name, changes, at_once=True)
+                placement.restore_name(conn, node.parent, node.name, changes, at_once=True)
         reconsider(conn, task.op, KEPT_BOTH)
         return changes
 

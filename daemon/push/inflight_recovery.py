@@ -113,7 +113,7 @@ async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) 
     """Whether it has the bytes that were sent, says what was sent, or is a folder that we made since it was
     asked for."""
     if isinstance(theirs, items.WebLink):
-        return in_flight.link_digest(url_files.text(*said_by(remote_from_item(theirs)))) == sent.sha1
+        return in_flight.link_digest(url_files.text(*said_by(theirs))) == sent.sha1
     if sent.asked_at is None:
         return isinstance(theirs, items.File) and theirs.sha1 == sent.sha1
     if not isinstance(theirs, items.Folder):

@@ -24,7 +24,6 @@ from cmsfs.replica.merge import (
     deferred_updates,
     lineages,
     move_cycles,
-    name_conflicts,
     pending_ops,
     placement,
 )
@@ -172,7 +171,9 @@ def _update_content(
 ) -> None:
     """The node learns what the item is; bytes of ours stay, and are laid over the same ones as before."""
     is_link = node.kind is NodeKind.LINK
-    same = is_link and url_files.said(conn, node.ino) == said_by(remote) and remote.sha1 == node.base_sha1
+    same = (
+        is_link and url_files.said(conn, node.ino) == said_by(remote.item) and remote.sha1 == node.base_sha1
+    )
     conn.execute(
         "UPDATE node SET etag = ?, sequence = ?, version = ?, base_sha1 = ?, item = ? WHERE ino = ?",
         (remote.etag, remote.sequence, remote.version, remote.sha1, remote.json, node.ino),
@@ -229,7 +230,7 @@ def _update_place(
         return
     tree.detach(conn, node.ino)
     made: list[Change] = []
-    if (parent, name_conflicts.place_detached(conn, node.ino, remote, parent, name, made)) == (
+    if (parent, placement.place_detached(conn, node.ino, remote, parent, name, made)) == (
         node.parent,
         node.name,
     ):
@@ -240,7 +241,7 @@ def _update_place(
     changes += made
     fresh_names.note(conn, node.ino)
     if node.parent is not None:
-        name_conflicts.restore_name(conn, node.parent, node.name, changes)
+        placement.restore_name(conn, node.parent, node.name, changes)
 
 
 def place_from_remote(conn: Connection, node: Node, remote: Remote, changes: list[Change]) -> None:
@@ -281,7 +282,7 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
     )
     local_attributes.restore(conn, [ino])
     if parent is not None:
-        name_conflicts.place_detached(conn, ino, remote, parent, name, changes)
+        placement.place_detached(conn, ino, remote, parent, name, changes)
 
 
 def _is_same(conn: Connection, holder: Node, remote: Remote, name: str) -> bool:

@@ -141,7 +141,7 @@ def _news_of_bytes(conn: Connection, node: Node, remote: Remote, pending: Set[st
         # A web link has no SHA-1: it is what it says.
         has_others = node.kind is not NodeKind.LINK and remote.sha1 != node.sha1
     if node.kind is NodeKind.LINK and not has_others:
-        has_others = url_files.said(conn, node.ino) != said_by(remote)
+        has_others = url_files.said(conn, node.ino) != said_by(remote.item)
     if not has_others:
         return None
     changed_by = remote.user_id("modified_by")

@@ -9,7 +9,7 @@ from sqlite3 import Connection
 
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.merge import bulk_insert, lineages, name_conflicts, pending_ops
+from cmsfs.replica.merge import bulk_insert, lineages, pending_ops, placement
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.replica.sharing import lost_access, offers, shares
@@ -75,7 +75,7 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         lineages.displace(conn, node, is_lost=is_lost)
         tree.detach(conn, node.ino)
         changes.append(Change(ChangeKind.GONE, node.ino, node.parent, node.name))
-        name_conflicts.restore_name(conn, node.parent, node.name, changes)
+        placement.restore_name(conn, node.parent, node.name, changes)
 
 
 def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None:

@@ -11,7 +11,7 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import entries
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import apply_remote, deletions, name_conflicts
+from cmsfs.replica.merge import apply_remote, deletions, placement
 from cmsfs.replica.nodes import ROOT, Node, Remote
 from cmsfs.replica.sharing import offers, shares
 
@@ -48,7 +48,7 @@ def configure(conn: Connection, wanted: shares.Rules) -> list[Change]:
 def begin(conn: Connection) -> list[Change]:
     """The drive begins: names that were kept for what is not there any more are free; what moved."""
     changes: list[Change] = []
-    name_conflicts.restore_all_names(conn, changes)
+    placement.restore_all_names(conn, changes)
     return changes
 
 

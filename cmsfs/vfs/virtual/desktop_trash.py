@@ -13,14 +13,13 @@ import json
 import logging
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from cmsfs import errors
-from cmsfs.replica.nodes import KINDS, Ino
+from cmsfs.replica.nodes import KINDS, Ino, ItemKey
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.virtual import trash_items
 from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder, VirtualNode
 from cmsfs.vfs.virtual.trash import TrashFolder
 
@@ -42,8 +41,12 @@ class Record:
     mtime_ns: int = 0
 
     @property
-    def key(self) -> trash_items.Key:
+    def key(self) -> ItemKey:
         return KINDS[self.kind], self.id
+
+    @property
+    def node_key(self) -> Hashable:
+        return "desktop", *self.key
 
 
 class RecordStore(Protocol):
@@ -161,7 +164,7 @@ class _Thing(VirtualNode):
     mode = 0o700
 
     def __init__(self, record: Record) -> None:
-        super().__init__(("desktop", *record.key), mtime_ns=record.mtime_ns)
+        super().__init__(record.node_key, mtime_ns=record.mtime_ns)
 
 
 class _File(_Thing, VirtualFile):
@@ -241,14 +244,15 @@ class _Files(VirtualFolder):
             record.size, record.mtime_ns = item.size, item.mtime_ns
         await self._records.save()
 
-    async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> Ino:
-        item = await self._trash.find_key(self._get(name).key)
+    async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> tuple[Hashable, Ino]:
+        record = self._get(name)
+        item = await self._trash.find_key(record.key)
         if item is None:
             await self._records.forget(name)
             raise errno_map.oserror(errno.ENOENT, name)
         ino = await self._trash.restore(item, parent, new_name, flags)
         await self._records.forget(name)
-        return ino
+        return record.node_key, ino
 
     async def rename(self, name: str, into: VirtualFolder, new_name: str, flags: int) -> None:
         self._get(name)

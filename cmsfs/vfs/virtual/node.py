@@ -104,8 +104,8 @@ class VirtualFolder(VirtualNode):
         """Rename an entry within what is shown; `into` may be this folder."""
         raise errno_map.oserror(errno.EPERM, name)
 
-    async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> Ino:
-        """Move an entry into a folder of the account; the node that it is there."""
+    async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> tuple[Hashable, Ino]:
+        """Move an entry into a folder of the account: the key that it had, and the node that it is there."""
         # EXDEV would make `mv` copy and remove.
         raise errno_map.oserror(errno.EPERM, name)
 

@@ -17,6 +17,7 @@ from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.deadline import with_deadline
+from cmsfs.vfs.tree import naming
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
 from cmsfs.vfs.tree.filesystem import Filesystem
 from cmsfs.vfs.virtual.node import Views, VirtualFolder
@@ -247,9 +248,11 @@ class Router:
         if source is target:
             await self._virtual.rename(old, name, new, new_name, flags)
         elif target is self._virtual:
-            await self._virtual.take_in(old, name, new, new_name, flags)
+            await with_deadline(self._inodes.folder(new).take_in(old, name, new_name, flags))
         else:
-            await self._virtual.move_out(old, name, new, new_name, flags)
+            naming.check(new, new_name)
+            key, row = await with_deadline(self._inodes.folder(old).move_out(name, new, new_name, flags))
+            self._inodes.became(key, row)
         # The kernel has moved the entry along with the inode that it knew; the drive has another for it.
         self._hub.publish([Change(ChangeKind.ENTRY, 0, new_parent, new_name)])
 

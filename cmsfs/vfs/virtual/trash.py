@@ -1,7 +1,7 @@
 """The service's trash as a folder: list it, move out to restore, delete to purge, move in to delete.
 
 The service is asked whenever a program opens the folder, and what it said is believed for a few seconds.
-The agent above does the asking (`Bin`); here stand the names, and what each refusal is for a program.
+The agent above does the asking (`TrashPort`); here stand the names, and what each refusal is for a program.
 
 Rule: nothing is purged but by `unlink` and `rmdir` in this folder; nothing is put into it whose bytes the
 service does not have.
@@ -9,17 +9,18 @@ service does not have.
 
 import errno
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from datetime import datetime
 
 import trio
 
 from cmsfs import errors
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.replica import naming
-from cmsfs.replica.nodes import Ino, NodeKind, Remote
+from cmsfs.replica.nodes import Ino, ItemKey, NodeKind, Remote
 from cmsfs.vfs import errno_map
+from cmsfs.vfs.ports import TrashPages, TrashPort
 from cmsfs.vfs.tree import renaming
 from cmsfs.vfs.virtual import trash_items
 from cmsfs.vfs.virtual.node import VirtualFolder, VirtualNode
@@ -37,57 +38,79 @@ PAGE = 256
 POLICY = "forbidden_by_policy"
 
 
-class Pages(Protocol):
-    """What is in the trash, page by page."""
+class TrashNames:
+    """What is called what in the trash.
 
-    async def next(self) -> Sequence[Remote]:
-        """The next items; none at the end."""
+    A name is the item's own; of several of one name all but the first that was seen get the moment of their
+    deletion, and if that is not enough their id.  A name that was given stays while the drive runs.
+    """
 
+    def __init__(self) -> None:
+        self._of: dict[ItemKey, str] = {}
+        # When each was deleted: what comes back and is deleted again may be called something else.
+        self._deleted: dict[ItemKey, datetime | None] = {}
+        self._holders: dict[str, ItemKey] = {}
 
-class TrashPort(Protocol):
-    """The trash at the service.  All raise `CmsfsError`, or `OSError` for what the drive itself refuses."""
+    def of(self, item: Remote) -> str:
+        """The name of an item, given now if it has none."""
+        at = item.item.trashed_at
+        if self._deleted.get(item.key, at) != at:
+            self.left(item.key)
+        self._deleted[item.key] = at
+        known = self._of.get(item.key)
+        if known is None:
+            known = next(name for name in self._wishes(item) if name not in self._holders)
+            self._give(item.key, known)
+        return known
 
-    def pages(self) -> Pages:
-        """A listing of it, from the beginning."""
+    def wish(self, item_key: ItemKey, name: str) -> None:
+        """Somebody puts an item there under a name of their choice: it has that, if nothing else has."""
+        if name not in self._holders and item_key not in self._of:
+            self._give(item_key, name)
 
-    async def settle(self) -> bool:
-        """Wait for a while until what was deleted on the drive is there; whether anything has come since the
-        last call."""
+    def left(self, item_key: ItemKey) -> None:
+        """An item is no longer in the trash."""
+        self._deleted.pop(item_key, None)
+        if (name := self._of.pop(item_key, None)) is not None:
+            del self._holders[name]
 
-    def original_path(self, item: Remote) -> str:
-        """Where an item was, from the top of the drive, as far as that is known."""
+    def keep_only(self, keys: Iterable[ItemKey]) -> None:
+        """These are all that there are."""
+        for gone in self._of.keys() - set(keys):
+            self.left(gone)
 
-    async def restore(self, item: Remote, parent: Ino, name: str) -> Ino:
-        """Bring an item back into a folder of the drive under a name there; the node that it is."""
+    def _give(self, item_key: ItemKey, name: str) -> None:
+        self._of[item_key] = name
+        self._holders[name] = item_key
 
-    async def purge(self, item: Remote) -> None:
-        """Remove an item for good."""
-
-    async def put(self, parent: Ino, name: str) -> trash_items.Key | None:
-        """Put an item of the drive there, at once, a folder with all that is in it.
-
-        None: somebody else shares it, and it is left.
-        """
+    @staticmethod
+    def _wishes(item: Remote) -> list[str]:
+        name = naming.file_name(item.kind, item.name)
+        wishes = [name]
+        if (at := item.item.trashed_at) is not None:
+            wishes.append(naming.distinct(name, at.astimezone().strftime("%Y-%m-%d %H.%M.%S")))
+        # Two kinds may have the same id.
+        return [
+            *wishes,
+            naming.distinct(name, f"id {item.id}"),
+            naming.distinct(name, f"{item.kind} {item.id}"),
+        ]
 
 
 class TrashContents:
     """What was in the trash when it was asked, as far as it has been read."""
 
-    def __init__(self, pages: Pages, names: trash_items.TrashNames) -> None:
+    def __init__(self, pages: TrashPages, names: TrashNames) -> None:
         self.began = trio.current_time()
         self.lines: list[tuple[str, Remote]] = []
-        self.gone: set[trash_items.Key] = set()
+        self.gone: set[ItemKey] = set()
         self.is_broken = False
         self._by_name: dict[str, Remote] = {}
-        self._by_key: dict[trash_items.Key, Remote] = {}
+        self._by_key: dict[ItemKey, Remote] = {}
         self._is_whole = False
         self._pages = pages
         self._names = names
         self._reading = trio.Lock()
-
-    @property
-    def age(self) -> float:
-        return trio.current_time() - self.began
 
     async def reach(self, count: int) -> None:
         """Read on until so many are known, or all.  Raises what asking raises."""
@@ -102,21 +125,21 @@ class TrashContents:
                     self._add(item)
                 self._is_whole = not page
                 if self._is_whole:
-                    self._names.keep_only(trash_items.key(item) for _, item in self.lines)
+                    self._names.keep_only(item.key for _, item in self.lines)
 
     def _add(self, item: Remote) -> None:
         name = self._names.of(item)
         # What slides over the pages while the trash changes comes twice.
         if name not in self._by_name:
-            self._by_name[name] = self._by_key[trash_items.key(item)] = item
+            self._by_name[name] = self._by_key[item.key] = item
             self.lines.append((name, item))
 
     async def find(self, name: str) -> Remote | None:
         while (found := self._by_name.get(name)) is None and not self._is_whole:
             await self.reach(len(self.lines) + 1)
-        return None if found is None or trash_items.key(found) in self.gone else found
+        return None if found is None or found.key in self.gone else found
 
-    async def find_key(self, key: trash_items.Key) -> Remote | None:
+    async def find_key(self, key: ItemKey) -> Remote | None:
         while (found := self._by_key.get(key)) is None and not self._is_whole:
             await self.reach(len(self.lines) + 1)
         return None if key in self.gone else found
@@ -131,7 +154,7 @@ class TrashFolder(VirtualFolder):
         super().__init__("trash")
         self._bin = bin_
         self._blocks = blocks
-        self._names = trash_items.TrashNames()
+        self._names = TrashNames()
         self._contents: TrashContents | None = None
 
     # ---- looking -------------------------------------------------------------------------------
@@ -161,7 +184,7 @@ class TrashFolder(VirtualFolder):
             raise errno_map.oserror(errno.ENOENT, name)
         return found
 
-    async def find_key(self, key: trash_items.Key) -> Remote | None:
+    async def find_key(self, key: ItemKey) -> Remote | None:
         """The item of this id, if it is in the trash.  Raises what asking raises."""
         return await self._current(within=FRESH_SECONDS).find_key(key)
 
@@ -170,7 +193,7 @@ class TrashFolder(VirtualFolder):
 
     def _current(self, *, within: float) -> TrashContents:
         contents = self._contents
-        if contents is None or contents.is_broken or contents.age >= within:
+        if contents is None or contents.is_broken or trio.current_time() - contents.began >= within:
             contents = self._contents = TrashContents(self._bin.pages(), self._names)
         return contents
 
@@ -188,8 +211,9 @@ class TrashFolder(VirtualFolder):
             await self._bin.purge(item)
         self._left(item)
 
-    async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> Ino:
-        return await self.restore(await self.find(name), parent, new_name, flags)
+    async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> tuple[Hashable, Ino]:
+        item = await self.find(name)
+        return (trash_items.TRASH, *item.key), await self.restore(item, parent, new_name, flags)
 
     async def restore(self, item: Remote, parent: Ino, new_name: str, flags: int) -> Ino:
         """Bring an item back; the node that it is."""
@@ -210,7 +234,7 @@ class TrashFolder(VirtualFolder):
             raise errno_map.oserror(errno.EINVAL, new_name)
         await self.put(parent, name, new_name)
 
-    async def put(self, parent: Ino, name: str, wished: str) -> trash_items.Key | None:
+    async def put(self, parent: Ino, name: str, wished: str) -> ItemKey | None:
         """Put an item of the drive into the trash; under the wished name, if nothing there has it.
 
         None: somebody else shares it, and has it still.
@@ -225,10 +249,10 @@ class TrashFolder(VirtualFolder):
         return key
 
     def _left(self, item: Remote) -> None:
-        self._names.left(trash_items.key(item))
+        self._names.left(item.key)
         if self._contents is not None:
             # Positions of whoever is reading stay what they are.
-            self._contents.gone.add(trash_items.key(item))
+            self._contents.gone.add(item.key)
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:

@@ -1,88 +1,26 @@
-"""One item in the trash: its name and attributes there.
-
-A name is the item's own; of several of one name all but the first that was seen get the moment of their
-deletion, and if that is not enough their id.  A name that was given stays while the drive runs.
+"""One item in the trash: its attributes and bytes there.
 
 Rule: what is in a deleted folder is told by no service: such a folder is shown empty, and comes back whole.
 """
 
 import errno
 import stat
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Hashable, Mapping
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.models.content import entries
-from cmsfs.replica import naming, url_files
+from cmsfs.replica import url_files
 from cmsfs.replica.nodes import Content, Ino, NodeKind, Remote, said_by
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.attrs import item_fields
 from cmsfs.vfs.tree.attributes import Attributes
 from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder, VirtualNode
 
-Key = tuple[NodeKind, str]
+# The key of an item's node is this, and the item's.
+TRASH = "trash"
 
 # Where an item was: asked only for who reads that, since finding a path takes longer than all the rest.
 OriginalPath = Callable[[Remote], str]
-
-
-def key(item: Remote) -> Key:
-    return item.kind, item.id
-
-
-class TrashNames:
-    """What is called what in the trash."""
-
-    def __init__(self) -> None:
-        self._of: dict[Key, str] = {}
-        # When each was deleted: what comes back and is deleted again may be called something else.
-        self._deleted: dict[Key, datetime | None] = {}
-        self._holders: dict[str, Key] = {}
-
-    def of(self, item: Remote) -> str:
-        """The name of an item, given now if it has none."""
-        at = item.item.trashed_at
-        if self._deleted.get(key(item), at) != at:
-            self.left(key(item))
-        self._deleted[key(item)] = at
-        known = self._of.get(key(item))
-        if known is None:
-            known = next(name for name in self._wishes(item) if name not in self._holders)
-            self._give(key(item), known)
-        return known
-
-    def wish(self, item_key: Key, name: str) -> None:
-        """Somebody puts an item there under a name of their choice: it has that, if nothing else has."""
-        if name not in self._holders and item_key not in self._of:
-            self._give(item_key, name)
-
-    def left(self, item_key: Key) -> None:
-        """An item is no longer in the trash."""
-        self._deleted.pop(item_key, None)
-        if (name := self._of.pop(item_key, None)) is not None:
-            del self._holders[name]
-
-    def keep_only(self, keys: Iterable[Key]) -> None:
-        """These are all that there are."""
-        for gone in self._of.keys() - set(keys):
-            self.left(gone)
-
-    def _give(self, item_key: Key, name: str) -> None:
-        self._of[item_key] = name
-        self._holders[name] = item_key
-
-    @staticmethod
-    def _wishes(item: Remote) -> list[str]:
-        name = naming.file_name(item.kind, item.name)
-        wishes = [name]
-        if (at := item.item.trashed_at) is not None:
-            wishes.append(naming.distinct(name, at.astimezone().strftime("%Y-%m-%d %H.%M.%S")))
-        # Two kinds may have the same id.
-        return [
-            *wishes,
-            naming.distinct(name, f"id {item.id}"),
-            naming.distinct(name, f"{item.kind} {item.id}"),
-        ]
 
 
 def facts(item: Remote, original_path: str) -> dict[str, bytes]:
@@ -147,7 +85,7 @@ class TrashedFile(_Shown, VirtualFile):
     async def open(self) -> bytes | Content:
         """Its bytes, if they are here; no service gives out those of what is in its trash."""
         if self.item.kind is NodeKind.LINK:
-            return url_files.text(*said_by(self.item))
+            return url_files.text(*said_by(self.item.item))
         if not self.item.size:
             return b""
         if self.item.sha1 is None or not self._blocks.is_complete(self.item.sha1):
@@ -155,11 +93,9 @@ class TrashedFile(_Shown, VirtualFile):
         return Content(self.item.sha1, self.item.size, self.item.id, self.item.version)
 
 
-def build_node(
-    item: Remote, original_path: OriginalPath, blocks: BlockCache, *, where: str = "trash"
-) -> VirtualNode:
-    """The node that stands for an item; `where` tells apart two places that show it."""
-    node_key = (where, *key(item))
+def build_node(item: Remote, original_path: OriginalPath, blocks: BlockCache) -> VirtualNode:
+    """The node that stands for an item."""
+    node_key = (TRASH, *item.key)
     if item.kind is NodeKind.FOLDER:
         return TrashedFolder(node_key, item, original_path)
     return TrashedFile(node_key, item, original_path, blocks)

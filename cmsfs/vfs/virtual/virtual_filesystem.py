@@ -11,10 +11,9 @@ from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.deadline import with_deadline
-from cmsfs.vfs.tree import naming
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr
 from cmsfs.vfs.virtual.handles import VirtualHandles
-from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder, VirtualLink, VirtualNode
+from cmsfs.vfs.virtual.node import VirtualFile, VirtualLink, VirtualNode
 from cmsfs.vfs.virtual.virtual_inodes import VirtualInodes
 
 
@@ -29,8 +28,8 @@ class VirtualFilesystem:
 
     async def lookup(self, parent: Ino, name: str) -> Attributes:
         if name == ".":
-            return self.looked_up(self._node(parent))
-        return self.looked_up(await with_deadline(self._folder(parent).child(name)))
+            return self.looked_up(self._inodes.node(parent))
+        return self.looked_up(await with_deadline(self._inodes.folder(parent).child(name)))
 
     def looked_up(self, node: VirtualNode) -> Attributes:
         """What a node shows; counted as a lookup."""
@@ -45,7 +44,7 @@ class VirtualFilesystem:
             self._inodes.forgotten(ino, count)
 
     async def opendir(self, ino: Ino) -> int:
-        return await self._handles.opendir(self._folder(ino))
+        return await self._handles.opendir(self._inodes.folder(ino))
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
         return await self._handles.readdir(fh, after)
@@ -63,10 +62,10 @@ class VirtualFilesystem:
     # ---- attributes ----------------------------------------------------------------------------
 
     def getattr(self, ino: Ino) -> Attributes:
-        return self._node(ino).attributes(ino)
+        return self._inodes.node(ino).attributes(ino)
 
     async def setattr(self, ino: Ino, changes: SetAttr, fh: int | None = None) -> Attributes:
-        node = self._node(ino)
+        node = self._inodes.node(ino)
         if not isinstance(node, VirtualFile) or not node.is_writable:
             raise errno_map.oserror(errno.EPERM, "this is a virtual item, which cannot be changed")
         if changes.size is not None:
@@ -74,37 +73,37 @@ class VirtualFilesystem:
         return node.attributes(ino)
 
     async def readlink(self, ino: Ino) -> bytes:
-        node = self._node(ino)
+        node = self._inodes.node(ino)
         if not isinstance(node, VirtualLink):
             raise errno_map.oserror(errno.EINVAL)
         return node.target
 
     async def getxattr(self, ino: Ino, name: str) -> bytes:
-        value = await with_deadline(self._node(ino).xattr(name))
+        value = await with_deadline(self._inodes.node(ino).xattr(name))
         if value is None:
             raise errno_map.oserror(errno.ENODATA, name)
         return value
 
     async def listxattr(self, ino: Ino) -> list[str]:
-        return list(await with_deadline(self._node(ino).xattrs()))
+        return list(await with_deadline(self._inodes.node(ino).xattrs()))
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> list[Change]:
-        await with_deadline(self._node(ino).set_xattr(name, value))
+        await with_deadline(self._inodes.node(ino).set_xattr(name, value))
         return []
 
     async def removexattr(self, ino: Ino, name: str) -> None:
-        await with_deadline(self._node(ino).set_xattr(name, None))
+        await with_deadline(self._inodes.node(ino).set_xattr(name, None))
 
     # ---- files ---------------------------------------------------------------------------------
 
     async def open(self, ino: Ino, flags: int) -> OpenResult:
-        node = self._node(ino)
+        node = self._inodes.node(ino)
         if not isinstance(node, VirtualFile):
             raise errno_map.oserror(errno.EISDIR)
         return await self._handles.open(node, flags)
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
-        node = await with_deadline(self._folder(parent).create(name))
+        node = await with_deadline(self._inodes.folder(parent).create(name))
         opened = await self._handles.open(node, flags)
         # atomic: no await until the reply
         return opened, self.looked_up(node)
@@ -130,51 +129,24 @@ class VirtualFilesystem:
     # ---- the entries of a folder ---------------------------------------------------------------
 
     async def mkdir(self, parent: Ino, name: str, mode: int) -> Attributes:
-        return self.looked_up(await with_deadline(self._folder(parent).mkdir(name)))
+        return self.looked_up(await with_deadline(self._inodes.folder(parent).mkdir(name)))
 
     async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
         raise errno_map.oserror(errno.EPERM, name)
 
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
-        return self.looked_up(await with_deadline(self._folder(parent).symlink(name, target)))
+        return self.looked_up(await with_deadline(self._inodes.folder(parent).symlink(name, target)))
 
     async def link(self, ino: Ino, new_parent: Ino, new_name: str) -> Attributes:
         raise errno_map.oserror(errno.EPERM, new_name)
 
     async def unlink(self, parent: Ino, name: str) -> None:
-        await with_deadline(self._folder(parent).remove(name, folder=False))
+        await with_deadline(self._inodes.folder(parent).remove(name, folder=False))
 
     async def rmdir(self, parent: Ino, name: str) -> None:
-        await with_deadline(self._folder(parent).remove(name, folder=True))
+        await with_deadline(self._inodes.folder(parent).remove(name, folder=True))
 
     async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
-        await with_deadline(self._folder(parent).rename(name, self._folder(new_parent), new_name, flags))
-
-    async def take_in(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
-        """A rename of an item of the tree into a virtual folder."""
-        await with_deadline(self._folder(new_parent).take_in(parent, name, new_name, flags))
-
-    async def move_out(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
-        """A rename out of a virtual folder into the tree."""
-        naming.check(new_parent, new_name)
-        folder = self._folder(parent)
-        node = await with_deadline(folder.child(name))
-        # Held: the kernel goes on asking for it by this number until it has heard of the other.
-        ino = self._inodes.use(node)
-        try:
-            real = await with_deadline(folder.move_out(name, new_parent, new_name, flags))
-            self._inodes.became(ino, real)
-        finally:
-            self._inodes.unused(ino)
-
-    def _node(self, ino: Ino) -> VirtualNode:
-        node = self._inodes.node(ino)
-        if node is None:
-            raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
-        return node
-
-    def _folder(self, ino: Ino) -> VirtualFolder:
-        node = self._node(ino)
-        if not isinstance(node, VirtualFolder):
-            raise errno_map.oserror(errno.ENOTDIR)
-        return node
+        await with_deadline(
+            self._inodes.folder(parent).rename(name, self._inodes.folder(new_parent), new_name, flags)
+        )

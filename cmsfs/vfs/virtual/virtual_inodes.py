@@ -3,12 +3,14 @@
 Rows of the tree count up from 1, these from far above, so that a number alone says which side answers.
 """
 
+import errno
 from collections.abc import Hashable
 from dataclasses import dataclass
 
 from cmsfs.replica.nodes import Ino
+from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.inodes import Inodes
-from cmsfs.vfs.virtual.node import VirtualNode
+from cmsfs.vfs.virtual.node import VirtualFolder, VirtualNode
 
 FIRST: Ino = 1 << 62
 
@@ -58,17 +60,24 @@ class VirtualInodes:
         if ino in self._known:
             self._consider(ino)
 
-    def node(self, ino: Ino) -> VirtualNode | None:
-        known = self._known.get(ino)
-        return known.node if known is not None else None
+    def node(self, ino: Ino) -> VirtualNode:
+        """Raises `OSError` (ESTALE) where nobody may ask for the number."""
+        if (known := self._known.get(ino)) is None:
+            raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
+        return known.node
 
-    def became(self, ino: Ino, real: Ino) -> None:
-        """What this number stands for is a row of the tree now."""
-        known = self._known[ino]
-        known.real = real
-        if self._by_key.get(known.node.key) == ino:
-            # Should the like of it appear again, it is another one.
-            del self._by_key[known.node.key]
+    def folder(self, ino: Ino) -> VirtualFolder:
+        """As `node`; `OSError` (ENOTDIR) for what is no folder."""
+        node = self.node(ino)
+        if not isinstance(node, VirtualFolder):
+            raise errno_map.oserror(errno.ENOTDIR)
+        return node
+
+    def became(self, key: Hashable, real: Ino) -> None:
+        """What has this key is a row of the tree now, which answers for its number."""
+        # Should the like of it appear again, it is another one.
+        if (ino := self._by_key.pop(key, None)) is not None:
+            self._known[ino].real = real
 
     def real(self, ino: Ino) -> Ino:
         """The row that answers for a number; the number itself if there is none."""

@@ -145,7 +145,7 @@ def _is_known(context: PushContext, node: Node, theirs: items.Item) -> bool:
     """Whether the file has the bytes that were deleted here, or that we had sent before without hearing;
     whether the web link says what it said."""
     if isinstance(theirs, items.WebLink):
-        return said_by(remote_from_item(theirs)) == url_files.of_item(tree.item_json(context.db, node.ino))
+        return said_by(theirs) == url_files.of_item(tree.item_json(context.db, node.ino))
     if not isinstance(theirs, items.File):
         return True
     return theirs.sha1 == node.base_sha1 or in_flight.is_version(context.db, theirs.id, theirs.sha1)

@@ -127,7 +127,7 @@ async def _name_in_use(
 ) -> None:
     if (
         isinstance(theirs, items.WebLink)
-        and said_by(remote_from_item(theirs)) == shortcut
+        and said_by(theirs) == shortcut
         and conflicts.may_be_ours(context.db, node.ino, theirs)
     ):
         log.info("found an earlier web link whose response was lost; adopting it")
@@ -176,7 +176,7 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
             theirs = await _theirs(context, task, node)
             if theirs is None:
                 return
-            now = said_by(remote_from_item(theirs))
+            now = said_by(theirs)
             if now == wanted:
                 await _done(context, task, node, theirs, data)
                 return
@@ -245,7 +245,7 @@ async def _done(
         if node.remote_id is None and now.parent is not None and now.remote_id == theirs.id:
             ops.record_move(conn, tree.get(conn, now.ino), due_ns=ops.now_ns())
         changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
-        if not url_files.says(data, said_by(theirs)):
+        if not url_files.says(data, said_by(theirs.item)):
             # The service spells the address in its own way.
             changes.append(Change(ChangeKind.CONTENT, node.ino))
         return changes, released

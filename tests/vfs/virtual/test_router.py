@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import pytest
 
@@ -53,9 +53,11 @@ class Shelf(VirtualFolder):
     async def remove(self, name: str, *, folder: bool) -> None:
         self.words.remove(name)
 
-    async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> Ino:
+    async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> tuple[Hashable, Ino]:
+        if self.fails:
+            raise self.fails
         self.words.remove(name)
-        return await self.drive.write_file(new_name, name.encode(), parent=parent)
+        return Words(name).key, await self.drive.write_file(new_name, name.encode(), parent=parent)
 
     async def take_in(self, parent: Ino, name: str, new_name: str, flags: int) -> None:
         await self.drive.fs.unlink(parent, name)

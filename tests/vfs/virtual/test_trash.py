@@ -8,8 +8,8 @@ import pytest
 
 from cmsfs import errors
 from cmsfs.models.content import items
-from cmsfs.replica.nodes import ROOT, Ino, NodeKind, Remote, remote_from_item
-from cmsfs.vfs.virtual import trash, trash_items
+from cmsfs.replica.nodes import ROOT, Ino, ItemKey, NodeKind, Remote, remote_from_item
+from cmsfs.vfs.virtual import trash
 from cmsfs.vfs.virtual.desktop_trash import DesktopTrash
 from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder
 from tests.vfs.conftest import Drive
@@ -57,9 +57,9 @@ class Service:
         await self._change(item)
         self.purged.append(item.id)
 
-    async def put(self, parent: Ino, name: str) -> trash_items.Key:
+    async def put(self, parent: Ino, name: str) -> ItemKey:
         await self.drive.fs.unlink(parent, name)
-        return trash_items.key(self.add(name, 100 + len(self.items)))
+        return self.add(name, 100 + len(self.items)).key
 
     async def _change(self, item: Remote) -> None:
         if self.fails:
