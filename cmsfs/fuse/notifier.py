@@ -79,9 +79,7 @@ class Notifier:
                 await self._posted.wait()
                 self._posted.clear()
                 batch, self._waiting = list(self._waiting.values()), {}
-                if unknown := await trio.to_thread.run_sync(
-                    self._tell_all, batch, limiter=self._thread, abandon_on_cancel=True
-                ):
+                if unknown := await self._tell_all(batch):
                     self._unheard += 1
                     nursery.start_soon(self._tell_again, unknown)
                 self._note_settled()
@@ -101,9 +99,7 @@ class Notifier:
             # What the kernel had really forgotten it has given back meanwhile.
             if not (changes := [one for one in changes if self._inodes.is_known(one.ino)]):
                 break
-            changes = await trio.to_thread.run_sync(
-                self._tell_all, changes, limiter=self._thread, abandon_on_cancel=True
-            )
+            changes = await self._tell_all(changes)
         self._unheard -= 1
         self._note_settled()
 
@@ -131,8 +127,13 @@ class Notifier:
             self._settled.clear()
             self._posted.set()
 
-    def _tell_all(self, changes: list[Change]) -> list[Change]:
-        """Tell these, in the thread; those of them that are about an inode which the kernel does not know."""
+    async def _tell_all(self, changes: list[Change]) -> list[Change]:
+        """Tell these; those of them that are about an inode which the kernel does not know."""
+        return await trio.to_thread.run_sync(
+            self._in_thread, changes, limiter=self._thread, abandon_on_cancel=True
+        )
+
+    def _in_thread(self, changes: list[Change]) -> list[Change]:
         unknown = []
         for change in changes:
             try:

@@ -200,7 +200,8 @@ class Machine(Process):
             place = self.settings.paths.state / "mnt"
             agents = daemon_app.Agent(self.settings, place, state, client, supervisor, pace)
             self.agents = agents
-            self.kernel = Kernel(agents.shown, trio.current_time, random.Random(f"{self.chance.random()}"))
+            chance = random.Random(f"{self.chance.random()}")
+            self.kernel = Kernel(agents.shown, agents.fs.inodes, trio.current_time, chance)
             await agents.fs.begin()
             self._listen(agents, self.kernel)
             for work, args, name in (

@@ -17,6 +17,7 @@ import trio
 
 from cmsfs.fuse.convert import NEGATIVE_TIMEOUT
 from cmsfs.replica.changes import Change, ChangeKind
+from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import Attributes
@@ -54,8 +55,11 @@ class File:
 class Remembered:
     """Names, inodes and pages of one drive."""
 
-    def __init__(self, drive: Router, now: Callable[[], float], chance: random.Random) -> None:
+    def __init__(
+        self, drive: Router, counts: Inodes, now: Callable[[], float], chance: random.Random
+    ) -> None:
         self._drive = drive
+        self._counts = counts
         self._now = now
         self._chance = chance
         self._inodes: dict[Ino, Inode] = {ROOT: Inode(ROOT, held=1)}
@@ -147,8 +151,8 @@ class Remembered:
             if inode is None or (not inode.lookups and change.ino != ROOT):
                 unknown.append(change)
                 continue
-            attributes_only = change.what is not ChangeKind.CONTENT or self._drive.opens(change.ino) > 0
-            if change.what is ChangeKind.CONTENT and self._drive.is_refreshed(change.ino):
+            attributes_only = change.what is not ChangeKind.CONTENT or self._counts.opens(change.ino) > 0
+            if change.what is ChangeKind.CONTENT and self._counts.is_refreshed(change.ino):
                 continue
             self._changed(inode)
             if not attributes_only:

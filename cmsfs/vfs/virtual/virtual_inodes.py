@@ -7,9 +7,9 @@ import errno
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.tree.inodes import Inodes
 from cmsfs.vfs.virtual.node import VirtualFolder, VirtualNode
 
 FIRST: Ino = 1 << 62
