@@ -137,7 +137,7 @@ class Composition(Answers):
         )
         self.offers = Offers(db, client, self.remote_updates, self.hydrator, self.health)
         self.commit = GroupCommit(db, drafts.root)
-        sealer = Sealer(db, drafts, blocks, self.hydrator, self.commit)
+        sealer = Sealer(drafts, blocks, self.hydrator, self.commit)
         self.base_bytes = BaseBytes(db, blocks, self.hydrator, self.health)
         self.delete_guard = DeleteGuard(db, client, self.health, self.base_bytes.depends_on)
         self.copy_detector = CopyDetector()

@@ -79,11 +79,9 @@ class BlockCache:
         self.flush = self._contents.flush
         self.reserved, self.trim = self._room.reserved, self._room.trim
         self.evict, self.pins_changed = self._room.evict, self._room.pins_changed
-        # Contents that the service does not have: a local file becomes one before `record_dirty`, is none if
-        # that fails, and goes to the cache or away after `mark_clean`.
-        self.adopt_dirty, self.adopt_linked = self._dirty.adopt, self._dirty.adopt_linked
-        self.disown_dirty, self.drop_clean = self._dirty.disown, self._dirty.drop
-        self.settle_clean, self.settle_all = self._dirty.settle, self._dirty.settle_all
+        # What was written here enters as dirty, becomes evictable when its row is marked clean, or goes.
+        self.adopt_dirty, self.disown_dirty = self._dirty.adopt, self._dirty.disown
+        self.settle_clean, self.drop_clean = self._dirty.settle, self._dirty.drop
         self.write_blocks = self._landing.write_blocks
         # How often, since the start, a content was found wrong when the last of it had come, by SHA-1:
         # whoever has read parts of it before that number grew may have read wrong bytes.
@@ -146,7 +144,9 @@ class BlockCache:
 
     async def complete_path(self, sha1: str) -> Path | None:
         """As `path`, after checking a content that is here and was not checked yet."""
-        await self.verify(sha1)
+        content = self._contents.find(sha1)
+        if content is not None and not content.verified:
+            await self.verify(sha1)
         return self.path(sha1)
 
     def usage(self) -> int:
@@ -295,11 +295,7 @@ class BlockCache:
         await self.flush()
         return await self._room.for_pinned()
 
-    # For the caller's transaction: the row of an adopted content, and that no op needs to send it any more.
-    record_dirty, mark_clean = (
-        staticmethod(content_table.record_dirty),
-        staticmethod(content_table.mark_clean),
-    )
+    # Local contents (local_contents.py)
 
     async def hold(self, sha1: str, *, is_wanted: Callable[[sqlite.Connection, str], bool]) -> bool:
         """Keep a complete content as one that the service does not have; whether it is kept.

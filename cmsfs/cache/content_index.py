@@ -210,7 +210,8 @@ class ContentIndex:
         now = int(self._clock())
         if now - content.used_at >= TOUCH_SECONDS:
             content.used_at = now
-            if content.cached_bytes:
+            # The row of a dirty one is the journal's.
+            if not content.dirty and content.cached_bytes:
                 self.changed(content)
 
     def add_blocks(self, content: CachedContent, first: int, last: int) -> None:
@@ -261,7 +262,7 @@ class ContentIndex:
         """A dirty content's file is in the cache's folder now."""
         content.dirty = False
         content.used_at = int(self._clock())
-        self.used += content.cached_bytes
+        self.used += content.size
         self.changed(content)
 
     def _detach(self, content: CachedContent) -> None:

@@ -58,11 +58,6 @@ def find(db: sqlite.Database, sha1: str) -> ContentRow | None:
     return None if row is None else _saved(row)
 
 
-def is_clean(conn: sqlite.Connection, sha1: str) -> bool:
-    """Whether there is a row and it is not dirty."""
-    return conn.execute("SELECT 1 FROM content WHERE sha1 = ? AND dirty = 0", (sha1,)).fetchone() is not None
-
-
 def everything(conn: sqlite.Connection) -> list[ContentRow]:
     """Every row; for recovery."""
     return [_saved(row) for row in conn.execute(f"SELECT {_COLUMNS} FROM content")]

@@ -1,11 +1,11 @@
 """Contents that are not uploaded yet: how they enter the cache, and when they become evictable.
 
-    a draft's file ── adopt ──> drafts/<sha1>, record_dirty (row)
+    a draft's file ── adopt ──> drafts/<sha1>, and a row that says `dirty`
                                    … upload …
     mark_clean (row) ── settle ──> blocks/ab/<sha1>
 
-`adopt` comes before the transaction with `record_dirty`, `settle` after the one with `mark_clean`; a
-crash between leaves a file in the drafts folder, which recovery.py puts right.
+In `adopt` the file comes before the row, and `settle` comes after the transaction with `mark_clean`; a crash
+between leaves a file in the drafts folder, which recovery.py puts right.
 
 Rule: a file in the drafts folder is never dropped nor evicted, whatever its row says.
 """
@@ -14,13 +14,25 @@ import errno
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import trio
 
-from cmsfs import durability, sqlite
+from cmsfs import crashpoints, durability, sqlite
 from cmsfs.cache import content_files, content_index, content_table
+from cmsfs.crashpoints import Point
+
+T = TypeVar("T")
+
+
+class LocalFile(NamedTuple):
+    """A file with these bytes, which are on the disk."""
+
+    sha1: str
+    size: int
+    path: Path
 
 
 class LocalContents:
@@ -32,80 +44,72 @@ class LocalContents:
         self._db = db
         self._contents = known
         self._files = store
-        self._adopting: Counter[str] = Counter()  # a file is being moved in right now
+        # From before a file is moved in until its row is recorded.
+        self._adopting: Counter[str] = Counter()
 
-    async def adopt(self, sha1: str, size: int, path: Path) -> None:
-        """Make a finished file, whose bytes are on the disk, the dirty content.
+    async def adopt(self, found: Sequence[LocalFile], record: Callable[[sqlite.Connection], T]) -> T:
+        """Make finished files dirty contents, and return what `record` returned: a transaction that has to
+        say so (`content_table.record_dirty`) of each.
 
-        `path` is gone afterwards, and the new name is on the disk: the row may become durable at any moment
-        by a commit or a checkpoint of others.  The caller records the row next, without another await
-        between: `settle` relies on standing behind it in the queue of writes.
-        Cancelled: nothing has happened, or everything.  May be repeated after a crash: a file that was
-        moved already is fine.
+        The files keep their names besides.  One fsync brings all the new ones to the disk before the
+        transaction, whose rows may become durable at any moment by a commit or a checkpoint of others.
+        Failed, or cancelled: nothing has happened.  May be repeated.
         """
-        target = self._files.dirty(sha1)
-        row = content_table.find(self._db, sha1)
-        self._adopting[sha1] += 1
+        self._adopting.update(file.sha1 for file in found)
+        is_recorded = False
         try:
-            await trio.to_thread.run_sync(_move_in, path, target, size, row is not None and row.dirty)
+            if found:
+                await self.enter(found)
+            crashpoints.reached(Point.SEAL_ADOPTED)
+            result = await self._db.write(record)
+            is_recorded = True
+            return result
+        finally:
+            self._adopting.subtract(file.sha1 for file in found)
+            # Without those at zero.
+            self._adopting = +self._adopting
+            if not is_recorded:
+                self.disown(*(file.sha1 for file in found))
+
+    async def enter(self, found: Sequence[LocalFile]) -> None:
+        """`adopt` up to the transaction."""
+        rows = [content_table.find(self._db, file.sha1) for file in found]
+        recorded = [row is not None and row.dirty for row in rows]
+        targets = [self._files.dirty(file.sha1) for file in found]
+        await trio.to_thread.run_sync(_link_in, list(zip(found, targets, recorded, strict=True)))
+        for (sha1, size, _), target in zip(found, targets, strict=True):
             file = content_files.ContentFile(target)
             self._contents.replace(
                 content_index.CachedContent(sha1, size, bits=None, verified=True, dirty=True, file=file)
             )
-        finally:
-            self._adopting[sha1] -= 1
-            if not self._adopting[sha1]:
-                del self._adopting[sha1]
 
-    async def adopt_linked(self, found: Sequence[tuple[str, int, Path]]) -> None:
-        """As `adopt`, of several small files (SHA-1, size, path), which keep their names besides; one fsync
-        brings all the new names to the disk."""
-        rows = [content_table.find(self._db, sha1) for sha1, _, _ in found]
-        moves = [
-            (path, self._files.dirty(sha1), size, row is not None and row.dirty)
-            for (sha1, size, path), row in zip(found, rows, strict=True)
-        ]
-        self._adopting.update(sha1 for sha1, _, _ in found)
-        try:
-            await trio.to_thread.run_sync(_link_in, moves)
-            for sha1, size, _ in found:
-                file = content_files.ContentFile(self._files.dirty(sha1))
-                self._contents.replace(
-                    content_index.CachedContent(sha1, size, bits=None, verified=True, dirty=True, file=file)
-                )
-        finally:
-            self._adopting.subtract(sha1 for sha1, _, _ in found)
-            # Without those at zero.
-            self._adopting = +self._adopting
-
-    def disown(self, sha1: str) -> None:
-        """Undo `adopt` after the transaction with its row has failed."""
-        content, row = self._contents.find(sha1), content_table.find(self._db, sha1)
-        if content is not None and content.dirty and (row is None or not row.dirty):
+    def disown(self, *contents: str) -> None:
+        """Undo `adopt` of contents of which the transaction has not said so."""
+        for sha1 in contents:
+            content, row = self._contents.find(sha1), content_table.find(self._db, sha1)
+            is_recorded = row is not None and row.dirty
+            # Another file with these bytes may be on its way to the same name.
+            if content is None or not content.dirty or is_recorded or sha1 in self._adopting:
+                continue
             self._contents.forget(content)
             content.file.path.unlink(missing_ok=True)
 
-    async def settle(self, sha1: str) -> None:
-        """Move a content that is marked clean to the cache, where it may be evicted.
+    async def settle(self, *contents: str) -> None:
+        """Move contents that are marked clean to the cache, where they may be evicted.
 
-        Does nothing if it has become dirty again.  Cancelled: it stays where it is until the next start.
+        Does nothing to one that has become dirty again.  Cancelled: they stay where they are until the next
+        start.
         """
-        await self.settle_all([sha1])
-
-    async def settle_all(self, contents: Iterable[str]) -> None:
-        """As `settle`, of several."""
-        found = [self._contents.find(sha1) for sha1 in contents]
-        dirty = [content for content in found if content is not None and content.dirty]
-        if not dirty:
-            return
-
-        def are_clean(conn: sqlite.Connection) -> list[bool]:
-            return [content_table.is_clean(conn, content.sha1) for content in dirty]
-
-        # Asked in the queue of writes: behind the row of whatever was adopted before.
-        for content, is_clean in zip(dirty, await self._db.write(are_clean), strict=True):
-            if is_clean and not self._has_changed(content):
+        for sha1 in contents:
+            content = self._contents.find(sha1)
+            # atomic: no await from here to the renaming.
+            if content is not None and content.dirty and self._is_clean(sha1):
                 await self._move_out(content)
+
+    def _is_clean(self, sha1: str) -> bool:
+        """Whether it is marked clean, and no transaction on its way says otherwise."""
+        row = content_table.find(self._db, sha1)
+        return row is not None and not row.dirty and sha1 not in self._adopting
 
     async def _move_out(self, content: content_index.CachedContent) -> None:
         sha1 = content.sha1
@@ -136,7 +140,6 @@ class LocalContents:
         # Beside the folder's other second names, which a start removes.
         copy = self._files.dirty(sha1).with_suffix(".sealed")
         await trio.to_thread.run_sync(_second_name, content.file.path, copy)
-        await self.adopt(sha1, content.size, copy)
 
         def txn(conn: sqlite.Connection) -> bool:
             if not is_wanted(conn, sha1):
@@ -144,32 +147,28 @@ class LocalContents:
             content_table.record_dirty(conn, sha1, content.size)
             return True
 
-        if not await self._db.write(txn):
+        self._adopting[sha1] += 1
+        try:
+            await self.enter([LocalFile(sha1, content.size, copy)])
+            copy.unlink()
+            is_kept = await self._db.write(txn)
+        finally:
+            self._adopting.subtract([sha1])
+            self._adopting = +self._adopting
+        if not is_kept:
             await self.settle(sha1)
-            return False
-        return True
+        return is_kept
 
     async def drop(self, sha1: str) -> None:
         """Remove a content that is marked clean and that nothing has any more; settle it if it is in use."""
         content = self._contents.find(sha1)
-        if content is None or not content.dirty:
-            return
-
-        def is_clean(conn: sqlite.Connection) -> bool:
-            return content_table.is_clean(conn, sha1)
-
-        if not await self._db.write(is_clean) or self._has_changed(content):
+        if content is None or not content.dirty or not self._is_clean(sha1):
             return
         if content.busy or self._contents.is_open(sha1):
             await self.settle(sha1)
             return
-        # atomic: no await from the look at the content to the end.
         content.file.path.unlink(missing_ok=True)
         self._contents.removed(content)
-
-    def _has_changed(self, content: content_index.CachedContent) -> bool:
-        """Whether it was settled or adopted anew while we looked away."""
-        return content.dropped or not content.dirty or content.sha1 in self._adopting
 
     async def _settle_by_copy(self, content: content_index.CachedContent, target: Path) -> None:
         source, copy = content.file.path, self._files.new_copy()
@@ -179,8 +178,8 @@ class LocalContents:
             copy.unlink(missing_ok=True)
             raise
         # atomic: no await from the look at the content to the end.
-        if self._has_changed(content):
-            copy.unlink()
+        if content.dropped or not self._is_clean(content.sha1):
+            copy.unlink()  # it was adopted anew while we looked away
             return
         copy.rename(target)
         source.unlink()
@@ -219,15 +218,17 @@ def _second_name(path: Path, name: Path) -> None:
     durability.sync(name)
 
 
-def _link_in(moves: Sequence[tuple[Path, Path, int, bool]]) -> None:
+def _link_in(moves: Sequence[tuple[LocalFile, Path, bool]]) -> None:
     """Give each file its name as content, unless one is there (as recorded) that is of its size."""
-    for path, target, size, here in moves:
+    for (_, size, path), target, is_recorded in moves:
+        if (found := path.stat().st_size) != size:
+            raise ValueError(f"{path} has {found} bytes, its content {size}")
         try:
             os.link(path, target)
         except FileExistsError:
-            if here and target.stat().st_size == size:
+            if is_recorded and target.stat().st_size == size:
                 continue
-            second_name = path.with_suffix(".sealed")
+            second_name = path.with_suffix(".linked.sealed")
             second_name.unlink(missing_ok=True)
             os.link(path, second_name)
             second_name.rename(target)
@@ -235,18 +236,3 @@ def _link_in(moves: Sequence[tuple[Path, Path, int, bool]]) -> None:
             second_name.unlink(missing_ok=True)
     if moves:
         durability.sync(moves[0][1].parent)
-
-
-def _move_in(path: Path, target: Path, size: int, here: bool) -> None:
-    try:
-        found = path.stat().st_size
-    except FileNotFoundError:
-        path, found = target, target.stat().st_size
-    if found != size:
-        raise ValueError(f"{path} has {found} bytes, its content {size}")
-    if here and path != target and target.exists() and target.stat().st_size == size:
-        # Two files with the same bytes: the one that is recorded is not touched.
-        path.unlink()
-        return
-    path.rename(target)
-    durability.sync(target.parent)

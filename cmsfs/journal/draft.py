@@ -192,6 +192,7 @@ class Draft:
                         written = _pwrite_all(fd, memoryview(data)[start - offset : end - offset], start)
                         with self._state:
                             self.extents.add(start, start + written)
+                            self._synced = None
                         if written < end - start:
                             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:

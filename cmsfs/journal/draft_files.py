@@ -82,11 +82,12 @@ class DraftFiles:
         elif self._count > self._most:
             self._close_idle(self._most)
 
-    def retire(self, file: DraftFile) -> None:
+    def retire(self, path: Path) -> None:
         """It is not opened again; it is closed as soon as nobody uses it."""
-        file.retired = True
-        if file in self._idle:
-            self._close(file)
+        if (file := self._files.get(path)) is not None:
+            file.retired = True
+            if file in self._idle:
+                self._close(file)
 
     def close(self) -> None:
         """Close all that nobody uses."""

@@ -152,9 +152,10 @@ class Drafts:
         """The row is deleted: forget the object; the file, for the caller to unlink."""
         self._begun.pop(draft_id, None)
         # Also if nobody has it any more: an open file takes up its room after it is removed.
-        self._opened.retire(self._opened.file(self.path(draft_id)))
+        path = self.path(draft_id)
+        self._opened.retire(path)
         draft = self._live.pop(draft_id, None)
         if draft is not None:
             draft.dropped = True
             draft.replaced.set()
-        return self.path(draft_id)
+        return path

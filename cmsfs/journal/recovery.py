@@ -164,6 +164,8 @@ def _zero(fd: int, start: int, end: int) -> None:
 
 def _sort_files(root: Path, recovered: Path, keep: set[str]) -> None:
     """Move draft files without a row aside, and unlink second names that were never committed."""
+    for path in root.glob("*.sealed"):
+        path.unlink()
     for path in root.glob("*.draft"):
         if path.name in keep:
             continue
@@ -176,7 +178,7 @@ def _sort_files(root: Path, recovered: Path, keep: set[str]) -> None:
             log.info("moved an orphaned draft to %s", recovered)
     for path in root.iterdir():
         # Still two names: the draft is alive, so its turning into content was never committed.
-        if path.suffix == ".sealed" or (path.suffix == "" and path.stat().st_nlink > 1):
+        if path.suffix == "" and path.stat().st_nlink > 1:
             path.unlink()
 
 

@@ -11,21 +11,20 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from sqlite3 import Connection
 
 import trio
 
 from cmsfs import crashpoints
-from cmsfs.cache import bitmap
+from cmsfs.cache import bitmap, content_table
 from cmsfs.cache.blocks import BlockCache, Fetcher
+from cmsfs.cache.local_contents import LocalFile
 from cmsfs.crashpoints import Point
-from cmsfs.journal.draft import Draft
+from cmsfs.journal.draft import Draft, delete_row
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.replica.rows import node_rows
-from cmsfs.sqlite import Database
 
 log = logging.getLogger(__name__)
 
@@ -41,19 +40,12 @@ FETCHED_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """The content that a draft became."""
-
-    sha1: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class SmallFile:
-    """A node whose small draft became content."""
+    """The content that the draft of a node became; with its bytes, if it is `SMALL`."""
 
     ino: Ino
     sha1: str
-    data: bytes
+    size: int
+    data: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +58,10 @@ class _Candidate:
     fsync: bool
 
 
+# Called inside the transaction in which these drafts become content.
+Note = Callable[[Connection, Sequence[Sealed]], None]
+
+
 class _Dropped(Exception):
     """The file was deleted while its draft was on its way to being content."""
 
@@ -75,60 +71,62 @@ class Sealer:
 
     def __init__(
         self,
-        db: Database,
         drafts: Drafts,
         blocks: BlockCache,
         fetcher: Fetcher,
         commit: GroupCommit,
     ) -> None:
-        self._db = db
         self._group = commit
         self._drafts = drafts
         self._blocks = blocks
         self._fetcher = fetcher
 
-    async def seal(self, draft: Draft, *, while_open: bool = False) -> Sealed | None:
+    async def seal(
+        self,
+        draft: Draft,
+        *,
+        while_open: Callable[[], bool] = lambda: False,
+        note: Note = lambda conn, sealed: None,
+    ) -> Sealed | None:
         """Make the draft content of its node and return what it became; None if it is being written again
         or was dropped.
 
-        `while_open` takes what is there now although somebody has it open for writing: the next write begins
-        another draft.
-
-        Cancelled: the draft is as it was and may be sealed again.  Raises what fetching the base raises.
+        `while_open` is asked whether to take what is there now although somebody has it open for writing: the
+        next write begins another draft.  Cancelled: the draft is as it was and may be sealed again.  Raises
+        what fetching the base raises.
         """
-        await self._fill_holes(draft)
-        fd = draft.acquire()
+        if draft.base_size and draft.holes():
+            await self._fill_holes(draft)
+        async with draft.lock:
+            one = _candidate(draft)
         try:
-            async with draft.lock:
-                generation = draft.generation
-                os.ftruncate(fd, draft.size)
-            sha1 = await trio.to_thread.run_sync(_fsync_and_hash, fd)
+            (found,) = await trio.to_thread.run_sync(_read_all, [one])
             crashpoints.reached(Point.SEAL_HASHED)
             async with draft.lock:
-                if while_open and draft.generation != generation and not draft.holes():
+                is_changed = draft.generation != one.generation
+                if (is_changed or draft.writers) and not while_open():
+                    return None
+                if is_changed and not draft.holes():
                     # It is written to all the time: now its writers wait, for what has changed meanwhile.
-                    os.ftruncate(fd, draft.size)
-                    generation, sha1 = draft.generation, await trio.to_thread.run_sync(_fsync_and_hash, fd)
+                    one = _candidate(draft)
+                    draft.release()
+                    (found,) = await trio.to_thread.run_sync(_read_all, [one])
                 # atomic: no await between the check and the mark, so no writer slips in between
-                if draft.dropped or draft.generation != generation or (draft.writers and not while_open):
+                if draft.dropped or draft.generation != one.generation:
                     return None
                 draft.sealed = True
             # From here to the commit nothing waits but for the local disk.
             with trio.CancelScope(shield=True):
-                await self._commit(draft, sha1)
-            return Sealed(sha1, draft.size)
-        except _Dropped:
-            return None
+                became = await self._commit([(draft, found)], note)
+            return became[0] if became else None
         finally:
             draft.release()
 
-    async def seal_small(
-        self, drafts: Iterable[Draft], note: Callable[[Connection, Sequence[SmallFile]], None]
-    ) -> list[SmallFile]:
+    async def seal_small(self, drafts: Iterable[Draft], note: Note) -> list[Sealed]:
         """Seal those of these drafts that are small, whole and closed; what they became.  Names and rows of
         all of them reach the disk together.  The other drafts are as they were, for `seal`.
 
-        `note` is called with them inside the transaction.  Cancelled, or failed: all are as they were.
+        Cancelled, or failed: all are as they were.
         """
         taken: list[_Candidate] = []
         try:
@@ -139,61 +137,54 @@ class Sealer:
             for one in taken:
                 one.draft.release()
         crashpoints.reached(Point.SEAL_HASHED)
-        ready: dict[str, tuple[Draft, SmallFile]] = {}
+        ready: dict[str, tuple[Draft, Sealed]] = {}
         # atomic: no await between the check and the mark, so no writer slips in between
-        for one, (sha1, data) in zip(taken, found, strict=True):
+        for one, sealed in zip(taken, found, strict=True):
             draft = one.draft
-            if _is_small(draft) and draft.generation == one.generation and sha1 not in ready:
+            if _is_small(draft) and draft.generation == one.generation and sealed.sha1 not in ready:
                 draft.sealed = True
-                ready[sha1] = (draft, SmallFile(draft.ino, sha1, data))
+                ready[sealed.sha1] = (draft, sealed)
         if not ready:
             return []
         # From here to the commit nothing waits but for the local disk.
-        became: list[SmallFile] = []
+        became: list[Sealed] = []
         with trio.CancelScope(shield=True):
-            became += await self._commit_small(list(ready.values()), note)
+            became += await self._commit(list(ready.values()), note)
         return became
 
-    async def _commit_small(
-        self,
-        ready: Sequence[tuple[Draft, SmallFile]],
-        note: Callable[[Connection, Sequence[SmallFile]], None],
-    ) -> list[SmallFile]:
-        became: list[SmallFile] = []
+    async def _commit(self, ready: Sequence[tuple[Draft, Sealed]], note: Note) -> list[Sealed]:
+        became: list[Sealed] = []
 
-        def txn(conn: Connection) -> list[SmallFile]:
+        def txn(conn: Connection) -> list[Sealed]:
             done = []
-            for draft, small in ready:
+            for draft, sealed in ready:
                 try:
-                    self._become_content(conn, draft, small.sha1, len(small.data))
+                    _become_content(conn, draft, sealed)
                 except _Dropped:
                     continue
-                done.append(small)
+                done.append(sealed)
             note(conn, done)
             return done
 
+        files = [LocalFile(one.sha1, one.size, draft.path) for draft, one in ready if one.size]
         try:
-            await self._blocks.adopt_linked(
-                [(small.sha1, len(small.data), draft.path) for draft, small in ready if small.data]
-            )
-            crashpoints.reached(Point.SEAL_ADOPTED)
-            became = await self._db.write(txn)
+            became = await self._blocks.adopt_dirty(files, txn)
             crashpoints.reached(Point.SEAL_COMMITTED)
         finally:
-            for draft, small in ready:
-                if small in became:
-                    draft.became(small.sha1, len(small.data))
+            for draft, sealed in ready:
+                if sealed in became:
+                    draft.became(sealed.sha1, sealed.size)
                     # The commit is not on the disk yet: until it is, the draft must be found as it was.
                     self._group.unlink(self._drafts.gone(draft.id))
                 else:
                     # The draft may be written again, and the content's name is of the same file.
-                    self._blocks.disown_dirty(small.sha1)
+                    self._blocks.disown_dirty(sealed.sha1)
                     draft.stays()
         return became
 
     async def _fill_holes(self, draft: Draft) -> None:
         base = self._drafts.base(draft)
-        if base is None or not draft.holes():
+        if base is None:
             return
         self._blocks.open(base.sha1, base.size)
         try:
@@ -221,46 +212,6 @@ class Sealer:
                 raise
             log.info("%s cannot be downloaded completely: %s", base.sha1, error)
 
-    async def _commit(self, draft: Draft, sha1: str) -> None:
-        size = draft.size
-        second_name = draft.path.with_suffix(".sealed")
-        adopted = False
-        try:
-            if size:
-                await trio.to_thread.run_sync(_link, draft.path, second_name)
-                await self._blocks.adopt_dirty(sha1, size, second_name)
-                adopted = True
-                crashpoints.reached(Point.SEAL_ADOPTED)
-            await self._db.write(lambda conn: self._become_content(conn, draft, sha1, size))
-        except BaseException:
-            try:
-                if adopted:
-                    # The draft may be written again, and this name is of the same file.
-                    self._blocks.disown_dirty(sha1)
-                second_name.unlink(missing_ok=True)
-            finally:
-                draft.stays()
-            raise
-        crashpoints.reached(Point.SEAL_COMMITTED)
-        draft.became(sha1, size)
-        # The commit is not on the disk yet: until it is, the draft must be found as it was.
-        self._group.unlink(self._drafts.gone(draft.id))
-
-    def _become_content(self, conn: Connection, draft: Draft, sha1: str, size: int) -> None:
-        row = conn.execute(
-            "SELECT sha1 FROM node WHERE ino = ? AND draft = ?", (draft.ino, draft.id)
-        ).fetchone()
-        if row is None:
-            raise _Dropped
-        if not draft.is_recorded:
-            draft.record(conn, is_synced=True)  # its time, beside the bytes
-        if size:
-            self._blocks.record_dirty(conn, sha1, size)
-        node_rows.set_content(conn, draft.ino, sha1=sha1, size=size)
-        Drafts.delete(conn, draft.id)
-        if row["sha1"] is not None and row["sha1"] != sha1:
-            release_content(conn, row["sha1"])
-
 
 def _is_small(draft: Draft) -> bool:
     """Whether a draft can be sealed with others: nobody writes to it, and nothing of it is elsewhere."""
@@ -281,27 +232,41 @@ def _candidate(draft: Draft) -> _Candidate:
     return _Candidate(draft, fd, draft.generation, draft.size, is_cut or not draft.is_synced)
 
 
-def _read_all(taken: Sequence[_Candidate]) -> list[tuple[str, bytes]]:
-    """SHA-1 and bytes of each file, which are on the disk then."""
+def _read_all(taken: Sequence[_Candidate]) -> list[Sealed]:
+    """What each file would be as content; they are on the disk then."""
     found = []
     for one in taken:
         if one.fsync:
             os.fsync(one.fd)
-        data = os.pread(one.fd, one.size, 0)
-        found.append((hashlib.sha1(data, usedforsecurity=False).hexdigest(), data))
+        data = os.pread(one.fd, min(one.size, PIECE), 0)
+        digest = hashlib.sha1(data, usedforsecurity=False)
+        offset = len(data)
+        while chunk := os.pread(one.fd, PIECE, offset) if one.size > PIECE else b"":
+            digest.update(chunk)
+            offset += len(chunk)
+        found.append(Sealed(one.draft.ino, digest.hexdigest(), one.size, data if one.size <= SMALL else None))
     return found
 
 
-def _link(path: Path, second_name: Path) -> None:
-    second_name.unlink(missing_ok=True)
-    os.link(path, second_name)
+def _become_content(conn: Connection, draft: Draft, sealed: Sealed) -> None:
+    row = conn.execute("SELECT sha1 FROM node WHERE ino = ? AND draft = ?", (draft.ino, draft.id)).fetchone()
+    if row is None:
+        raise _Dropped
+    if not draft.is_recorded:
+        draft.record(conn, is_synced=True)  # its time, beside the bytes
+    if sealed.size:
+        content_table.record_dirty(conn, sealed.sha1, sealed.size)
+    node_rows.replace_draft(conn, draft.ino, sha1=sealed.sha1, size=sealed.size)
+    delete_row(conn, draft.id)
+    if row["sha1"] is not None and row["sha1"] != sealed.sha1:
+        release_content(conn, row["sha1"])
 
 
 def release_content(conn: Connection, sha1: str) -> bool:
     """Let content be evicted if no node still has to upload it; whether it may be now."""
     if is_unsent(conn, sha1):
         return False
-    BlockCache.mark_clean(conn, sha1)
+    content_table.mark_clean(conn, sha1)
     return True
 
 
@@ -329,13 +294,3 @@ def is_unsent(conn: Connection, sha1: str) -> bool:
         (sha1,),
     ).fetchone()
     return found is not None
-
-
-def _fsync_and_hash(fd: int) -> str:
-    os.fsync(fd)
-    digest = hashlib.sha1(usedforsecurity=False)
-    offset = 0
-    while chunk := os.pread(fd, PIECE, offset):
-        digest.update(chunk)
-        offset += len(chunk)
-    return digest.hexdigest()

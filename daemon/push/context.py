@@ -21,7 +21,7 @@ from cmsfs.config.abilities import Ability
 from cmsfs.journal import in_flight, ops, queue
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
-from cmsfs.journal.sealing import Sealer, SmallFile
+from cmsfs.journal.sealing import Sealed, Sealer
 from cmsfs.models.content import items
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
@@ -95,7 +95,7 @@ class PushContext:
     confirming: Counter[Ino] = field(default_factory=Counter)
     # What was noted as being sent, and the bytes, of files that were sealed ahead of their uploads.
     noted: dict[Ino, in_flight.SentRequest] = field(default_factory=dict)
-    sealed: dict[Ino, SmallFile] = field(default_factory=dict)
+    sealed: dict[Ino, Sealed] = field(default_factory=dict)
     # Contents that the service has by now, and that are to go where they may be evicted.
     released: set[str] = field(default_factory=set)
     # How many uploads of a file in a row were cancelled because it had newer bytes.

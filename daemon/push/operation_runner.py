@@ -91,7 +91,7 @@ class OperationRunner:
         released = list(self._context.released)
         self._context.released.clear()
         try:
-            await self._context.blocks.settle_all(released)
+            await self._context.blocks.settle_clean(*released)
         except Exception:
             log.exception("uploaded files could not be moved to the cache; the next start does it")
 

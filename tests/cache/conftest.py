@@ -14,7 +14,8 @@ import trio
 import trio.testing
 
 from cmsfs import sqlite
-from cmsfs.cache import bitmap, blocks
+from cmsfs.cache import bitmap, blocks, content_table
+from cmsfs.cache.local_contents import LocalFile
 from cmsfs.replica.nodes import Content
 
 
@@ -40,6 +41,11 @@ class Sample:
         return bitmap.blocks(self.size)
 
 
+def recording(sample: Sample) -> Callable[[sqlite.Connection], None]:
+    """The transaction that a content is dirty."""
+    return lambda conn: content_table.record_dirty(conn, sample.sha1, sample.size)
+
+
 class Cache(blocks.BlockCache):
     """The cache, and what a test does with it again and again."""
 
@@ -55,8 +61,12 @@ class Cache(blocks.BlockCache):
     async def adopt(self, db: sqlite.Database, sample: Sample, path: Path) -> None:
         """Bring in a local file as the journal does."""
         path.write_bytes(sample.data)
-        await self.adopt_dirty(sample.sha1, sample.size, path)
-        await db.write(lambda conn: self.record_dirty(conn, sample.sha1, sample.size), durable=True)
+        await self.adopt_dirty([LocalFile(sample.sha1, sample.size, path)], recording(sample))
+        path.unlink()
+
+    async def adopt_unrecorded(self, sample: Sample, path: Path) -> None:
+        """As far as a process comes that is killed before the transaction."""
+        await self._dirty.enter([LocalFile(sample.sha1, sample.size, path)])
 
     async def make_room(self, nbytes: int) -> None:
         """Evict as for a download that does not come."""

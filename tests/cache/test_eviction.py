@@ -105,7 +105,7 @@ async def test_single_content_is_evicted_unless_needed(
         stay = [opened, pinned, dirty]
         assert [cache.evict(content.sha1) for content in stay] == [None] * 3
         # Marked clean, but its file is still with the drafts.
-        await db.write(lambda conn: cache.mark_clean(conn, dirty.sha1))
+        await db.write(lambda conn: content_table.mark_clean(conn, dirty.sha1))
         assert cache.evict(dirty.sha1) is None
         assert [cache.evict(content.sha1) for content in (plain, half, plain)] == [3 * BLOCK, BLOCK, 0]
         assert cache.usage() == 6 * BLOCK
@@ -167,7 +167,7 @@ async def test_unsettled_content_is_not_evicted(
     async with started(open_cache(limit_bytes=BLOCK)) as cache:
         content = sample(BLOCK)
         await cache.adopt(db, content, tmp_path / "draft")
-        await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+        await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
         await cache.make_room(2 * BLOCK)
         assert await cache.get(content) == content.data
         await cache.settle_clean(content.sha1)
@@ -185,7 +185,7 @@ async def test_what_was_uploaded_is_evicted_without_a_download(
         await cache.trim()
         assert all(here(cache, contents))
         for content in contents[:18]:
-            await db.write(partial(cache.mark_clean, sha1=content.sha1))
+            await db.write(partial(content_table.mark_clean, sha1=content.sha1))
             await cache.settle_clean(content.sha1)
         assert cache.usage() == 18 * BLOCK
         cache.open(contents[0].sha1, BLOCK)

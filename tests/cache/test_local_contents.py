@@ -13,11 +13,16 @@ import trio.testing
 from cmsfs import errors, sqlite
 from cmsfs.cache import content_files, content_table
 from cmsfs.cache.blocks import BLOCK
-from tests.cache.conftest import Cache, MakeSample, OpenCache, started
+from cmsfs.cache.local_contents import LocalFile
+from tests.cache.conftest import Cache, MakeSample, OpenCache, recording, started
+
+
+def refuse(_: sqlite.Connection) -> None:
+    raise OSError(errno.ENOSPC, "the disk is full")
 
 
 async def uploaded(cache: Cache, db: sqlite.Database, sha1: str) -> None:
-    await db.write(lambda conn: cache.mark_clean(conn, sha1))
+    await db.write(lambda conn: content_table.mark_clean(conn, sha1))
     await cache.settle_clean(sha1)
 
 
@@ -26,7 +31,6 @@ async def test_uploaded_local_content_becomes_cache(
 ) -> None:
     content = sample(BLOCK + 3)
     await cache.adopt(db, content, tmp_path / "draft")
-    assert not (tmp_path / "draft").exists()
     assert cache.path(content.sha1) == folders[1] / content.sha1
     assert await cache.get(content) == content.data
     assert cache.usage() == 0
@@ -57,9 +61,13 @@ async def test_name_of_local_content_is_durable_before_its_row(
     monkeypatch.setattr(os, "fsync", watched)
     content = sample(BLOCK + 3)
     (tmp_path / "draft").write_bytes(content.data)
-    await cache.adopt_dirty(content.sha1, content.size, tmp_path / "draft")
+
+    def record(conn: sqlite.Connection) -> None:
+        assert durable == {content.sha1}
+        recording(content)(conn)
+
+    await cache.adopt_dirty([LocalFile(content.sha1, content.size, tmp_path / "draft")], record)
     assert durable == {content.sha1}
-    await db.write(lambda conn: cache.record_dirty(conn, content.sha1, content.size))
 
 
 async def test_rewritten_cached_content_is_protected(
@@ -85,7 +93,6 @@ async def test_content_adopted_twice_settles_once(
     content = sample(100)
     await cache.adopt(db, content, tmp_path / "one")
     await cache.adopt(db, content, tmp_path / "two")
-    assert not (tmp_path / "two").exists()
     await uploaded(cache, db, content.sha1)
     assert await cache.get(content) == content.data
 
@@ -95,7 +102,7 @@ async def test_resaved_content_stays_protected_after_upload(
 ) -> None:
     content = sample(100)
     await cache.adopt(db, content, tmp_path / "one")
-    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
     await cache.adopt(db, content, tmp_path / "two")
     await cache.settle_clean(content.sha1)
     assert cache.path(content.sha1) == folders[1] / content.sha1
@@ -106,17 +113,20 @@ async def test_adoption_during_settling_keeps_draft(
 ) -> None:
     content = sample(100)
     await cache.adopt(db, content, tmp_path / "one")
-    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
     (tmp_path / "two").write_bytes(content.data)
     busy = threading.Event()
+    local = LocalFile(content.sha1, content.size, tmp_path / "two")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(db.write, lambda conn: busy.wait(10))
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(cache.settle_clean, content.sha1)
+        # Its row has to wait.
+        nursery.start_soon(cache.adopt_dirty, [local], recording(content))
+        while not (tmp_path / "two").stat().st_nlink > 1:
+            await trio.lowlevel.checkpoint()
         await trio.testing.wait_all_tasks_blocked()
-        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "two")
-        nursery.start_soon(db.write, lambda conn: cache.record_dirty(conn, content.sha1, content.size))
-        await trio.testing.wait_all_tasks_blocked()
+        await cache.settle_clean(content.sha1)
+        await cache.drop_clean(content.sha1)
         busy.set()
     assert cache.path(content.sha1) == folders[1] / content.sha1
     assert await cache.get(content) == content.data
@@ -129,7 +139,7 @@ async def test_earlier_drop_keeps_local_content_row(
     with pytest.raises(errors.IntegrityError):
         await cache.write_blocks(content.sha1, content.size, 0, bytes(100))
     await cache.adopt(db, content, tmp_path / "draft")
-    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
     await cache.flush()
     await cache.settle_clean(content.sha1)
     assert cache.path(content.sha1) == folders[0] / content.sha1[:2] / content.sha1
@@ -158,8 +168,8 @@ async def test_adopting_may_be_repeated(
     content = sample(100)
     (tmp_path / "draft").write_bytes(content.data)
     for _ in range(2):
-        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "draft")
-    await db.write(lambda conn: cache.record_dirty(conn, content.sha1, content.size))
+        local = LocalFile(content.sha1, content.size, tmp_path / "draft")
+        await cache.adopt_dirty([local], recording(content))
     assert await cache.get(content) == content.data
 
 
@@ -169,7 +179,9 @@ async def test_a_file_of_another_size_is_not_adopted(
     content = sample(100)
     (tmp_path / "draft").write_bytes(content.data[:-1])
     with pytest.raises(ValueError, match="99 bytes"):
-        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "draft")
+        await cache.adopt_dirty(
+            [LocalFile(content.sha1, content.size, tmp_path / "draft")], recording(content)
+        )
     assert (tmp_path / "draft").exists()
 
 
@@ -178,19 +190,48 @@ async def test_failed_transaction_drops_only_its_content(
 ) -> None:
     content = sample(100)
     (tmp_path / "draft").write_bytes(content.data)
-    os.link(tmp_path / "draft", tmp_path / "second")
-    await cache.adopt_dirty(content.sha1, content.size, tmp_path / "second")
-    cache.disown_dirty(content.sha1)
+    local = LocalFile(content.sha1, content.size, tmp_path / "draft")
+    with pytest.raises(OSError, match="full"):
+        await cache.adopt_dirty([local], refuse)
     assert cache.absent(content) == [(0, 0)]
     assert not (folders[1] / content.sha1).exists()
     assert (tmp_path / "draft").read_bytes() == content.data
 
     await cache.adopt(db, content, tmp_path / "other")
-    os.link(tmp_path / "draft", tmp_path / "second")
-    await cache.adopt_dirty(content.sha1, content.size, tmp_path / "second")
-    cache.disown_dirty(content.sha1)
+    with pytest.raises(OSError, match="full"):
+        await cache.adopt_dirty([local], refuse)
     with (tmp_path / "draft").open("r+b") as draft:
         draft.write(b"written again")
+    assert await cache.get(content) == content.data
+
+
+async def test_failed_transaction_spares_another_file_of_these_bytes(
+    cache: Cache, db: sqlite.Database, sample: MakeSample, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    """Two files of equal bytes become content at once, and the transaction of one of them is refused."""
+    content = sample(100)
+    files = [LocalFile(content.sha1, content.size, tmp_path / name) for name in ("one", "two")]
+    for file in files:
+        file.path.write_bytes(content.data)
+    busy = threading.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(db.write, lambda conn: busy.wait(10))
+        await trio.testing.wait_all_tasks_blocked()
+
+        async def refused() -> None:
+            with pytest.raises(OSError, match="full"):
+                await cache.adopt_dirty(files[:1], refuse)
+
+        async def recorded() -> None:
+            await cache.adopt_dirty(files[1:], recording(content))
+
+        for file, adopt in zip(files, (refused, recorded), strict=True):
+            nursery.start_soon(adopt)
+            while file.path.stat().st_nlink < 2:
+                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
+        busy.set()
+    assert (folders[1] / content.sha1).read_bytes() == content.data
     assert await cache.get(content) == content.data
 
 
@@ -271,7 +312,7 @@ async def test_adoption_during_copy_keeps_draft(
 ) -> None:
     content = sample(100)
     await cache.adopt(db, content, tmp_path / "one")
-    await db.write(lambda conn: cache.mark_clean(conn, content.sha1))
+    await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
     (tmp_path / "two").write_bytes(content.data)
     rename, copyfile, copying, go_on = Path.rename, shutil.copyfile, threading.Event(), threading.Event()
 
@@ -290,8 +331,7 @@ async def test_adoption_during_copy_keeps_draft(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cache.settle_clean, content.sha1)
         await trio.to_thread.run_sync(copying.wait, 10)
-        await cache.adopt_dirty(content.sha1, content.size, tmp_path / "two")
-        await db.write(lambda conn: cache.record_dirty(conn, content.sha1, content.size))
+        await cache.adopt_dirty([LocalFile(content.sha1, content.size, tmp_path / "two")], recording(content))
         go_on.set()
     assert cache.path(content.sha1) == folders[1] / content.sha1
     assert await cache.get(content) == content.data
@@ -302,7 +342,7 @@ async def test_adopted_content_without_row_is_kept(cache: Cache, sample: MakeSam
     cache._contents._max_live = 4
     content = sample(100)
     (tmp_path / "draft").write_bytes(content.data)
-    await cache.adopt_dirty(content.sha1, content.size, tmp_path / "draft")
+    await cache.adopt_unrecorded(content, tmp_path / "draft")
     for _ in range(20):
         await cache.put(sample(10))
     assert await cache.get(content) == content.data

@@ -220,7 +220,7 @@ class World:
         self.dirty.add(sample.sha1)
 
     async def settle(self, sample: Sample) -> None:
-        await self.db.write(lambda conn: self.cache.mark_clean(conn, sample.sha1))
+        await self.db.write(lambda conn: content_table.mark_clean(conn, sample.sha1))
         self.dirty.discard(sample.sha1)
         await self.cache.settle_clean(sample.sha1)
 
@@ -235,9 +235,9 @@ class World:
         sample = SAMPLES[index]
         if at == "adopt":
             (self.folder / "drafts" / "17").write_bytes(sample.data)
-            await self.cache.adopt_dirty(sample.sha1, sample.size, self.folder / "drafts" / "17")
+            await self.cache.adopt_unrecorded(sample, self.folder / "drafts" / "17")
         elif at == "mark_clean":
-            await self.db.write(lambda conn: self.cache.mark_clean(conn, sample.sha1))
+            await self.db.write(lambda conn: content_table.mark_clean(conn, sample.sha1))
             self.dirty.discard(sample.sha1)
         self.cache.abandon()
         await self.recover(clean=False, same_boot=True)

@@ -107,7 +107,7 @@ async def test_interrupted_upload_settles_before_file_move(
     first = open_cache()
     await first.recover(clean_shutdown=True, same_boot=True)
     await first.adopt(db, content, tmp_path / "draft")
-    await db.write(lambda conn: first.mark_clean(conn, content.sha1))
+    await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
     first.abandon()
     cache = open_cache()
     found = await cache.recover(clean_shutdown=False, same_boot=True)
@@ -127,8 +127,9 @@ async def test_unrecorded_file_belongs_to_cache(
     for one in (content, never):
         await db.write(partial(content_table.expect, sha1=one.sha1, size=one.size))
     (tmp_path / "joined").write_bytes(content.data)
-    await first.adopt_dirty(content.sha1, content.size, tmp_path / "joined")
-    first.abandon()  # before the transaction
+    await first.adopt_unrecorded(content, tmp_path / "joined")
+    (tmp_path / "joined").unlink()  # as the start of the journal does
+    first.abandon()
     cache = open_cache()
     found = await cache.recover(clean_shutdown=False, same_boot=True)
     assert (found.orphans, found.settled, found.lost) == ([], [content.sha1], [])
@@ -146,9 +147,8 @@ async def test_hard_linked_draft_stays_out_of_cache(
     await first.put(content)
     draft = folders[1] / "17"
     draft.write_bytes(content.data)
-    os.link(draft, folders[1] / "17.sealed")
-    await first.adopt_dirty(content.sha1, content.size, folders[1] / "17.sealed")
-    first.abandon()  # before the transaction
+    await first.adopt_unrecorded(content, draft)
+    first.abandon()
     cache = open_cache()
     found = await cache.recover(clean_shutdown=False, same_boot=True)
     assert found.orphans == [folders[1] / content.sha1]

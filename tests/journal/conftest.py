@@ -37,7 +37,7 @@ class Desk:
         self.blocks = BlockCache(db, root / "blocks", self.root, limit_bytes=1 << 30, keep_free_bytes=1 << 20)
         self.drafts = Drafts(db, self.root)
         self.commit = GroupCommit(db, self.root)
-        self.sealer = Sealer(db, self.drafts, self.blocks, Nowhere(), self.commit)
+        self.sealer = Sealer(self.drafts, self.blocks, Nowhere(), self.commit)
 
     async def new(self, name: str, data: bytes, *, base: tuple[str, int] | None = None) -> Draft:
         def txn(conn: Connection) -> tuple[Ino, int]:

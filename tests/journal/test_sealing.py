@@ -31,7 +31,7 @@ async def test_sealed_content_is_found_after_a_restart(desk: Desk) -> None:
     await again.blocks.aclose()
 
 
-@pytest.mark.parametrize("point", ["linked", "adopted", "committed"])
+@pytest.mark.parametrize("point", ["hashed", "adopted", "committed"])
 async def test_a_crash_within_the_seal_loses_nothing(
     desk: Desk, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,7 +46,7 @@ async def test_a_crash_within_the_seal_loses_nothing(
     draft = await desk.new("f", b"precious")
     # What would be cleaned up by a process that lives on stays, as after a kill.
     monkeypatch.setattr(Path, "unlink", lambda *args, **kwargs: None)
-    if point == "linked":
+    if point == "hashed":
         monkeypatch.setattr(desk.blocks, "adopt_dirty", die)
     elif point == "adopted":
         monkeypatch.setattr(desk.db, "write", die)
@@ -119,6 +119,26 @@ async def test_small_files_are_on_the_disk_before_they_become_content(
     assert len(await desk.sealer.seal_small(drafts, lambda *_: steps.append("row"))) == 3
     files = [f"fsync {draft.path.name}" for draft in (drafts[0], drafts[2])]
     assert steps == [*files, "link", "link", "link", f"fsync {desk.root.name}", "row"]
+
+
+async def test_what_was_filled_in_is_on_the_disk_before_it_is_content(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes of the base came into the draft after its own were fsynced, and its upload was put off then."""
+    draft = await desk.new("f", b"x", base=("0" * 40, 9))
+    draft.fsync()
+    await draft.fill(0, b"123456789")
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def watch(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    assert len(await desk.sealer.seal_small([draft], lambda *_: None)) == 1
+    assert synced == [draft.path.name, desk.root.name]
+    assert await desk.bytes_of("f") == b"x23456789"
 
 
 async def test_failed_batch_seal_leaves_drafts(desk: Desk) -> None:

@@ -104,7 +104,7 @@ class Drive:
             settle_seconds=0,
             reserve=self.reserve,
         )
-        self.sealer = Sealer(db, self.drafts, self.blocks, self.shelf, self.commit)
+        self.sealer = Sealer(self.drafts, self.blocks, self.shelf, self.commit)
         self._sequence = 0
 
     def _item(self, number: int, name: str, data: bytes, parent: int) -> items.File:
@@ -210,7 +210,7 @@ class Drive:
 
     async def seal_open(self, ino: Ino) -> None:
         """As `seal`, while it is open for writing."""
-        assert await self.sealer.seal(self.draft_of(ino), while_open=True) is not None
+        assert await self.sealer.seal(self.draft_of(ino), while_open=lambda: True) is not None
 
     def ops(self) -> list[tuple[str, str]]:
         """What is to be sent: (kind, path or last name)."""

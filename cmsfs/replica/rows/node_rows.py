@@ -61,6 +61,11 @@ def note_written(conn: Connection, ino: Ino, draft: int, *, size: int, mtime_ns:
     )
 
 
+def replace_draft(conn: Connection, ino: Ino, *, sha1: str, size: int) -> None:
+    """What was written to the node is these bytes; it has no draft any more."""
+    conn.execute("UPDATE node SET sha1 = ?, size = ?, draft = NULL WHERE ino = ?", (sha1, size, ino))
+
+
 def forget_draft(conn: Connection, draft: int) -> None:
     """Whatever node has this draft has none."""
     conn.execute("UPDATE node SET draft = NULL WHERE draft = ?", (draft,))

@@ -22,10 +22,8 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs import crashpoints
 from cmsfs.cache import content_table
-from cmsfs.cache.blocks import BlockCache
-from cmsfs.crashpoints import Point
+from cmsfs.cache.local_contents import LocalFile
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.models.content import items
 from cmsfs.replica import inodes, kv_store, naming, tree
@@ -114,20 +112,15 @@ async def _join(
         def txn(conn: Connection) -> tuple[_End, list[Change]]:
             if (end := _look(conn, node, copy)) is not _End.JOINED:
                 return end, []
-            BlockCache.record_dirty(conn, sha1, size)
+            content_table.record_dirty(conn, sha1, size)
             return end, _decide(conn, task, node, theirs, copy, Content(sha1, size, None, None), base.size)
 
         await context.db.write(lambda conn: content_table.expect(conn, sha1, size))
         # From here to the commit nothing waits but for the local disk.
         with trio.CancelScope(shield=True):
-            await context.blocks.adopt_dirty(sha1, size, joined)
-            crashpoints.reached(Point.SEAL_ADOPTED)
-            end = _End.OTHER
-            try:
-                end, changes = await context.db.write(txn)
-            finally:
-                if end is not _End.JOINED:
-                    context.blocks.disown_dirty(sha1)
+            end, changes = await context.blocks.adopt_dirty([LocalFile(sha1, size, joined)], txn)
+            if end is not _End.JOINED:
+                context.blocks.disown_dirty(sha1)
     finally:
         joined.unlink(missing_ok=True)
     if end is _End.JOINED:

@@ -12,7 +12,7 @@ from sqlite3 import Connection
 
 from cmsfs.journal import in_flight, ops, queue
 from cmsfs.journal.draft import Draft
-from cmsfs.journal.sealing import SMALL, SmallFile
+from cmsfs.journal.sealing import SMALL, Sealed
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Ino
 from daemon.push.context import PushContext
@@ -34,7 +34,7 @@ async def seal_ahead(context: PushContext, tasks: Sequence[queue.Task]) -> None:
     targets = {task.node.ino: _expected(task) for task in tasks if task.node.ino in drafts}
     noted: dict[Ino, in_flight.SentRequest] = {}
 
-    def note(conn: Connection, sealed: Sequence[SmallFile]) -> None:
+    def note(conn: Connection, sealed: Sequence[Sealed]) -> None:
         for small in sealed:
             target = targets[small.ino]
             if target is not None and small.sha1 != tree.get(conn, small.ino).base_sha1:

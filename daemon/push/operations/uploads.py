@@ -9,6 +9,7 @@ Rule: an upload may be sent twice.  The second time meets the first one by its S
 
 import dataclasses
 import errno
+import functools
 import logging
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
@@ -110,7 +111,7 @@ async def _bytes(context: PushContext, sha1: str, size: int) -> Path:
 
 async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
     draft = context.drafts.find(draft_id)
-    while_open = context.goes_as_it_is(task.node)
+    while_open = functools.partial(context.goes_as_it_is, task.node)
     try:
         is_sealed = draft is None or await context.sealer.seal(draft, while_open=while_open) is not None
     except OSError as error:
@@ -200,7 +201,7 @@ async def _send(context: PushContext, task: queue.Task, node: Node, path: Path, 
             progress=progress,
         )
     small = context.sealed.get(node.ino)
-    if small is not None and small.sha1 == node.sha1:
+    if small is not None and small.data is not None and small.sha1 == node.sha1:
         whole: multipart.Source = multipart.BytesSource(small.data)
     else:
         whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")

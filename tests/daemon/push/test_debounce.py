@@ -1,6 +1,7 @@
 """A file that is written again and again is sent all the same, as it is at some moment."""
 
 import os
+from collections.abc import Sequence
 
 import pytest
 import trio
@@ -112,16 +113,16 @@ async def test_write_during_hashing_is_not_torn(
     parent, name = await drive.place("log")
     opened, _ = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"one")
-    real, passes = sealing._fsync_and_hash, []
+    real, passes = sealing._read_all, []
 
-    def hashed(fd: int) -> str:
-        passes.append(fd)
-        found = real(fd)
+    def hashed(taken: Sequence[sealing._Candidate]) -> list[sealing.Sealed]:
+        passes.append(taken)
+        found = real(taken)
         if len(passes) == 1:
             trio.from_thread.run(drive.fs.write, opened.fh, 3, b" two")
         return found
 
-    monkeypatch.setattr(sealing, "_fsync_and_hash", hashed)
+    monkeypatch.setattr(sealing, "_read_all", hashed)
     clock.now += SETTLE * drafts.LONGEST_TIMES + drafts.OPEN_SECONDS + 1
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
     drive.agents.push.wake()

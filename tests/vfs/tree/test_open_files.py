@@ -5,11 +5,14 @@ import hashlib
 import os
 import resource
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cmsfs import fd_limits
+from cmsfs.cache import content_table
+from cmsfs.cache.local_contents import LocalFile
 from cmsfs.journal.draft import ROW_BYTES
 from tests.vfs.conftest import Drive
 
@@ -95,7 +98,8 @@ async def test_sealing_is_durable_without_a_descriptor_left(
     (tmp_path / "sealed").write_bytes(data)
     fd_limits.keep_spare()
     take_all(exhausted)
-    await drive.blocks.adopt_dirty(sha1, len(data), tmp_path / "sealed")
+    local = LocalFile(sha1, len(data), tmp_path / "sealed")
+    await drive.blocks.adopt_dirty([local], partial(content_table.record_dirty, sha1=sha1, size=len(data)))
     assert drive.blocks.path(sha1).read_bytes() == data
     os.close(exhausted.pop())
     fd_limits.keep_spare()

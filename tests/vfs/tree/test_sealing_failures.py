@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from cmsfs.cache import local_contents
 from cmsfs.journal import sealing
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content
@@ -39,11 +40,11 @@ def fail_at(drive: Drive, step: str, monkeypatch: pytest.MonkeyPatch) -> trio.Ev
 
     match step:
         case "fsync":
-            monkeypatch.setattr(sealing, "_fsync_and_hash", fail_in_thread)
+            monkeypatch.setattr(sealing, "_read_all", fail_in_thread)
         case "link":
-            monkeypatch.setattr(sealing, "_link", fail_in_thread)
+            monkeypatch.setattr(local_contents, "_link_in", fail_in_thread)
         case "commit":
-            monkeypatch.setattr(drive.sealer, "_become_content", fail_in_thread)
+            monkeypatch.setattr(sealing, "_become_content", fail_in_thread)
         case _:
             monkeypatch.setattr(drive.blocks, "adopt_dirty", fail)
     return reached
@@ -96,7 +97,7 @@ async def test_a_call_goes_on_when_sealing_fails(
     nursery.start_soon(program)
     with trio.fail_after(10):
         with pytest.raises((OSError, ValueError)):
-            await drive.sealer.seal(draft, while_open=True)
+            await drive.sealer.seal(draft, while_open=lambda: True)
         await done.wait()
     monkeypatch.undo()
     await drive.fs.release(opened.fh)
@@ -122,7 +123,8 @@ async def test_waiting_write_spares_sealed_content(
         nursery.start_soon(program)
         await trio.testing.wait_all_tasks_blocked()
         draft.sealed = True
-    await drive.sealer._commit(draft, sealing._fsync_and_hash(draft.acquire()))
+    found = sealing._read_all([sealing._candidate(draft)])
+    await drive.sealer._commit([(draft, found[0])], lambda *_: None)
     draft.release()
     with trio.fail_after(10):
         await done.wait()
