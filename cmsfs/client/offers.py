@@ -52,6 +52,7 @@ _QUESTIONS = [
     _Question(Ability.WEB_LINKS, "POST", "web_links", has_body=True),
     _Question(Ability.METADATA, "POST", "files/0/metadata/global/properties", has_body=True),
     _Question(Ability.HISTORY, "GET", "files/0/versions"),
+    _Question(Ability.POLICIES, "GET", "legal_hold_policy_assignments"),
     _Question(Ability.SHARES, "GET", "files/0/collaborations"),
     _Question(Ability.PREFLIGHT, "OPTIONS", "files/content", has_body=True),
 ]

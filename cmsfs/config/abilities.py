@@ -22,5 +22,6 @@ class Ability(enum.StrEnum):
     WEB_LINKS = "web_links", "make web links"
     METADATA = "metadata", "set metadata"
     HISTORY = "history", "show earlier versions of files"
+    POLICIES = "policies", "tell what legal holds and retention policies cover"
     SHARES = "shares", "tell who shares an item, or end that"
     PREFLIGHT = "preflight", "say beforehand whether an upload would be taken"

@@ -29,6 +29,7 @@ class DetailSubject(enum.StrEnum):
 # Keys of `cursor`: when the assignments were read (seconds), and why they cannot be ("" if they can).
 POLICIES_AT = "policies_at"
 POLICIES_REFUSED = "policies_refused"
+HOLDS_IN_FORCE = "holds_in_force"  # names of legal holds, where it is not told what they cover
 
 
 @dataclass(frozen=True, slots=True)

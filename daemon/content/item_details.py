@@ -16,8 +16,9 @@ from typing import Any
 import trio
 
 from cmsfs import errors
-from cmsfs.client.content.items import ItemKind
+from cmsfs.client.content.items import ItemKind, detail_fields
 from cmsfs.client.session import Client
+from cmsfs.config.abilities import Ability
 from cmsfs.replica import item_details, kv_store
 from cmsfs.replica.item_details import DetailSubject
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
@@ -25,6 +26,7 @@ from cmsfs.sqlite import Connection, Database
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.metadata_values import ValuePlace
 from daemon.content import policy_reader
+from daemon.core import item_search
 from daemon.core.health import Health
 from daemon.core.supervisor import Starts
 from daemon.push.metadata_writer import MetadataWriter
@@ -121,12 +123,23 @@ class ItemDetails:
         await self._db.write(lambda conn: _keep(conn, node, about, value))
 
     async def _answer(self, item_id: str, kind: ItemKind, about: DetailSubject) -> Any:
+        if self._client.offers.lacks(Ability.ITEMS):
+            return await self._searched(item_id, kind, about)
         if about is DetailSubject.ITEM:
             return (await self._client.items.details(kind, item_id)).model_dump(
                 mode="json", exclude_none=True
             )
         assert kind != "web_link"
         return [one.model_dump(by_alias=True) for one in await self._client.metadata.instances(kind, item_id)]
+
+    async def _searched(self, item_id: str, kind: ItemKind, about: DetailSubject) -> Any:
+        """The same, of what a search shows."""
+        fields = detail_fields(kind) if about is DetailSubject.ITEM else ["metadata"]
+        found = await item_search.find(self._db, self._client, NodeKind(kind), item_id, fields=fields)
+        if about is DetailSubject.ITEM:
+            return found.model_dump(mode="json", exclude_none=True)
+        scopes = getattr(found, "metadata", None) or {}
+        return [instance for templates in scopes.values() for instance in templates.values()]
 
     # ---- policies ----
 
@@ -151,7 +164,12 @@ class ItemDetails:
     async def _read_policies(self) -> None:
         refusal = ""
         found: list[item_details.PolicyAssignment] = []
+        in_force = ""
+        if self._client.offers.lacks(Ability.POLICIES):
+            in_force = "; ".join(await self._holds_in_force())
         try:
+            if self._client.offers.lacks(Ability.POLICIES):
+                raise errors.NotSupported(405, "not_offered")
             with self._health.request("policies"):
                 found = await policy_reader.all_assignments(self._client)
         except (errors.Forbidden, errors.NotFound, errors.NotSupported) as error:
@@ -161,8 +179,17 @@ class ItemDetails:
             item_details.replace_assignments(conn, found)
             kv_store.put(conn, item_details.POLICIES_AT, str(int(time.time())))
             kv_store.put(conn, item_details.POLICIES_REFUSED, refusal)
+            kv_store.put(conn, item_details.HOLDS_IN_FORCE, in_force)
 
         await self._db.write(txn)
+
+    async def _holds_in_force(self) -> list[str]:
+        """The names of legal holds on anything; none for who may not know them."""
+        try:
+            with self._health.request("policies"):
+                return [name async for name in policy_reader.holds_in_force(self._client)]
+        except (errors.Forbidden, errors.NotFound, errors.NotSupported):
+            return []
 
     # ---- metadata ----
 

@@ -6,7 +6,7 @@ for administrators.
 Rule: all of it or nothing; half of the policies would say of what the others hold that nothing does.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from cmsfs.client.session import Client
@@ -23,6 +23,14 @@ _ASSIGNMENT_FIELDS = [name for name in retention.RetentionAssignment.model_field
 async def all_assignments(client: Client) -> list[PolicyAssignment]:
     """All assignments, with their policies in them.  Raises `Forbidden` for who may not read them."""
     return await _holds(client) + await _retention(client)
+
+
+async def holds_in_force(client: Client) -> AsyncIterator[str]:
+    """The names of legal holds that are assigned to something, where assignments cannot be read."""
+    async for policy in client.legal_holds.list(fields=_HOLD_FIELDS):
+        counts = policy.assignment_counts
+        if policy.status != RELEASED and (counts is None or any(counts.model_dump().values())):
+            yield policy.policy_name or policy.id
 
 
 async def _holds(client: Client) -> list[PolicyAssignment]:

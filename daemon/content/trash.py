@@ -19,6 +19,7 @@ from cmsfs import errors
 from cmsfs.client.content.search import EVERYTHING
 from cmsfs.client.content.trash import TRASH_FIELDS
 from cmsfs.client.session import Client
+from cmsfs.config.abilities import Ability
 from cmsfs.journal import in_flight, ops, queue
 from cmsfs.models.content import search
 from cmsfs.replica import naming, tree
@@ -287,6 +288,10 @@ class RemoteTrash:
         permissions.check(node, rights, NodeRight.LEAVE if is_left else NodeRight.DELETE)
         if node.local:
             log.warning("this is local only and cannot go to the trash; delete it with `rm`")
+            raise errno_map.oserror(errno.EPERM, name)
+        missing = Ability.SHARES if is_left else Ability.DELETIONS
+        if self.context.client.offers.lacks(missing):
+            log.warning("%s stays: this service cannot %s", name, missing.cannot)
             raise errno_map.oserror(errno.EPERM, name)
         self.context.health.check()
         node = await self._sent(node)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from cmsfs import errors
 from cmsfs.client.session import Client
+from cmsfs.config.abilities import Ability
 from cmsfs.models.content import versions
 from cmsfs.vfs.virtual.versions import PastVersion
 from daemon.core.health import Health
@@ -21,6 +22,8 @@ class VersionHistory:
 
         Raises `RemoteError`; `Offline` at once while the service is out of reach.
         """
+        if self._client.offers.lacks(Ability.HISTORY):
+            raise errors.NotSupported(405, "not_offered", f"This service cannot {Ability.HISTORY.cannot}")
         if not self._health.can_ask:
             raise errors.Offline("The service cannot be reached.")
         return [

@@ -17,8 +17,11 @@ from cmsfs.cache.bitmap import run_bytes
 from cmsfs.cache.blocks import BLOCK, BlockCache
 from cmsfs.cache.eviction import Reservation
 from cmsfs.client.session import Client
+from cmsfs.config.abilities import Ability
 from cmsfs.replica.nodes import Content
+from cmsfs.sqlite import Database
 from daemon.core.health import Health
+from daemon.fetch.offered_content import OfferedContent
 from daemon.fetch.single_flight import Work
 
 log = logging.getLogger(__name__)
@@ -57,8 +60,11 @@ class BlockRun(Work):
 class BlockDownloader:
     """Downloads runs of blocks."""
 
-    def __init__(self, client: Client, blocks: BlockCache, health: Health, *, network_seconds: float) -> None:
+    def __init__(
+        self, db: Database, client: Client, blocks: BlockCache, health: Health, *, network_seconds: float
+    ) -> None:
         self._client = client
+        self._offered = OfferedContent(db, client)
         self._blocks = blocks
         self._health = health
         self._network_seconds = network_seconds
@@ -118,7 +124,9 @@ class BlockDownloader:
                 pieces: list[bytes] = []
                 held = 0
                 wanted = run.nbytes if is_whole else min(BLOCK, run.nbytes)
-                async with self._client.files.content(
+                # By ID, or from what else the service offers.
+                by_id = not self._client.offers.lacks(Ability.CONTENTS)
+                async with (self._client.files if by_id else self._offered).content(
                     run.remote_id, first=start, last=start + run.nbytes - 1, version=content.version
                 ) as chunks:
                     run.answered, heard = True, trio.current_time()

@@ -85,7 +85,7 @@ class Hydrator:
         self._listings: dict[Ino, Work] = {}
         # By SHA-1 and block: who is asked for it, until that has ended.
         self._fetches: dict[tuple[str, int], BlockRun] = {}
-        self._fetching = BlockDownloader(client, blocks, health, network_seconds=network_seconds)
+        self._fetching = BlockDownloader(db, client, blocks, health, network_seconds=network_seconds)
         self._under_way: dict[trio.CancelScope, Work] = {}
         self._came_wrong: dict[str, float] = {}  # when, by SHA-1
         health.subscribe(self._heard)

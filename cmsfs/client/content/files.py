@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from urllib.parse import urljoin, urlsplit
 
 from cmsfs import errors
 from cmsfs.client.content.items import living
@@ -58,15 +59,8 @@ class FilesApi:
         Leaving the block early closes the connection.  Raises `ProtocolError` for an answer that is not
         these bytes, `Offline` for one that breaks off; both may happen after some bytes were given.
         """
-        # Compressed bytes would be other bytes, and ranges are of those as they are stored.  Ours gives
-        # the bytes at once if it is asked to; other services answer with an address.
-        headers = {"accept-encoding": "identity", "prefer": "return=representation"}
-        if last is not None:
-            if not 0 <= first <= last:
-                raise ValueError(f"no range: {first}-{last}")
-            headers["range"] = f"bytes={first}-{last}"
-        elif first:
-            raise ValueError("a range needs its last byte")
+        # Ours gives the bytes at once if it is asked to; other services answer with an address.
+        headers = _range_of(first, last) | {"prefer": "return=representation"}
         params = {"version": version} if version is not None else None
         url = f"{self._url}/{file_id}/content"
         # A version's bytes never change.
@@ -75,6 +69,27 @@ class FilesApi:
         )
         async with answer as (head, body):
             yield _content(head, body, first, last)
+
+    @asynccontextmanager
+    async def content_at(self, url: str, *, first: int, last: int) -> AsyncIterator[ContentStream]:
+        """As `content`, from an address that the service has given out for the file."""
+        url = urljoin(self._url, url)
+        if urlsplit(self._url).scheme == "https" and urlsplit(url).scheme != "https":
+            raise errors.ProtocolError("a download is offered at an address without TLS")
+        async with self._wire.stream(url, kind="download", headers=_range_of(first, last)) as (head, body):
+            yield _content(head, body, first, last)
+
+
+def _range_of(first: int, last: int | None) -> dict[str, str]:
+    """The headers for these bytes.  Compressed ones would be others, and ranges are of those as stored."""
+    headers = {"accept-encoding": "identity"}
+    if last is not None:
+        if not 0 <= first <= last:
+            raise ValueError(f"no range: {first}-{last}")
+        headers["range"] = f"bytes={first}-{last}"
+    elif first:
+        raise ValueError("a range needs its last byte")
+    return headers
 
 
 def _content(head: httpx.Response, body: Body, first: int, last: int | None) -> ContentStream:

@@ -29,6 +29,11 @@ SHAPES: dict[str, type[AnyItem]] = {
 _LEFT_OUT = {"expiring_embed_link", "item_collection", "metadata"}
 
 
+def detail_fields(kind: str) -> list[str]:
+    """All fields that the service tells of an item, by its kind."""
+    return [name for name in SHAPES[kind].model_fields if name not in _LEFT_OUT]
+
+
 class ItemChanges(TypedDict, total=False):
     """What `ItemsApi.update` may change; None leaves as it is."""
 
@@ -64,8 +69,7 @@ class ItemsApi:
 
     async def details(self, kind: str, item_id: str) -> AnyItem:
         """All that the service says of the item.  Raises `NotFound`, also for what is in the trash."""
-        shape = SHAPES[kind]
-        params = {"fields": ",".join(name for name in shape.model_fields if name not in _LEFT_OUT)}
+        shape, params = SHAPES[kind], {"fields": ",".join(detail_fields(kind))}
         return living(
             await self._wire.ask(
                 shape, "GET", f"{self._base}/{kind}s/{item_id}", repeat=Repeat.READ, params=params

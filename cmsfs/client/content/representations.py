@@ -49,6 +49,28 @@ class RepresentationsApi:
             await trio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
+    async def offered(self, one: items.Representation, *, limit: int) -> bytes | None:
+        """What an answer of the service has offered, once it is made; None: it cannot be, or is longer.
+
+        Waits for as long as the service takes; callers have deadlines.
+        """
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            state = one.status.state if one.status is not None else None
+            template = one.content.url_template if one.content is not None else None
+            if state in _READY and template:
+                try:
+                    return await self._content(template, limit)
+                except errors.ProtocolError:
+                    return None
+            if state not in ("pending", "none") or one.info is None or not one.info.url:
+                return None
+            url = urljoin(self._base, one.info.url)
+            one = await self._wire.ask(items.Representation, "GET", url, repeat=Repeat.READ)
+            if one.status is None or one.status.state not in _READY:
+                await trio.sleep(wait)
+                wait = min(wait * 2, LONGEST_WAIT_SECONDS)
+
     async def _find(self, file_id: str, hints: str) -> items.Representation | None:
         answer = await self._wire.ask(
             items.File,

@@ -103,7 +103,8 @@ def value(db: Database, node: Node, name: str) -> str | None:
     if name == UNTIL:
         return _until(db, node, item)
     if not is_known(db):
-        return UNKNOWN
+        names = kv_store.get(db, item_details.HOLDS_IN_FORCE) if name == HOLD else None
+        return f"{UNKNOWN}; in force: {names}" if names else UNKNOWN
     kind = HOLD if name in HOLDS else RETENTION
     lines = [_line(db, name, one) for one in covering(db, node, kind, item)]
     return "; ".join(lines) if any(lines) else None
