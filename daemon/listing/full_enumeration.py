@@ -203,7 +203,7 @@ class FullEnumeration:
             first = await self._windows.page(self._query, search_windows.CREATED, window)
             if window == search_windows.SearchWindow(kind=window.kind):
                 plan.total += first.total_count
-                await self._give_up_if_listed()
+            await self._give_up_if_listed()
             found = await self._windows.window(
                 query=self._query,
                 axis=search_windows.CREATED,
