@@ -3,6 +3,7 @@
 import functools
 import ssl
 
+import httpx
 import pydantic
 import pytest
 import trio
@@ -12,6 +13,7 @@ import cmsfs
 from cmsfs import errors
 from cmsfs.auth import bearer
 from cmsfs.client import session
+from cmsfs.models.base import UserMini
 from cmsfs.models.enterprise import tokens
 
 
@@ -39,6 +41,22 @@ async def test_counters_may_be_shared(connect):
         )
     )
     assert counters == {"other": 2, "token": 1}
+
+
+@pytest.mark.parametrize("given", ["a b+c", "ä/ö?&=#%41", "", "~_-.'\"<>\\"])
+async def test_a_query_is_what_httpx_makes_of_it(connect, given):
+    """It is put to the address by us (`wire._query`)."""
+    found = []
+
+    async def handler(request):
+        found.append(str(request.url))
+        assert request.query_params["q"] == given
+        return JSONResponse({"id": "7", "type": "user"})
+
+    params = {"q": given, "fields": "id,name"}
+    url = "http://service.test/2.0/x"
+    await (await connect(handler)).wire.ask(UserMini, "GET", url, params=params)
+    assert found == [str(httpx.URL(url, params=params))]
 
 
 async def test_unreadable_ca_is_a_configuration_error(tmp_path):

@@ -42,32 +42,30 @@ class LateWire(Wire):
         self._wire = None
         self._settled.set()
 
-    async def _there(self) -> Wire:
-        if self._wire is not None:
-            return self._wire
+    async def _opened(self) -> Wire:
         await self._settled.wait()
         if self._wire is None:
             raise errors.Offline("the service is not open")
         return self._wire
 
     async def ask(self, shape: type[M], method: str, url: str, **how: Any) -> M:
-        return await (await self._there()).ask(shape, method, url, **how)
+        return await (self._wire or await self._opened()).ask(shape, method, url, **how)
 
     async def ask_ready(self, shape: type[M], method: str, url: str, **how: Any) -> M | float:
-        return await (await self._there()).ask_ready(shape, method, url, **how)
+        return await (self._wire or await self._opened()).ask_ready(shape, method, url, **how)
 
     async def tell(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Any = None
     ) -> None:
-        await (await self._there()).tell(method, url, headers=headers, body=body)
+        await (self._wire or await self._opened()).tell(method, url, headers=headers, body=body)
 
     async def token(self, shape: type[M], url: str, form: Mapping[str, str], *, repeat: Repeat) -> M:
-        return await (await self._there()).token(shape, url, form, repeat=repeat)
+        return await (self._wire or await self._opened()).token(shape, url, form, repeat=repeat)
 
     async def form(self, url: str, form: Mapping[str, str], *, repeat: Repeat) -> httpx.Response:
-        return await (await self._there()).form(url, form, repeat=repeat)
+        return await (self._wire or await self._opened()).form(url, form, repeat=repeat)
 
     @contextlib.asynccontextmanager
     async def stream(self, url: str, **how: Any) -> AsyncIterator[tuple[httpx.Response, Body]]:
-        async with (await self._there()).stream(url, **how) as found:
+        async with (self._wire or await self._opened()).stream(url, **how) as found:
             yield found

@@ -251,7 +251,12 @@ class Wire:
         if method != "GET" and _applied.get():
             headers = {**(headers or {}), **self.session}
         try:
-            address = _address(url, tuple(params.items()) if params else ())
+            address = httpx.URL(url)
+            if params:
+                # As an argument above it would be looked at character by character: for the names of all
+                # fields that is a third of a request's time on this side.
+                query = _query(tuple(params.items()))
+                address._uri_reference = address._uri_reference._replace(query=query)
             return self._http.build_request(method, address, headers=headers, **parts)
         except Exception as error:
             if (found := client_errors.from_httpx(error)) is None:
@@ -357,9 +362,9 @@ class Body:
 
 
 @functools.lru_cache(maxsize=256)
-def _address(url: str, params: tuple[tuple[str, str], ...]) -> httpx.URL:
-    """Parsed: the names of all fields that are asked for take a quarter of a millisecond."""
-    return httpx.URL(url, params=params) if params else httpx.URL(url)
+def _query(params: tuple[tuple[str, str], ...]) -> str:
+    """Encoded."""
+    return str(httpx.QueryParams(params))
 
 
 def _in_the_clear(url: httpx.URL) -> errors.ProtocolError:
