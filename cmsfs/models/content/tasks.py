@@ -41,7 +41,7 @@ class TaskAssignments(Model):
     entries: list[TaskAssignment] = pydantic.Field(default_factory=list)
 
 
-class Task(Model):
+class FileTask(Model):
     type: Literal["task"] = "task"
     id: str
     item: dict[str, Any] | None = None  # as in an assignment
@@ -59,7 +59,7 @@ class Tasks(Model):
     """All of a file's."""
 
     total_count: int = 0
-    entries: list[Task] = pydantic.Field(default_factory=list)
+    entries: list[FileTask] = pydantic.Field(default_factory=list)
 
 
 class TaskFile(Model):

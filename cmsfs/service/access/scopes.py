@@ -191,6 +191,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         GET /collaborations/{id}     GET /events            OPTIONS /events
         GET /events/wait             GET /folder_locks       GET /collections
         GET /collections/{id}        GET /collections/{id}/items  GET /recent_items
+        GET /metadata_cascade_policies         GET /metadata_cascade_policies/{id}
         GET /tasks/{id}              GET /tasks/{id}/assignments  GET /task_assignments/{id}
         POST /metadata_queries/execute_read
         """,
@@ -202,6 +203,8 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         DELETE /files/{id}/trash    DELETE /folders/{id}/trash    DELETE /web_links/{id}/trash
         POST /collaborations        PUT /collaborations/{id}      DELETE /collaborations/{id}
         POST /folder_locks          DELETE /folder_locks/{id}
+        POST /metadata_cascade_policies             DELETE /metadata_cascade_policies/{id}
+        POST /metadata_cascade_policies/{id}/apply
         POST /tasks                 PUT /tasks/{id}               DELETE /tasks/{id}
         POST /task_assignments      PUT /task_assignments/{id}    DELETE /task_assignments/{id}
         """,

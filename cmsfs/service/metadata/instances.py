@@ -16,7 +16,7 @@ from cmsfs.service import problems
 from cmsfs.service.access import calls, protection
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.metadata import metadata_query, templates
+from cmsfs.service.metadata import cascades, metadata_query, templates
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
 
@@ -70,7 +70,9 @@ def copy(conn: Connection, source: int, target: int) -> None:
         (source,),
     ).fetchall()
     conn.executemany(
-        "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)"
+        # Below a folder whose metadata cascades, the copy has got that already; its own counts.
+        " ON CONFLICT (item, template) DO UPDATE SET data = excluded.data",
         [(str(uuid.uuid4()), target, one["template"], one["data"], one["now"]) for one in found],
     )
 
@@ -88,7 +90,9 @@ async def update(kind: ItemKind, call: calls.Call) -> responses.Response:
             "UPDATE metadata_instance SET data = ?, version = version + 1, type_version = ? WHERE id = ?",
             (json.dumps(data, ensure_ascii=False), template["version"], instance["id"]),
         )
-        return metadata_query.serialize_instance(_instance(read, call, row)[1])
+        changed = _instance(read, call, row)[1]
+        cascades.follow(conn, row, changed, instance["data"])
+        return metadata_query.serialize_instance(changed)
 
     return calls.answer(await call.store.write(txn))
 

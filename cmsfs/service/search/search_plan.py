@@ -98,6 +98,11 @@ class SearchPlan:
         args = tuple(arg for place in places for arg in place.args)
         return [self._found(search_scopes.SearchScope(f"({either})", args))]
 
+    def judged(self) -> tuple[str, list[Any]]:
+        """What was found in another way than by walking: where, and what is to be true of it."""
+        (part,) = self._parts()
+        return part
+
     def matches(self) -> tuple[str, list[Any]]:
         """A row for each match."""
         parts = self._parts(counts=True)
@@ -132,11 +137,11 @@ def make(
 
     `links` are shared links of others, by item, whose items are looked through as well.
     """
-    places = _places(read, caller, asked, links)
+    found = places(read, caller, asked, links)
     needs_trash = asked.deleted_user_ids is not None or asked.deleted_at_range is not None
-    if not places or (needs_trash and asked.trash_content != "trashed_only"):
+    if not found or (needs_trash and asked.trash_content != "trashed_only"):
         return None
-    plan = SearchPlan(places)
+    plan = SearchPlan(found)
     if asked.sort == "modified_at":
         plan.key, plan.direction = "item.modified_at", asked.direction
     if asked.query is not None and not _add_text(plan, asked):
@@ -149,12 +154,13 @@ def make(
     return plan
 
 
-def _places(
+def places(
     read: store.Read,
     caller: calls.Caller,
     asked: search.Query,
     links: Mapping[int, shared_links.Shared],
 ) -> list[search_scopes.SearchScope]:
+    """Where a search looks; 404 for an ancestor that is not there."""
     enterprise = asked.scope == "enterprise_content"
     status = _STATUS[asked.trash_content]
     folders = _ancestors(read, caller, asked)

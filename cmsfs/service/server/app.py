@@ -19,6 +19,7 @@ from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Group, Operation
 from cmsfs.service.archives import zip_downloads
 from cmsfs.service.content import (
+    cascade_policies,
     comments,
     downloads,
     files,
@@ -37,7 +38,7 @@ from cmsfs.service.metadata import instances, templates
 from cmsfs.service.oauth import authorize, tokens
 from cmsfs.service.personal import collections, recent_items
 from cmsfs.service.renditions import embed_links, thumbnails
-from cmsfs.service.search import result_cache, search
+from cmsfs.service.search import metadata_search, result_cache, search
 from cmsfs.service.server import docs_page, openapi, rate_limits
 from cmsfs.service.server.route_table import RouteTable
 from cmsfs.service.sharing import (
@@ -56,6 +57,7 @@ from cmsfs.service.users import session_terminations, users
 # In the order of routing: more particular paths come before those with an id in the same place.
 API_GROUPS = [
     Group("search", "Full-text and metadata search over items, one page at a time.", search.routes),
+    Group("metadata_queries", "Items by conditions on their metadata.", metadata_search.routes),
     Group(
         "session_terminations",
         "An administrator ends sessions of users: they log in, and authorize applications, anew.",
@@ -159,6 +161,11 @@ API_GROUPS = [
         "metadata",
         "Metadata instances on files and folders: list, create, change by JSON Patch and delete them.",
         instances.routes,
+    ),
+    Group(
+        "cascade_policies",
+        "Folders whose metadata everything below gets, too.",
+        cascade_policies.routes,
     ),
     Group(
         "exemptions",

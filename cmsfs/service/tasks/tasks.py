@@ -191,7 +191,7 @@ def _moment(micros: int | None) -> str | None:
     return None if micros is None else item_serializer.to_timestamp(micros)
 
 
-_SHOWN = tasks.Task
+_SHOWN = tasks.FileTask
 
 routes = [
     Operation("POST /tasks", create, "Create a task", _SHOWN, status=201, body=tasks.NewTask, errors=(404,)),
