@@ -57,6 +57,9 @@ async def judge(one: "_Simulation") -> None:
 
 def _judge_contents(one: "_Simulation", kept: set[str]) -> None:
     ledger, failures = one.ledger, one.outcome.failures
+    for machine in one.machines:
+        for moment in machine.cuts:
+            ledger.power_cut(machine.name, moment)
     chains: dict[int, list[str]] = {}
     for row in one.service.store.read("SELECT file, sha1 FROM version ORDER BY file, id"):
         chains.setdefault(row["file"], []).append(row["sha1"])

@@ -8,6 +8,9 @@ from tests.support.ledger import ANY, sha1
 
 __all__ = ["ANY", "Ledger", "sha1"]
 
+# So long after its close a file is on the disk, however slow that is.
+GROUP_SECONDS = 3.0
+
 
 class Ledger(ledger.Ledger):
     """The ledger of one story."""
@@ -22,8 +25,8 @@ class Ledger(ledger.Ledger):
         self.foreign: list[str] = []
         # A process was lost while a program wrote: what is there of it may be any part.
         self.torn = False
-        # When each content was promised, by virtual time; a power cut takes what is younger than a second.
-        self.promised: dict[str, float] = {}
+        # Who promised each content, and when: a power cut takes what is younger than a group commit.
+        self.promised: dict[str, tuple[str, float]] = {}
         self.know(b"")
 
     def know(self, data: bytes) -> str:
@@ -57,6 +60,12 @@ class Ledger(ledger.Ledger):
                     reached.add(current)
                     waiting.append(current)
         return False
+
+    def power_cut(self, who: str, moment: float) -> None:
+        """What this one promised a moment ago, and did not sync, may be gone."""
+        for content, (promiser, at) in self.promised.items():
+            if promiser == who and moment - GROUP_SECONDS < at <= moment:
+                self.acknowledged.pop(content, None)
 
     def label(self, data: bytes) -> str:
         return self.labels.get(sha1(data)) or _label(data)

@@ -31,6 +31,7 @@ from daemon import local_state, manifest_writer
 from daemon.core import concurrency
 from daemon.core.request_scheduler import RequestScheduler
 from daemon.core.supervisor import Supervisor
+from tests.simulation.disk import Disks
 from tests.simulation.kernel import Kernel
 from tests.simulation.wire import Wire
 from tests.simulation.world import World, who
@@ -90,8 +91,10 @@ def copy_tree(source: Path, target: Path) -> None:
 class Process(abc.ABC):
     """What lives in one process at a time, and the folders that it keeps its state in."""
 
-    def __init__(self, world: World, name: str, folders: list[Path]) -> None:
+    def __init__(self, world: World, disks: Disks, name: str, folders: list[Path]) -> None:
         self.world = world
+        self.disks = disks
+        self.cuts: list[float] = []  # when its power was cut
         self.name = name
         self.folders = folders
         self.is_alive = False
@@ -122,15 +125,24 @@ class Process(abc.ABC):
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         """Run until cancelled; `task_status` is told when it answers."""
 
-    def strike(self) -> None:
-        """The process ends here and now: what its files hold at this moment is what is left."""
+    def strike(self, *, power: random.Random | None = None) -> None:
+        """The process ends here and now: what its files hold at this moment is what is left.
+
+        `power`: the machine does, and what of that was not synced is left to chance.
+        """
         if not self.is_alive or self.is_dying:
             return
         self.is_dying = True
         self.deaths += 1
-        self.world.note(f"{self.name} is killed")
+        self.world.note(f"{self.name} is killed" if power is None else f"the power of {self.name} is cut")
         for folder in self.folders:
-            copy_tree(folder, folder.with_name(f"{folder.name}.left"))
+            target = folder.with_name(f"{folder.name}.left")
+            if power is None:
+                copy_tree(folder, target)
+            else:
+                self.disks.left(folder, target, power)
+        if power is not None:
+            self.cuts.append(trio.current_time())
         self._scope.cancel()
 
     async def ended(self) -> None:
@@ -155,8 +167,8 @@ class Process(abc.ABC):
 class Service(Process):
     """The embedded service, which may be killed and started again."""
 
-    def __init__(self, world: World, root: Path) -> None:
-        super().__init__(world, "service", [root])
+    def __init__(self, world: World, disks: Disks, root: Path) -> None:
+        super().__init__(world, disks, "service", [root])
         self.root = root
         self.store: store.Store = None
         self._transport: httpx.AsyncBaseTransport | None = None
@@ -176,10 +188,10 @@ class Machine(Process):
     """A computer with a drive: its daemon without a kernel, and a small kernel with programs."""
 
     def __init__(
-        self, world: World, name: str, service: Service, user: int, settings: config.Settings
+        self, world: World, disks: Disks, name: str, service: Service, user: int, settings: config.Settings
     ) -> None:
         settings.paths.ensure()
-        super().__init__(world, name, [settings.paths.state, settings.paths.cache])
+        super().__init__(world, disks, name, [settings.paths.state, settings.paths.cache])
         self.settings = settings
         self.user = user
         self.chance = random.Random(f"{world.seed} {name}")
@@ -190,6 +202,7 @@ class Machine(Process):
         self._calls: set[trio.CancelScope] = set()
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
+        self.disks.all_synced(self.folders)
         pace = RequestScheduler(config.profile(self.settings).limits)
         async with (
             open_client(self.wire, self.user, pace) as client,
@@ -232,8 +245,8 @@ class Machine(Process):
 
         agents.notifier._tell_all = tell  # type: ignore[method-assign]
 
-    def strike(self) -> None:
-        super().strike()
+    def strike(self, *, power: random.Random | None = None) -> None:
+        super().strike(power=power)
         if self.is_dying:
             for scope in list(self._calls):
                 scope.cancel()

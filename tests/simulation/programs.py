@@ -248,12 +248,12 @@ class Programs(Promises):
         self._now(held.file, held.model, after)
         if size % 3 == 0:
             await kernel.fsync(held.file)
-            self._acknowledge(held)
+            self._acknowledge(held, durable=True)
 
-    def _acknowledge(self, held: Held) -> None:
+    def _acknowledge(self, held: Held, *, durable: bool = False) -> None:
         self._check_alive()
         if held.wrote and not held.given_up:
-            self._wrote(held.path, held.model, sha1(held.base))
+            self._wrote(held.path, held.model, sha1(held.base), durable=durable)
             held.base, held.wrote = held.model, False
 
     async def _check(self, kernel: Kernel, held: Held) -> None:

@@ -1,5 +1,6 @@
 """What the programs of a machine were promised, and what each of them has seen of a file."""
 
+import math
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -95,12 +96,15 @@ class Promises:
         )
         return line * max(1, wanted // len(line))
 
-    def _wrote(self, path: str, data: bytes, over: str | None) -> None:
+    def _wrote(self, path: str, data: bytes, over: str | None, *, durable: bool = False) -> None:
         self._check_alive()
         self.ledger.know(data)
         if sha1(data) != over:
             self.ledger.wrote(data, over=over)
-            self.ledger.promised[sha1(data)] = trio.current_time()
+            self.ledger.promised[sha1(data)] = (
+                self.machine.name,
+                -math.inf if durable else trio.current_time(),
+            )
         self.world.note(f"{path} has {self.ledger.label(data)}")
 
     def _replaced(self, path: str, data: bytes) -> None:

@@ -16,8 +16,10 @@ import httpx
 import trio
 
 from cmsfs import config, crashpoints, disk_reserve
+from cmsfs.journal import recovery
 from cmsfs.service.storage import store
 from tests.simulation import judge, story
+from tests.simulation.disk import Disks
 from tests.simulation.ledger import Ledger
 from tests.simulation.machines import Machine, Process, Service, fill, open_client
 from tests.simulation.person import Person
@@ -81,18 +83,20 @@ class _Simulation:
         self.ledger = Ledger()
         self.chance = random.Random(f"{plan.seed} simulation")
         # How many more moments at which a process could end it lives.
-        self.doomed: dict[str, int] = {}
+        self.doomed: dict[str, tuple[int, random.Random | None]] = {}
 
     async def live(self) -> None:
         world = self.world
         with trio.fail_after(86_400 * 10):
             async with AsyncExitStack() as stack:
                 nursery = await stack.enter_async_context(trio.open_nursery())
-                self.service = Service(world, self.home / "service")
+                disks = Disks()
+                stack.enter_context(disks.listening())
+                self.service = Service(world, disks, self.home / "service")
                 user = _template(self.service.root)
                 await self.service.start(nursery)
                 self.machines = [
-                    Machine(world, name, self.service, user, self._settings(name))
+                    Machine(world, disks, name, self.service, user, self._settings(name))
                     for name in ("one", "two", "three")[: self.plan.drives]
                 ]
                 self.processes: dict[str, Process] = {one.name: one for one in [self.service, *self.machines]}
@@ -100,7 +104,12 @@ class _Simulation:
                 stack.callback(setattr, crashpoints, "reached", crashpoints_before)
                 crashpoints.reached = lambda point: self._may_end()
                 world.step = self._may_end
+                before = recovery._boot_id
+                stack.callback(setattr, recovery, "_boot_id", before)
+                recovery._boot_id = self._boot_id
                 for machine in self.machines:
+                    disks.add(machine.settings.paths.state)
+                    disks.add(machine.settings.paths.cache)
                     await machine.start(nursery)
                 client = await stack.enter_async_context(open_client(_Ever(self.service), user))
                 self.person = Person(world, client, self.service, self.ledger)
@@ -115,6 +124,8 @@ class _Simulation:
                 for machine in self.machines:
                     self.outcome.requests += machine.wire.requests
                     self.outcome.faults += machine.wire.faults
+                    # As every day: what was left of items whose folder is unknown goes.
+                    await machine.agents.poll(full=True)
                     await machine.stop()
                 judge.check_states(self)
                 nursery.cancel_scope.cancel()
@@ -182,18 +193,25 @@ class _Simulation:
             case "connect" if isinstance(process, Machine):
                 process.wire.is_down = False
             case "kill" | "power_cut":
+                power = random.Random(f"{self.plan.seed} {step}") if step.act == "power_cut" else None
                 if step.args[0]:
-                    self.doomed[process.name] = step.args[0]
+                    self.doomed[process.name] = (step.args[0], power)
                 else:
-                    process.strike()
+                    process.strike(power=power)
 
     def _may_end(self) -> None:
-        name = who.get()
+        name = who.get().removesuffix("'s programs")
         if name in self.doomed:
-            self.doomed[name] -= 1
-            if self.doomed[name] <= 0:
+            left, power = self.doomed[name]
+            self.doomed[name] = (left - 1, power)
+            if left <= 1:
                 del self.doomed[name]
-                self.processes[name].strike()
+                self.processes[name].strike(power=power)
+
+    def _boot_id(self) -> str:
+        name = who.get()
+        cuts = [len(one.cuts) for one in self.machines if one.name == name]
+        return f"{name} {cuts}"
 
     async def _revive(self, process: Process, nursery: trio.Nursery) -> None:
         while True:

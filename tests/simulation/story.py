@@ -106,7 +106,8 @@ def steps(plan: Plan) -> list[Step]:
             continue
         if plan.kills and disaster < 0.05:
             kind = "power_cut" if plan.power and chance.random() < 0.5 else "kill"
-            found.append(Step(pause, chance.choice([*drives, "service"]), kind, (chance.randrange(40),)))
+            actor = chance.choice(drives if kind == "power_cut" else [*drives, "service"])
+            found.append(Step(pause, actor, kind, (chance.randrange(40),)))
             continue
         if plan.kills and disaster < 0.06:
             found.append(Step(pause, chance.choice(drives), "remount"))
