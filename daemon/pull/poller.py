@@ -198,8 +198,6 @@ class Poller:
         """Apply everything that was changed or deleted since the last time.  Raises `RemoteError`."""
         began = trio.current_time()
         async with self._polling:
-            # Whoever asks for a look may come before the first one, after a start without a network.
-            await self.begin()
             for _ in range(ATTEMPTS):
                 if await self._feed.once():
                     break

@@ -144,14 +144,11 @@ class Disks:
             self.synced(db.path)
 
         os.fsync = heard  # type: ignore[assignment]
-        sqlite.Database._run = heard_run  # type: ignore[method-assign]
-        sqlite.Database._trim = heard_trim  # type: ignore[method-assign]
-        sqlite.Database.close = heard_close  # type: ignore[method-assign]
+        database: Any = sqlite.Database
+        database._run, database._trim, database.close = heard_run, heard_trim, heard_close
         try:
             yield
         finally:
             os.fsync = fsync
-            sqlite.Database._run = run  # type: ignore[method-assign]
-            sqlite.Database._trim = trim  # type: ignore[method-assign]
-            sqlite.Database.close = close  # type: ignore[method-assign]
+            database._run, database._trim, database.close = run, trim, close
             self.close()

@@ -28,6 +28,7 @@ class Programs(Promises):
             await self._create(kernel, path, data)
             return
         before = await self._begun(kernel, file, path)
+        self._risk(before)
         try:
             await kernel.truncate(file, 0)
             self._now(file, before, b"")
@@ -75,6 +76,7 @@ class Programs(Promises):
         place = len(before) if at is None else at % (len(before) + 50)
         after = before[:place].ljust(place, b"\0") + data + before[place + len(data) :]
         self.ledger.made(after, before)
+        self._risk(before)
         try:
             await kernel.write(file, place, data)
             self._now(file, before, after)
@@ -99,6 +101,7 @@ class Programs(Promises):
         before = await self._begun(kernel, file, path)
         after = before[: size % 80].ljust(size % 80, b"\0")
         self.ledger.know(after)
+        self._risk(before)
         try:
             await kernel.truncate(file, len(after))
             self._now(file, before, after)
@@ -123,6 +126,7 @@ class Programs(Promises):
             # Between looking and renaming another program's bytes may come: those are not seen.
             before = await self._whole(kernel, target) if await kernel.exists(target) else None
             await self._giving_up(kernel, target)
+            self._risk(before or b"")
         await kernel.rename(path, target)
         if before is not None:
             self._replaced(target, before)
@@ -135,12 +139,14 @@ class Programs(Promises):
         if await kernel.exists(backup):
             old = await self._whole(kernel, backup)
             await self._giving_up(kernel, backup)
+            self._risk(old)
             await kernel.unlink(backup)
             self._replaced(backup, old)
         await kernel.rename(path, backup)
         await self._create(kernel, path, data)
         old = await self._whole(kernel, backup)
         await self._giving_up(kernel, backup)
+        self._risk(old)
         await kernel.unlink(backup)
         self._replaced(backup, old)
 
@@ -167,6 +173,7 @@ class Programs(Promises):
         path = path_of(where)
         before = await self._whole(kernel, path)
         await self._giving_up(kernel, path)
+        self._risk(before)
         await kernel.unlink(path)
         self._replaced(path, before)
 
@@ -197,6 +204,7 @@ class Programs(Promises):
                 continue
             before = await self._whole(kernel, below)
             await self._giving_up(kernel, below)
+            self._risk(before)
             await kernel.unlink(below)
             self._replaced(below, before)
         await kernel.rmdir(path)
@@ -240,11 +248,12 @@ class Programs(Promises):
         place = at % (len(held.model) + 20)
         after = held.model[:place].ljust(place, b"\0") + data + held.model[place + len(data) :]
         self.ledger.made(after, held.model)
+        self._risk(held.model)
         await kernel.write(held.file, place, data)
         self._check_alive()
         if not held.wrote:
             held.base, held.wrote = held.model, True
-            self._replaced(held.path, held.model)
+        self._replaced(held.path, held.model)
         self._now(held.file, held.model, after)
         if size % 3 == 0:
             await kernel.fsync(held.file)

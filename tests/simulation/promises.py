@@ -47,9 +47,12 @@ class Promises:
         self.done = 0
         self.refused = 0
         self.wrong: list[str] = []
+        # What is about to be replaced: by a call that nobody hears the end of, perhaps.
+        self._risked: set[str] = set()
 
     async def act(self, name: str, args: tuple[int, ...]) -> None:
         """Do it; what it is refused, it is refused."""
+        self._risked.clear()
         work: Callable[..., Awaitable[None]] = getattr(self, f"do_{name}")
         try:
             async with self.machine.calling() as kernel:
@@ -62,6 +65,7 @@ class Promises:
             self.world.note(f"{name} {args}: done")
         except Killed:
             self.ledger.torn = True
+            self.ledger.replaced |= self._risked
             self.world.note(f"{name} {args}: killed")
         except OSError as error:
             self.refused += 1
@@ -74,6 +78,7 @@ class Promises:
             if self.machine.is_alive and self._incarnation == self.machine.deaths:
                 raise
             self.ledger.torn = True
+            self.ledger.replaced |= self._risked
             self.world.note(f"{name} {args}: killed, {type(error).__name__}")
 
     def _forget_the_dead(self) -> None:
@@ -106,6 +111,10 @@ class Promises:
                 -math.inf if durable else trio.current_time(),
             )
         self.world.note(f"{path} has {self.ledger.label(data)}")
+
+    def _risk(self, *data: bytes) -> None:
+        """The next call is to replace this."""
+        self._risked.update(map(sha1, data))
 
     def _replaced(self, path: str, data: bytes) -> None:
         self._check_alive()

@@ -97,8 +97,9 @@ def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Chang
     changes: list[Change] = []
     depths = [(len(_above(conn, ino)), ino) for ino in inos]
     for _, ino in sorted(depths, reverse=True):
-        node = tree.get(conn, ino)
-        if not _is_unseen(conn, ino, generation) or _holds_remote(conn, ino):
+        node = tree.find_at(conn, ino)
+        # Other news may have removed it since the comparison.
+        if node is None or not _is_unseen(conn, ino, generation) or _holds_remote(conn, ino):
             continue
         top = shares.top(conn, ino)
         is_lost = top is not None and (top.is_lost or _is_unseen(conn, top.ino, generation))

@@ -95,10 +95,11 @@ def is_shared_node(conn: Connection, node: Node) -> bool:
 
 
 def top(conn: Connection, ino: Ino) -> Node | None:
-    """What others share that a node is, or is below; None: it is one's own."""
+    """What others share that a node is, or is below; None: it is one's own, or no more."""
     current: Ino | None = ino
     while current is not None and current != ROOT:
-        node = tree.get(conn, current)
+        if (node := tree.find_at(conn, current)) is None:
+            return None
         if is_shared_node(conn, node):
             return node
         current = node.parent

@@ -117,6 +117,17 @@ async def test_the_poll_goes_on_after_an_outage(starting: Starting, other: Remot
         assert await drive.names() == ["f"]
 
 
+async def test_a_look_is_asked_for_before_the_first_one(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    network.is_down = True
+    async with starting(agents=("health",)) as drive:
+        network.is_down = False
+        await other.file("f", b"x")
+        await drive.poll()
+        assert await drive.names() == ["f"]
+
+
 async def test_offline_changes_arrive_at_start(starting: Starting, other: Remote) -> None:
     kept = await other.file("kept", b"one")
     gone = await other.file("gone", b"x")

@@ -12,6 +12,7 @@ from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, deferred_updates, deletions, listing_diff
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind, Remote, remote_from_item
+from cmsfs.replica.sharing import shares
 from cmsfs.sqlite import Connection, Database
 
 
@@ -168,6 +169,27 @@ async def test_complete_listing_removes_all_but_unsent(db: Database) -> None:
     assert [(row["ino"], row["kind"]) for row in db.rows("SELECT * FROM op WHERE kind = 'mkdir'")] == [
         (mine.ino, "mkdir")
     ]
+
+
+async def test_a_comparison_and_other_news_remove_the_same_item(db: Database) -> None:
+    await apply(db, an_item("file", 1, "f"), an_item("file", 2, "g"))
+    generation = await db.write(kv_store.next_generation)
+    missing = db.rows("SELECT ino FROM node WHERE remote_id IN ('1', '2') ORDER BY ino")
+    inos = [row["ino"] for row in missing]
+    # An event of the one is applied between the comparison and its end.
+    await db.write(lambda conn: deletions.remove_gone(conn, inos[0], sequence=2))
+    await db.write(tree.discard_detached)
+    changes = await db.write(lambda conn: listing_diff.remove(conn, inos, generation))
+    assert [change.name for change in changes] == ["g"]
+
+
+async def test_nobody_shares_an_item_that_is_gone(db: Database) -> None:
+    await apply(db, an_item("file", 1, "f"))
+    node = tree.find_child(db, ROOT, "f")
+    assert node is not None
+    await db.write(lambda conn: deletions.remove_gone(conn, node.ino, sequence=2))
+    await db.write(tree.discard_detached)
+    assert await db.query(lambda conn: shares.top(conn, node.ino)) is None
 
 
 async def test_missing_folder_stays_for_newer_contents(
