@@ -32,7 +32,7 @@ PART = 1000
 CONTENT = bytes(range(256)) * 10
 
 
-class Api:
+class ServiceClient:
     """A caller: paths are below the API's root, answers are httpx's."""
 
     def __init__(self, service: store.Store, user: int) -> None:
@@ -226,7 +226,7 @@ async def as_user() -> AsyncIterator[Any]:
     """`await as_user(store, login)`: a caller."""
     callers = []
 
-    async def run(opened: store.Store, login: str) -> Api:
+    async def run(opened: store.Store, login: str) -> ServiceClient:
         callers.append(await _caller(opened, login))
         return callers[-1]
 
@@ -235,15 +235,15 @@ async def as_user() -> AsyncIterator[Any]:
         await caller.http.aclose()
 
 
-async def _caller(service: store.Store, login: str) -> Api:
+async def _caller(service: store.Store, login: str) -> ServiceClient:
     row = service.read("SELECT id FROM user WHERE login = ?", login)[0]
-    caller = Api(service, row["id"])
+    caller = ServiceClient(service, row["id"])
     await caller.log_in()
     return caller
 
 
 @pytest.fixture
-async def api(service: store.Store) -> AsyncIterator[Api]:
+async def api(service: store.Store) -> AsyncIterator[ServiceClient]:
     """The administrator."""
     caller = await _caller(service, "ann@example.com")
     yield caller
@@ -251,7 +251,7 @@ async def api(service: store.Store) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-async def uwe(service: store.Store) -> AsyncIterator[Api]:
+async def uwe(service: store.Store) -> AsyncIterator[ServiceClient]:
     """A user without rights."""
     caller = await _caller(service, "uwe@example.com")
     yield caller
@@ -263,9 +263,9 @@ class People:
 
     def __init__(self, service: store.Store) -> None:
         self._service = service
-        self._made: list[Api] = []
+        self._made: list[ServiceClient] = []
 
-    async def add(self, login: str) -> Api:
+    async def add(self, login: str) -> ServiceClient:
         service = self._service
 
         def txn(conn: Connection) -> tuple[int, str]:
@@ -278,7 +278,7 @@ class People:
             return row["id"], access_tokens.access_token(conn, "tests", row["id"], now=now)["access_token"]
 
         number, token = await service.write(txn)
-        caller = Api(service, number)
+        caller = ServiceClient(service, number)
         caller.http.headers["authorization"] = f"Bearer {token}"
         self._made.append(caller)
         return caller

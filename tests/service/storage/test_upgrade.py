@@ -14,7 +14,7 @@ import pytest
 from cmsfs.service.oauth import access_tokens
 from cmsfs.service.server import sweeper
 from cmsfs.service.storage import app_users, store, upgrade
-from tests.service.conftest import Api
+from tests.service.conftest import ServiceClient
 
 STORES = sorted(Path(__file__).with_name("stores").glob("*.sql"))
 DAY = 86_400 * 1_000_000
@@ -99,7 +99,7 @@ async def test_it_works(old):
         def txn(conn):
             return access_tokens.access_token(conn, client, owner, now=opened.now())["access_token"]
 
-        api = Api(opened, owner)
+        api = ServiceClient(opened, owner)
         api.http.headers["authorization"] = f"Bearer {await opened.write(txn)}"
         try:
             top = (await api.ask("GET", "/folders/0/items"))["entries"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.conftest import Api
+from tests.service.conftest import ServiceClient
 from tests.support import sample_documents
 
 
@@ -248,7 +248,7 @@ def _slow_page() -> bytes:
 def test_signal_stops_server_in_time(server, busy):
     headers = {"authorization": f"Bearer {_token(server)['access_token']}"}
     if busy != "bodies":
-        body, more = Api.form({"name": "slow.pdf", "parent": {"id": "0"}}, _slow_page())
+        body, more = ServiceClient.form({"name": "slow.pdf", "parent": {"id": "0"}}, _slow_page())
         address = f"{server.url}/api/2.0/files/content"
         asked = urllib.request.Request(address, body, headers=headers | more)
         assert urllib.request.urlopen(asked, timeout=20).status == 201
