@@ -107,7 +107,7 @@ class Wire:
             line = None if self._flow is None else self._flow.up
             # Not through httpx's encoder, which would wrap it in a generator.
             request.stream = throttled_body.ThrottledBody(content, line)
-        return _decoded(shape, await self._repeated(request, self._attempt, kind=kind, repeat=repeat))
+        return _decoded(shape, await self._answer(request, kind=kind, repeat=repeat))
 
     async def ask_ready(
         self,
@@ -122,7 +122,7 @@ class Wire:
     ) -> M | float:
         """The answer to a change that may be "not ready yet" (202): then how many seconds to wait."""
         request = self._request(method, url, params=params, headers=headers, json=body)
-        response = await self._repeated(request, self._attempt, kind=kind, repeat=Repeat.CHANGE)
+        response = await self._answer(request, kind=kind, repeat=Repeat.CHANGE)
         if response.status_code == httpx.codes.ACCEPTED:
             return client_errors.retry_after(response) or 0.0
         return _decoded(shape, response)
@@ -132,7 +132,7 @@ class Wire:
     ) -> None:
         """A change whose answer has no body."""
         request = self._request(method, url, headers=headers, json=body)
-        await self._repeated(request, self._attempt, kind="other", repeat=Repeat.CHANGE)
+        await self._answer(request, kind="other", repeat=Repeat.CHANGE)
 
     async def token(self, shape: type[M], url: str, form: Mapping[str, str], *, repeat: Repeat) -> M:
         """The token endpoint: a form, sent without a bearer token; a refusal is an `OAuthError`."""
@@ -143,15 +143,14 @@ class Wire:
         request = self._request("POST", url, data=form)
         if not self.is_private(request.url):
             raise _in_the_clear(request.url)
-
-        async def attempt(request: httpx.Request, _: httpx.Auth | None) -> httpx.Response:
-            response = await self._http.send(request, auth=None, stream=True)
-            await bodies.read(response, limit=bodies.SMALL_BYTES)
-            if not response.is_success:
-                raise client_errors.from_token_response(response)
-            return response
-
-        return await self._repeated(request, attempt, kind="token", repeat=repeat)
+        return await self._answer(
+            request,
+            kind="token",
+            repeat=repeat,
+            is_signed=False,
+            limit=bodies.SMALL_BYTES,
+            refusal=client_errors.from_token_response,
+        )
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -172,10 +171,10 @@ class Wire:
         request.extensions[DOWNLOAD] = True
         what = str(request.url)
 
-        async def attempt(request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
+        async def send(request: httpx.Request, **how: Any) -> httpx.Response:
             if what in self._addresses and (known := await self._known(what, headers)) is not None:
                 return known
-            response = await self._http.send(request, auth=auth, stream=True)
+            response = await self._http.send(request, **how)
             if response.next_request is not None:
                 response = await self._redirected(response)
             if lasting and response.is_success and response.url != request.url:
@@ -189,12 +188,9 @@ class Wire:
                     "the content is not ready yet",
                     retry_after=client_errors.retry_after(response),
                 )
-            if not response.is_success:
-                await bodies.read(response, limit=bodies.SMALL_BYTES)
-                raise client_errors.from_response(response)
             return response
 
-        response = await self._repeated(request, attempt, kind=kind, repeat=Repeat.READ)
+        response = await self._answer(request, kind=kind, repeat=Repeat.READ, send=send, limit=None)
         line = None if self._flow is None else self._flow.down
         async with contextlib.aclosing(Body(response, line)) as body:
             try:
@@ -263,36 +259,40 @@ class Wire:
                 raise
             raise found from error
 
-    async def _attempt(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
-        """Sent once; the answer with its body."""
-        response = await self._http.send(request, auth=auth, stream=True)
-        await bodies.read(response)
-        if not response.is_success:
-            raise client_errors.from_response(response)
-        return response
-
-    async def _repeated(
+    async def _answer(
         self,
         request: httpx.Request,
-        attempt: Callable[[httpx.Request, httpx.Auth | None], Awaitable[httpx.Response]],
         *,
         kind: str,
         repeat: Repeat,
+        is_signed: bool = True,
+        send: Callable[..., Awaitable[httpx.Response]] | None = None,
+        limit: int | None = bodies.PAGE_BYTES,
+        refusal: Callable[[httpx.Response], errors.RemoteError] = client_errors.from_response,
     ) -> httpx.Response:
-        """What an attempt brings, one after the other as the policy allows; each gets what signs it."""
-        url = request.url
-        auth = self._auth if (url.scheme, url.host) in self._ours else self._auth_for(url)
+        """The answer to a request, which is sent again as the policy allows, by `send` if not as usual.
+
+        With its body of at most `limit` bytes; None: the body is left to whoever asks.
+        """
+        url, auth = request.url, None
+        if is_signed:
+            auth = self._auth if (url.scheme, url.host) in self._ours else self._auth_for(url)
         failed = 0
         while True:
             try:
                 async with self._pace.turn(kind):
                     self.counters[kind] += 1
                     try:
-                        return await attempt(request, auth)
+                        response = await (send or self._http.send)(request, auth=auth, stream=True)
+                        if limit is not None or not response.is_success:
+                            await bodies.read(response, limit=limit or bodies.SMALL_BYTES)
                     except Exception as error:
                         if (found := client_errors.from_httpx(error)) is None:
                             raise
                         raise found from error
+                    if response.is_success:
+                        return response
+                    raise refusal(response)
             except errors.RemoteError as error:
                 if isinstance(error, errors.RateLimited):
                     self._pace.refused(kind, error.retry_after)
