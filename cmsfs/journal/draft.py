@@ -84,6 +84,8 @@ class Draft:
         # Whether the row has the bytes, too: then the file need not be fsynced.
         self.in_row = False
         self._is_next_in_row = False
+        # All bytes of a new file as long as the row can hold them: what it is written from.
+        self._small: bytearray | None = bytearray() if base is None else None
         # What the row is written from is read by the thread of the database.
         self._state = threading.Lock()
 
@@ -129,19 +131,26 @@ class Draft:
                 if len(data) >= THREAD_FROM:
                     written = await trio.to_thread.run_sync(_pwrite_all, fd, data, offset)
                     with self._state:
-                        self._wrote(offset, written)
+                        self._wrote(offset, data[:written])
                 else:
                     # Whoever puts the bytes into the row has the file before or after, and not in between.
                     with self._state:
                         written = _pwrite_all(fd, data, offset)
-                        self._wrote(offset, written)
+                        self._wrote(offset, data[:written])
             finally:
                 self.release()
         return written
 
-    def _wrote(self, offset: int, written: int) -> None:
-        self.extents.add(offset, offset + written)
-        self.size = max(self.size, offset + written)
+    def _wrote(self, offset: int, data: bytes | memoryview) -> None:
+        end = offset + len(data)
+        self.extents.add(offset, end)
+        self.size = max(self.size, end)
+        if self._small is not None:
+            if end <= ROW_BYTES:
+                self._small.extend(bytes(max(0, offset - len(self._small))))
+                self._small[offset:end] = data
+            else:
+                self._small = None
         self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
 
     async def truncate(self, size: int) -> bool:
@@ -158,6 +167,8 @@ class Draft:
                 self.extents.clip(size)
                 self.base_size = min(self.base_size, size)
                 self.size = size
+                if self._small is not None:
+                    del self._small[size:]
                 self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
             try:
                 if size < self._recorded_end and self._commit is not None:
@@ -167,6 +178,7 @@ class Draft:
             except BaseException:
                 with self._state:
                     self.extents, self.base_size, self.size = before
+                    self._small = None
                     self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
                 raise
             if size < before[2]:
@@ -269,6 +281,8 @@ class Draft:
         """The file's bytes; in any thread."""
         if not self.extents.end:
             return b""
+        if self._small is not None:
+            return bytes(self._small[: self.extents.end])
         fd = fd_limits.open_file(self.path, os.O_RDONLY)
         try:
             data = os.pread(fd, self.extents.end, 0)

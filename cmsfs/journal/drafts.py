@@ -95,6 +95,7 @@ class Drafts:
         draft = Draft(draft_id, row["ino"], self.path(draft_id), base, self.busy, self._commit, self._opened)
         draft.base_size, draft.size = row["base_size"], row["size"]
         draft.extents = Extents.from_json(row["extents"])
+        draft._small = None
         draft._recorded_end, draft.in_row = draft.extents.end, bool(row["in_row"])
         draft._recorded = draft.generation
         self._live[draft_id] = draft

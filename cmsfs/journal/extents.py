@@ -72,7 +72,7 @@ class Extents:
         return all(held for _, _, held in self.pieces(start, end))
 
     def to_json(self) -> str:
-        return json.dumps(list(zip(self._starts, self._ends, strict=True)), separators=(",", ":"))
+        return f"[{','.join(f'[{start},{end}]' for start, end in self)}]"
 
     @classmethod
     def from_json(cls, text: str) -> "Extents":

@@ -79,7 +79,7 @@ class DeleteGuard:
 
     async def is_left(self, node: Node) -> bool:
         """As `ports.DeleteGuardPort.is_left`."""
-        if node.base_parent not in (None, wire_names.ROOT_ID) or node.is_lost:
+        if node.remote_id is None or node.base_parent not in (None, wire_names.ROOT_ID) or node.is_lost:
             return False
         if not await self._db.query(lambda conn: leave.leaves_share(conn, node)):
             return False

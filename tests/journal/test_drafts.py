@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmsfs.journal.draft import Draft
+from cmsfs.journal.draft import ROW_BYTES, Draft
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
@@ -176,6 +177,24 @@ async def test_short_write_counts_what_was_written(desk: Desk, monkeypatch: pyte
     await draft.truncate(2000)
     assert await desk.sealer.seal(draft) is not None
     assert await desk.bytes_of("f") == (b"begin" + bytes(495) + b"x" * 500).ljust(2000, b"\0")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_row_has_the_bytes_of_the_file(desk: Desk, seed: int) -> None:
+    chance = random.Random(seed)
+    draft = await desk.new("f", b"")
+    for _ in range(40):
+        at = chance.choice([0, 10, draft.extents.end, ROW_BYTES - 5, chance.randrange(ROW_BYTES)])
+        if chance.random() < 0.6:
+            await draft.write(at, chance.randbytes(chance.choice([1, 8, 100])))
+        else:
+            await draft.truncate(at)
+        if not draft.is_recorded:
+            draft.recorded(await desk.db.write(lambda conn: draft.record(conn, is_synced=True)))
+        row = desk.db.row("SELECT data FROM draft WHERE id = ?", draft.id)
+        assert row is not None
+        held = draft.path.read_bytes()[: draft.extents.end] if draft.extents.end else b""
+        assert row["data"] == (held if len(held) <= ROW_BYTES else None)
 
 
 async def test_draft_is_shared_by_its_finders(desk: Desk) -> None:

@@ -9,12 +9,19 @@ operation, news of a deletion.  Asking too often is harmless.
 
 from sqlite3 import Connection
 
+import trio
+
 from cmsfs.journal import sealing
 from cmsfs.journal.drafts import Drafts
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import TRASH, Ino
 from cmsfs.vfs.tree.context import TreeContext
 from cmsfs.wakeup import Signal
+
+GATHER_SECONDS = 0.05
+
+# Nodes deleted in one transaction, on the loop: some 60 µs each.
+AT_ONCE = 50
 
 
 class Reaper:
@@ -42,16 +49,19 @@ class Reaper:
         """Delete for ever.  Cancelled: what was to go is deleted at the next start."""
         while True:
             await self._wanted.wait()
-            # atomic: no await until the set is taken
+            # Programs that remove one file after another: a transaction for many of them.
+            await trio.sleep(GATHER_SECONDS)
             self._wanted.clear()
-            considered, self._candidates = self._candidates, set()
-            try:
-                if unused := {ino for ino in considered if not self._inodes.is_used(ino)}:
-                    await self._delete(unused)
-            except BaseException:
-                self._candidates |= considered
-                self._wanted.set()
-                raise
+            while self._candidates:
+                # atomic: no await until they are taken
+                considered = {self._candidates.pop() for _ in range(min(AT_ONCE, len(self._candidates)))}
+                try:
+                    if unused := {ino for ino in considered if not self._inodes.is_used(ino)}:
+                        await self._delete(unused)
+                except BaseException:
+                    self._candidates |= considered
+                    self._wanted.set()
+                    raise
 
     async def _delete(self, inos: set[Ino]) -> None:
         def txn(conn: Connection) -> tuple[list[int], list[str]]:

@@ -148,7 +148,11 @@ class VirtualLink(VirtualNode):
 class Views:
     """Unlisted folders that belong to an item, under a derived name (`report.odt@versions`)."""
 
+    def covers(self, name: str) -> bool:
+        """Whether it may stand for something, by the name alone: asked of every name that is looked up in
+        vain."""
+        return True
+
     async def find(self, parent: Ino, name: str) -> VirtualNode | None:
-        """What this name stands for in a folder that has no item of the name; None: nothing.  Asked for
-        every name that is looked up in vain: has to tell the common case by the name alone."""
+        """What such a name stands for in a folder that has no item of the name; None: nothing."""
         return None

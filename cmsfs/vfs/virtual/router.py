@@ -86,6 +86,8 @@ class Router:
             # atomic: no await since the look
             self._tree.inodes.denied(real)
             for views in self._views:
+                if not views.covers(name):
+                    continue
                 if (node := await with_deadline(views.find(real, name))) is not None:
                     return self._virtual.looked_up(node)
             raise
@@ -268,7 +270,7 @@ class Router:
         if parent >= FIRST:
             return
         for views in self._views:
-            if await with_deadline(views.find(parent, name)) is not None:
+            if views.covers(name) and await with_deadline(views.find(parent, name)) is not None:
                 raise errno_map.oserror(errno.EPERM, f"{name} is shown by the drive")
 
     # ---- the rest ------------------------------------------------------------------------------

@@ -69,9 +69,10 @@ class VersionViews(Views):
         self._check = check
         self._known: OrderedDict[Ino, _Past] = OrderedDict()
 
+    def covers(self, name: str) -> bool:
+        return name.endswith(SUFFIX)
+
     async def find(self, parent: Ino, name: str) -> VirtualNode | None:
-        if not name.endswith(SUFFIX):
-            return None
         node = tree.find_child(self._db, parent, name.removesuffix(SUFFIX))
         if node is None or node.kind is not NodeKind.FILE or node.remote_id is None:
             return None

@@ -11,6 +11,7 @@ import trio.testing
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import SetAttr
+from cmsfs.vfs.tree.reaper import GATHER_SECONDS
 from tests.vfs.conftest import Drive
 
 
@@ -26,7 +27,7 @@ async def test_a_draft_goes_with_the_next_group(drive: Drive) -> None:
     ino = await drive.write_file("f", b"precious")
     path = drive.draft_of(ino).path
     await delete(drive, "f", ino)
-    await trio.testing.wait_all_tasks_blocked(0.05)
+    await trio.testing.wait_all_tasks_blocked(2 * GATHER_SECONDS)
     # The power may fail here, and the file be back with the last state of the database.
     assert path.read_bytes() == b"precious"
     with trio.fail_after(10):
@@ -80,7 +81,7 @@ async def test_deleted_unsent_file_returns_as_remote(drive: Drive, sealed: bool,
         await drive.seal(ino)
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
     await drive.fs.unlink(ROOT, "f")
-    await trio.testing.wait_all_tasks_blocked(0.01)
+    await trio.testing.wait_all_tasks_blocked(2 * GATHER_SECONDS)
     # The upload has failed and is tried again later; the deletion was refused.
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET state = 'ready' WHERE kind = 'upload'"))
     await drive.db.write(lambda conn: conn.execute("DELETE FROM op WHERE kind = 'trash'"))
@@ -88,3 +89,22 @@ async def test_deleted_unsent_file_returns_as_remote(drive: Drive, sealed: bool,
     assert await drive.read_file("f") == theirs
     assert drive.fs.getattr(ino).size == len(theirs)
     assert drive.ops() == []
+
+
+async def test_files_removed_one_after_another_go_together(drive: Drive) -> None:
+    inos = [await drive.write_file(f"f{number}", b"x") for number in range(20)]
+    for number in range(20):
+        await drive.fs.unlink(ROOT, f"f{number}")
+    ended, transactions = drive.db.ended, 0
+
+    def counted() -> None:
+        nonlocal transactions
+        transactions += 1
+        ended()
+
+    drive.db.ended = counted
+    drive.fs.forget([(ino, drive.fs.inodes.lookups(ino)) for ino in inos])
+    with trio.fail_after(10):
+        while any(tree.find(drive.db, ino) is not None for ino in inos):
+            await trio.lowlevel.checkpoint()
+    assert transactions == 1
