@@ -45,7 +45,7 @@ async def test_counters_may_be_shared(connect):
 
 @pytest.mark.parametrize("given", ["a b+c", "ä/ö?&=#%41", "", "~_-.'\"<>\\"])
 async def test_a_query_is_what_httpx_makes_of_it(connect, given):
-    """It is put to the address by us (`wire._query`)."""
+    """It is put to the address by us (`Wire._request`)."""
     found = []
 
     async def handler(request):

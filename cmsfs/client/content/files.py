@@ -68,7 +68,7 @@ class FilesApi:
             url, kind="download", params=params, headers=headers, lasting=version is not None
         )
         async with answer as (head, body):
-            yield _content(head, body, first, last)
+            yield ContentStream(head, body, first, last)
 
     @asynccontextmanager
     async def content_at(self, url: str, *, first: int, last: int) -> AsyncIterator[ContentStream]:
@@ -77,7 +77,7 @@ class FilesApi:
         if urlsplit(self._url).scheme == "https" and urlsplit(url).scheme != "https":
             raise errors.ProtocolError("a download is offered at an address without TLS")
         async with self._wire.stream(url, kind="download", headers=_range_of(first, last)) as (head, body):
-            yield _content(head, body, first, last)
+            yield ContentStream(head, body, first, last)
 
 
 def _range_of(first: int, last: int | None) -> dict[str, str]:
@@ -92,43 +92,40 @@ def _range_of(first: int, last: int | None) -> dict[str, str]:
     return headers
 
 
-def _content(head: httpx.Response, body: Body, first: int, last: int | None) -> ContentStream:
-    """Judge the head of the answer, and have the body watched."""
-    if head.headers.get("content-encoding", "identity") != "identity":
-        raise errors.ProtocolError("the service compresses a download although it was asked not to")
-    length = head.headers.get("content-length", "")
-    announced = int(length) if length.isascii() and length.isdigit() else None
-    if head.status_code == HTTPStatus.PARTIAL_CONTENT and last is not None:
-        found = _CONTENT_RANGE.fullmatch(head.headers.get("content-range", ""))
-        if found is None or (int(found[1]), int(found[2])) != (first, last):
-            raise errors.ProtocolError(
-                f"the service answers bytes {first}-{last} with {head.headers.get('content-range')!r}"
-            )
-        size = last - first + 1
-        if announced not in (None, size):
-            raise errors.ProtocolError(f"the service announces {announced} bytes for a range of {size}")
-        return ContentStream(body, skip=0, size=size)
-    if head.status_code != HTTPStatus.OK:
-        raise errors.ProtocolError(f"the service answers a download with status {head.status_code}")
-    if last is None:
-        return ContentStream(body, skip=0, size=announced)
-    # Ranges are not heard: what was asked for is cut out of the whole file.
-    if announced is not None and announced <= last:
-        raise errors.ProtocolError(f"the file has {announced} bytes, bytes {first}-{last} were asked for")
-    return ContentStream(body, skip=first, size=last - first + 1, cut=True)
-
-
 class ContentStream:
-    """`size` bytes of a body after `skip`; None: however many come.
+    """The bytes from `first` to `last` out of an answer whose head promises them; without `last` all of it.
 
-    Too few, or too many where the rest is not meant to be cut off, raise `ProtocolError`.
+    A head that does not, too few bytes, or too many where the rest is not meant to be cut off, raise
+    `ProtocolError`.
     """
 
-    def __init__(self, body: Body, *, skip: int, size: int | None, cut: bool = False) -> None:
+    def __init__(self, head: httpx.Response, body: Body, first: int, last: int | None) -> None:
         self._body = body
-        self._skip = skip
-        self._left = size
-        self._cut = cut
+        self._skip, self._cut = 0, False
+        if head.headers.get("content-encoding", "identity") != "identity":
+            raise errors.ProtocolError("the service compresses a download although it was asked not to")
+        length = head.headers.get("content-length", "")
+        announced = int(length) if length.isascii() and length.isdigit() else None
+        # How many are still to come; None: however many come.
+        self._left = announced if last is None else last - first + 1
+        if head.status_code == HTTPStatus.PARTIAL_CONTENT and last is not None:
+            told = head.headers.get("content-range", "")
+            found = _CONTENT_RANGE.fullmatch(told)
+            if found is None or (int(found[1]), int(found[2])) != (first, last):
+                raise errors.ProtocolError(f"the service answers bytes {first}-{last} with {told!r}")
+            if announced not in (None, self._left):
+                raise errors.ProtocolError(
+                    f"the service announces {announced} bytes for a range of {self._left}"
+                )
+        elif head.status_code != HTTPStatus.OK:
+            raise errors.ProtocolError(f"the service answers a download with status {head.status_code}")
+        elif last is not None:
+            # Ranges are not heard: what was asked for is cut out of the whole file.
+            if announced is not None and announced <= last:
+                raise errors.ProtocolError(
+                    f"the file has {announced} bytes, bytes {first}-{last} were asked for"
+                )
+            self._skip, self._cut = first, True
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
