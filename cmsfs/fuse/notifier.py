@@ -49,7 +49,7 @@ class Counts(Protocol):
         """Whether an open handle's answer has told the kernel of the newest bytes.  Asked as `opens`."""
 
     def is_known(self, ino: Ino, /) -> bool:
-        """Whether the kernel may remember anything of it, or of names in it."""
+        """Whether the kernel may remember anything of it, or of names in it.  Asked from any thread."""
 
     def has_denied(self, ino: Ino, /) -> bool:
         """Whether the kernel may remember of a name that it is not in this folder."""
@@ -147,6 +147,9 @@ class Notifier:
 
     def tell(self, change: Change) -> None:
         """Tell the kernel; it may wait for requests that only the loop can answer.  Raises `OSError`."""
+        if change.is_new and self._inodes.is_known(change.ino):
+            # It was met under this name since: whoever watches it would hear nothing of a name forgotten.
+            return
         match change.what, change.parent:
             case ChangeKind.ENTRY, int(parent):
                 kernel.session.invalidate_entry(parent, convert.raw_name(change.name))

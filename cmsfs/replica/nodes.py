@@ -159,11 +159,6 @@ class Remote(NamedTuple):
         return str(found) if found is not None else None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the service was asked for this very item, and has told all that it tells."""
-        return not isinstance(self.item, entries.Entry)
-
-    @property
     def problem(self) -> str | None:
         """Why the tree cannot hold the item; None if it can."""
         if not 0 <= self.size <= MOST:

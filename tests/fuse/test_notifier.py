@@ -13,6 +13,7 @@ import trio.testing
 from cmsfs.fuse import kernel, notifier
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT
+from tests.support.inotify import IN_DELETE_SELF, Watch
 
 
 async def test_new_version_shows_in_closed_file(fs, top, told, outside):
@@ -97,6 +98,20 @@ async def test_negative_dentry_is_invalidated(fs, top, told, outside, outcome):
     assert await outcome(os.stat, top / "a") == errno.ENOENT
     await told(Change(ChangeKind.ENTRY, ino, ROOT, "a"))
     assert (await outside(os.stat, top / "a")).st_size == 1
+
+
+async def test_watcher_of_a_new_file_sees_its_deletion(fs, top, told, outside, outcome):
+    assert await outcome(os.stat, top / "a") == errno.ENOENT
+    fs.denied.add(ROOT)
+    ino = fs.put("a", b"x").ino
+    # The kernel hears of it by a listing, before it is told that the name is another's now.
+    assert await outside(os.listdir, top) == ["a"]
+    watch = await outside(Watch, top / "a", IN_DELETE_SELF)
+    await told(Change(ChangeKind.ENTRY, ino, ROOT, "a", is_new=True))
+    del fs.things[ROOT].entries["a"]
+    await told(Change(ChangeKind.GONE, ino, ROOT, "a"))
+    assert await outside(watch.next) == (IN_DELETE_SELF, "")
+    watch.close()
 
 
 async def test_a_move_shows_at_both_ends(fs, top, told, outside, outcome):

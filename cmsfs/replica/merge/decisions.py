@@ -10,6 +10,7 @@ import enum
 from collections.abc import Mapping, Set
 from sqlite3 import Connection
 
+from cmsfs.models.content.entries import Entry
 from cmsfs.replica import inodes, tree, url_files
 from cmsfs.replica.merge import placement
 from cmsfs.replica.nodes import ROOT, Node, NodeKind, Remote, said_by
@@ -145,6 +146,7 @@ def _news_of_bytes(conn: Connection, node: Node, remote: Remote, pending: Set[st
     if not has_others:
         return None
     changed_by = remote.user_id("modified_by")
-    if changed_by is None:
-        return News.THEIR_BYTES if remote.is_whole else News.WHOSE_BYTES
-    return News.MY_BYTES if changed_by == shares.rules(conn).me else News.THEIR_BYTES
+    if changed_by is None and isinstance(remote.item, Entry):
+        return News.WHOSE_BYTES  # who asks for this very item is told more
+    is_mine = changed_by is not None and changed_by == shares.rules(conn).me
+    return News.MY_BYTES if is_mine else News.THEIR_BYTES

@@ -8,6 +8,7 @@ Rule: whose an item is, its `owned_by` says.  Of a root whose owner is not known
 that got wrong is put right when it becomes known (`configure`).
 """
 
+import functools
 import json
 import time
 from dataclasses import asdict, dataclass
@@ -57,6 +58,8 @@ def rules_of(db: Database) -> Rules:
     return _read(kv_store.get(db, kv_store.SHARES))
 
 
+# Asked for several times an item, and the same for as long as the drive runs.
+@functools.lru_cache(maxsize=4)
 def _read(text: str | None) -> Rules:
     if text is None:
         return Rules()
