@@ -33,6 +33,11 @@ class ServiceOffers:
     def lacks(self, ability: Ability) -> bool:
         return ability in self.lacking
 
+    def require(self, ability: Ability) -> None:
+        """Raise `NotSupported` if the service does not offer this."""
+        if ability in self.lacking:
+            raise errors.NotSupported(405, "not_offered", f"This service cannot {ability.cannot}")
+
 
 class _Question(NamedTuple):
     ability: Ability | None  # None: what an unknown address is answered with

@@ -139,10 +139,6 @@ class Drafts:
         age = now - self._begun.setdefault(draft_id, now)
         return age, LONGEST_TIMES * settle_seconds + size / BYTES_PER_SECOND - age
 
-    def is_busy(self, ino: Ino) -> bool:
-        """Whether the node's draft is open for writing."""
-        return ino in self.busy
-
     @staticmethod
     def delete(conn: Connection, draft_id: int) -> None:
         """Delete a draft's row, inside the caller's transaction; follow it by `gone`."""

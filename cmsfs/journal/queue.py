@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from sqlite3 import Connection, Row
 
-from cmsfs.journal import in_flight, tree_removal
+from cmsfs.journal import tree_removal
 from cmsfs.journal.ops import COLUMNS, Op, OpKind
 from cmsfs.models import wire_names
 from cmsfs.replica import naming, tree
 from cmsfs.replica.merge import move_cycles
 from cmsfs.replica.nodes import Ino, Node
-from cmsfs.replica.rows import op_rows
+from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.sqlite import Database
 
 _READY = (

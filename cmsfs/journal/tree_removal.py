@@ -17,7 +17,7 @@ from sqlite3 import Connection
 from cmsfs.models.content import known_tree
 from cmsfs.replica.merge import deletions
 from cmsfs.replica.nodes import Ino, Node
-from cmsfs.replica.rows import node_rows, op_rows, unheard_rows
+from cmsfs.replica.rows import in_flight, node_rows, op_rows
 
 # Operations that end with that of the folder that they are in at the service.
 GOES_WITH_FOLDER = """
@@ -81,4 +81,4 @@ def end(conn: Connection, found: Below) -> None:
         if deletions.is_detached_as(conn, ino, kind, item_id):
             node_rows.leave_base_folder(conn, ino)
             op_rows.delete_kinds(conn, ino, "trash")
-            unheard_rows.delete_of_node(conn, ino)
+            in_flight.resolve(conn, ino)

@@ -40,6 +40,19 @@ KINDS = {kind.value: kind for kind in NodeKind}
 ItemKey = tuple[NodeKind, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The version of an item that a change here starts from: the last one that was seen here, or that this
+    machine's own upload made.
+
+    It has no empty field, so that no code can send over an item without saying what it has seen of it.
+    """
+
+    item: str
+    etag: str
+    sha1: str
+
+
 # Node and Remote are tuples and no dataclasses: they are made by the ten thousand, and a frozen dataclass of
 # seventeen fields takes eight times as long to make.
 
@@ -70,6 +83,13 @@ class Node(NamedTuple):
     @property
     def is_folder(self) -> bool:
         return self.kind is NodeKind.FOLDER
+
+    @property
+    def base(self) -> Base | None:
+        """What a new version of its item starts from; None: it has none, or that is not known."""
+        if self.remote_id is None or self.etag is None or self.base_sha1 is None:
+            return None
+        return Base(self.remote_id, self.etag, self.base_sha1)
 
     @property
     def is_shelf(self) -> bool:

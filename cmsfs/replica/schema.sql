@@ -162,7 +162,7 @@ CREATE TABLE upload (
   session      TEXT NOT NULL                  -- JSON: the session as the service described it
 );
 
--- Uploads and new folders without an answer yet: the service may have them (journal/in_flight.py).
+-- Uploads and new folders without an answer yet: the service may have them (replica/rows/in_flight.py).
 CREATE TABLE unheard (
   ino          INTEGER NOT NULL REFERENCES node(ino) ON DELETE CASCADE,
   sha1         TEXT NOT NULL,                 -- of the bytes; of a folder: 'folder ' and when (_ns) it was asked for

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 
 from cmsfs.config.abilities import Ability
-from cmsfs.journal import in_flight
 from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.replica.rows import in_flight
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 

@@ -20,13 +20,13 @@ from cmsfs.client.content.search import EVERYTHING
 from cmsfs.client.content.trash import TRASH_FIELDS
 from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
-from cmsfs.journal import in_flight, ops, queue
+from cmsfs.journal import ops, queue
 from cmsfs.models.content import search
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import deletions as replica_deletions
 from cmsfs.replica.nodes import ROOT, Ino, ItemKey, Node, NodeKind, Remote, remote_from_item
-from cmsfs.replica.rows import op_rows
+from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.replica.sharing import shares
 from cmsfs.vfs import errno_map, permissions
 from cmsfs.vfs.permissions import NodeRight

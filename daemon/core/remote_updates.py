@@ -2,8 +2,8 @@
 
 Listings and polls hand their pages to `apply`.  What the push is making at this moment is left aside: the
 item that a page shows may be our own, whose answer is still on its way, and would be taken for somebody
-else's of the same name.  So it is with what was sent without an answer (`journal.in_flight`), until the push
-has found out.  What is left aside is a doubt (`merge.deferred_updates`), which is settled later.
+else's of the same name.  So it is with what was sent without an answer (`replica.rows.in_flight`), until
+the push has found out.  What is left aside is a doubt (`merge.deferred_updates`), which is settled later.
 
 Rule: publish after the commit.
 """
@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from sqlite3 import Connection
 from typing import NamedTuple
 
-from cmsfs.journal import in_flight
 from cmsfs.models import wire_names
 from cmsfs.models.content import entries, items
 from cmsfs.replica import changes, kv_store, tree
 from cmsfs.replica.merge import apply_remote, deferred_updates, deletions
 from cmsfs.replica.nodes import NodeKind, Remote, remote_from_item
+from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import offers
 from cmsfs.sqlite import Database
 from daemon.core.unstorable import BLAMED, UnstorableItems

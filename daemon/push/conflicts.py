@@ -15,13 +15,14 @@ import logging
 from sqlite3 import Connection
 
 from cmsfs import errors
-from cmsfs.journal import in_flight, ops, queue
+from cmsfs.journal import ops, queue
 from cmsfs.models import wire_names
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote, deletions, lineages, name_conflicts, pending_ops, placement
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, remote_from_item
+from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import lost_access, shares
 from cmsfs.sqlite import Database
 from daemon.account import access_loss

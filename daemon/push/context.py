@@ -8,7 +8,6 @@ Rule: such a function either ends the operation (done, given back, cancelled) or
 """
 
 import random
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -18,22 +17,20 @@ from cmsfs import config, errors
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
-from cmsfs.journal import in_flight, ops, queue
+from cmsfs.journal import ops, queue
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.journal.sealing import Sealed, Sealer
 from cmsfs.models.content import items
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.replica.rows import in_flight
 from cmsfs.sqlite import Database
 from daemon.core import item_search
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.fetch.hydrate import Hydrator
 from daemon.push.metadata_writer import MetadataWriter
-
-# The calls of a program that copies or unpacks many files come closer together than this.
-INTERACTIVE_SECONDS = 0.2
 
 # Most of what fails fails once; what goes on failing is tried every five minutes, so that nobody needs to
 # come by when the cause is gone.
@@ -104,11 +101,6 @@ class PushContext:
     copies: dict[str, ConflictCopy] = field(default_factory=dict)
     appending: Counter[Ino] = field(default_factory=Counter)
 
-    @property
-    def is_interactive(self) -> bool:
-        """Whether a program is changing things on the drive at this moment."""
-        return time.monotonic() - self.commit.noted_at < INTERACTIVE_SECONDS
-
     def goes_as_it_is(self, node: Node) -> bool:
         """Whether a file is sent although it is open for writing: its writers wait for that, or it has waited
         long enough for them."""
@@ -122,11 +114,6 @@ class PushContext:
         """The item as the service has it now.  Raises `NotFound` also for one in the trash."""
         with self.health.request("lookup"):
             return await item_search.look_at(self.db, self.client, kind, item_id)
-
-    def require(self, ability: Ability) -> None:
-        """Raise `NotSupported` if the service does not offer this."""
-        if self.client.offers.lacks(ability):
-            raise errors.NotSupported(405, "not_offered", f"This service cannot {ability.cannot}")
 
 
 def wait_ns(attempts: int) -> int:

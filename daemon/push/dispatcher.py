@@ -11,6 +11,7 @@ import errno
 import functools
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -28,9 +29,9 @@ from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
 from cmsfs.wakeup import Signal
 from daemon.push import rejected
-from daemon.push.context import INTERACTIVE_SECONDS, LONGEST_WAIT_SECONDS, PushContext, wait_ns
+from daemon.push.context import LONGEST_WAIT_SECONDS, PushContext, wait_ns
 from daemon.push.operation_runner import LARGE_BYTES, Job, OperationRunner, Perform
-from daemon.push.operations import deletes, describe, folders, moves, seal_ahead, uploads
+from daemon.push.operations import deletes, describe, folders, moves, uploads
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,9 @@ CLAIMED_AT_ONCE = 16
 
 # The wall clock may be set back, and times of operations are on it: look at least this often.
 LONGEST_SLEEP_SECONDS = 60.0
+
+# The calls of a program that copies or unpacks many files come closer together than this.
+INTERACTIVE_SECONDS = 0.2
 
 # How long to let changes gather before the journal is looked at.
 FLURRY_SECONDS = 0.05
@@ -238,11 +242,11 @@ class Dispatcher:
         page: list[ops.Op] = []
         due = functools.partial(queue.candidates, self._context.db, trees=self._context.profile.known_trees)
         while page := page or due(now_ns=ops.now_ns(), after=after):
-            tasks = await self._claim(page)
-            after = tasks[-1].op.seq if tasks else page[-1].seq
+            jobs = await self._claim(page)
+            after = jobs[-1].task.op.seq if jobs else page[-1].seq
             page = [op for op in page if op.seq > after]
-            if tasks:
-                sent += await self._hand_over(send, [Job(task, PERFORM[task.op.kind]) for task in tasks])
+            if jobs:
+                sent += await self._hand_over(send, jobs)
                 await self._context.health.reachable()
                 if trio.current_time() > end:
                     self.wake()
@@ -253,14 +257,15 @@ class Dispatcher:
         """To the workers, while there is a connection; how many.  Those that cannot go now are given back."""
         left = deque(jobs)
         try:
-            await seal_ahead.seal_ahead(self._context, [job.task for job in jobs])
+            if small := [job.task for job in jobs if job.is_small]:
+                await uploads.seal_ahead(self._context, small)
             while left and self._context.health.may_work:
                 self._runner.running += 1
                 self._runner.large += left[0].is_large
                 await send.send(left[0])
                 left.popleft()
                 # While a program is changing things, one operation at a time with pauses: it goes first.
-                while self._context.is_interactive and not self._hurried and self._runner.running:
+                while self._is_interactive and self._runner.running:
                     with trio.move_on_after(INTERACTIVE_SECONDS):
                         await self._moved.wait()
         finally:
@@ -271,28 +276,35 @@ class Dispatcher:
             self._moved.pulse()
         return len(jobs) - len(left)
 
-    async def _claim(self, page: list[ops.Op]) -> list[queue.Task]:
+    @property
+    def _is_interactive(self) -> bool:
+        """Whether a program is changing things on the drive at this moment, and nobody waits for the push."""
+        return time.monotonic() - self._context.commit.noted_at < INTERACTIVE_SECONDS and not self._hurried
+
+    async def _claim(self, page: list[ops.Op]) -> list[Job]:
         """The first of these that can go, and what is small behind it.
 
         What becomes busy after this is noticed when it is sealed.
         """
         lane_is_full = self._runner.large >= max(1, self._workers // 2)
         trees = self._context.profile.known_trees
-        most = 1 if self._context.is_interactive and not self._hurried else CLAIMED_AT_ONCE
+        most = 1 if self._is_interactive else CLAIMED_AT_ONCE
 
         def is_busy(node: Node) -> bool:
             is_open = node.ino in self._context.drafts.busy and not self._context.goes_as_it_is(node)
             return is_open or (lane_is_full and node.size >= LARGE_BYTES)
 
-        def txn(conn: Connection) -> tuple[list[queue.Task], list[Ino], bool]:
-            tasks: list[queue.Task] = []
+        def txn(conn: Connection) -> tuple[list[Job], list[Ino], bool]:
+            jobs: list[Job] = []
             pointless: list[Ino] = []
             look_again = False
             for op in page:
                 if (task := queue.claim(conn, op.seq, busy=is_busy, trees=trees)) is not None:
-                    tasks.append(task)
-                    is_small = op.kind is OpKind.UPLOAD and task.node.size <= sealing.SMALL
-                    if len(tasks) >= most or not is_small:
+                    size = task.node.size if op.kind is OpKind.UPLOAD else None
+                    is_small = size is not None and size <= sealing.SMALL
+                    is_large = size is not None and size >= LARGE_BYTES
+                    jobs.append(Job(task, PERFORM[op.kind], is_small=is_small, is_large=is_large))
+                    if len(jobs) >= most or not is_small:
                         break
                 elif op.kind is OpKind.TRASH and (tried := queue.attempts(conn, op.seq)) != op.attempts:
                     if tried is None:
@@ -300,16 +312,16 @@ class Dispatcher:
                     else:
                         # What is in that folder goes item by item, and has been passed over until now.
                         look_again = True
-            return tasks, pointless, look_again
+            return jobs, pointless, look_again
 
-        tasks, pointless, look_again = await self._context.db.write(txn)
+        jobs, pointless, look_again = await self._context.db.write(txn)
         for ino in pointless:
             self._context.ended(ino)
         if look_again:
             self.wake()
-        if tasks:
+        if jobs:
             crashpoints.reached(Point.OP_CLAIMED)
-        return tasks
+        return jobs
 
     async def _follow_health(self) -> None:
         """What failed for want of a connection goes as soon as there is one."""

@@ -13,13 +13,14 @@ from sqlite3 import Connection
 from cmsfs import errors
 from cmsfs.client.transport import retry
 from cmsfs.config.abilities import Ability
-from cmsfs.journal import in_flight, ops, queue
-from cmsfs.journal.in_flight import SentRequest
+from cmsfs.journal import ops, queue
 from cmsfs.models.content import items
 from cmsfs.replica import naming, tree, url_files
 from cmsfs.replica.nodes import Ino, remote_from_item, said_by
+from cmsfs.replica.rows import in_flight
+from cmsfs.replica.rows.in_flight import SentRequest
 from daemon.core import item_search
-from daemon.push import adopt_response, conflicts
+from daemon.push import conflicts
 from daemon.push.context import PushContext
 
 log = logging.getLogger(__name__)
@@ -50,13 +51,6 @@ def _note(conn: Connection, sent: SentRequest, *, instead_of: SentRequest | None
     if instead_of is not None:
         in_flight.not_sent(conn, instead_of)
     in_flight.note(conn, sent)
-
-
-async def unsent(context: PushContext, ino: Ino) -> None:
-    """The operation of a node has ended: what was noted ahead of it and was not sent is forgotten."""
-    context.sealed.pop(ino, None)
-    if (noted := context.noted.pop(ino, None)) is not None:
-        await context.db.write(lambda conn: in_flight.not_sent(conn, noted))
 
 
 def _has_no_effect(error: errors.CmsfsError) -> bool:
@@ -97,7 +91,7 @@ async def _find_out(context: PushContext, sent: SentRequest) -> None:
     def txn(conn: Connection) -> None:
         in_flight.resolve(conn, sent.ino)
         if is_ours and theirs is not None:
-            adopt_response.adopt(conn, sent.ino, remote_from_item(theirs))
+            ops.adopt(conn, sent.ino, remote_from_item(theirs))
             if tree.get(conn, sent.ino).parent is not None:
                 ops.record_move(conn, tree.get(conn, sent.ino), due_ns=ops.now_ns())
 

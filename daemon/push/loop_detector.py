@@ -17,26 +17,20 @@ REASON = "Retrying makes no progress"
 TIRED_ATTEMPTS = 6
 
 
-class LoopDetector:
-    """Tracks recently retried operations."""
+# Looks that brought nothing, by the number of the operation: its revision then, and how many.
+Rounds = dict[int, tuple[int, int]]
 
-    def __init__(self) -> None:
-        self._rounds: dict[int, tuple[int, int]] = {}  # by number: revision and rounds
 
-    def circles(self, before: Op, after: Op | None, *, now_ns: int) -> bool:
-        """Whether this one has come back too often; `after`: as it is by now, None if it has ended."""
-        same = after is not None and (after.state, after.attempts, after.revision) == (
-            "ready",
-            before.attempts,
-            before.revision,
-        )
-        if not same or after is None or after.not_before > now_ns:
-            self._rounds.pop(before.seq, None)
-            return False
-        revision, rounds = self._rounds.get(before.seq, (before.revision, 0))
-        rounds = rounds + 1 if revision == before.revision else 1
-        self._rounds[before.seq] = (before.revision, rounds)
-        return rounds > FREE_ROUNDS
+def is_circling(rounds: Rounds, before: Op, after: Op, *, now_ns: int) -> bool:
+    """Whether an operation has come back too often, as it was and at once; `rounds` is kept up to date."""
+    as_it_was = ("ready", before.attempts, before.revision)
+    if (after.state, after.attempts, after.revision) != as_it_was or after.not_before > now_ns:
+        rounds.pop(before.seq, None)
+        return False
+    revision, count = rounds.get(before.seq, (before.revision, 0))
+    count = count + 1 if revision == before.revision else 1
+    rounds[before.seq] = (before.revision, count)
+    return count > FREE_ROUNDS
 
 
 def is_looping(op: Op) -> bool:

@@ -14,7 +14,8 @@ from cmsfs import errors, logs
 from cmsfs.client.transport import wire
 from cmsfs.journal import ops, queue
 from cmsfs.replica import tree
-from daemon.push import error_policy, inflight_recovery, loop_detector
+from cmsfs.replica.rows import in_flight
+from daemon.push import error_policy, loop_detector
 from daemon.push.context import PushContext, wait_ns
 
 log = logging.getLogger(__name__)
@@ -31,12 +32,13 @@ RELEASED_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """A claimed operation and what carries it out; of an upload, whether it is of `LARGE_BYTES`, or so small
+    that it is sealed with others."""
+
     task: queue.Task
     perform: Perform
-
-    @property
-    def is_large(self) -> bool:
-        return self.task.op.kind is ops.OpKind.UPLOAD and self.task.node.size >= LARGE_BYTES
+    is_small: bool = False
+    is_large: bool = False
 
 
 class OperationRunner:
@@ -49,7 +51,7 @@ class OperationRunner:
     def __init__(self, context: PushContext, ended: Callable[[], None]) -> None:
         self._context = context
         self._ended = ended
-        self._circles = loop_detector.LoopDetector()
+        self._rounds: loop_detector.Rounds = {}
         self.running = self.large = 0
         self.dangling: list[ops.Op] = []
 
@@ -76,12 +78,16 @@ class OperationRunner:
         try:
             await job.perform(context, job.task)
             # Nothing failed; but what comes back for ever, at once, rests like what does.
-            after = queue.find(context.db, op.seq)
-            if self._circles.circles(op, after, now_ns=ops.now_ns()):
+            if (after := queue.find(context.db, op.seq)) is None:
+                self._rounds.pop(op.seq, None)
+            elif loop_detector.is_circling(self._rounds, op, after, now_ns=ops.now_ns()):
                 await self._rest(op)
         except (errors.CmsfsError, OSError) as error:
             await self._failed(op, error)
-        await inflight_recovery.unsent(context, op.ino)
+        context.sealed.pop(op.ino, None)
+        if (noted := context.noted.pop(op.ino, None)) is not None:
+            # It was noted ahead of being sent, and was not.
+            await context.db.write(lambda conn: in_flight.not_sent(conn, noted))
         node = tree.find(context.db, op.ino)
         if node is None or node.parent is None:
             context.ended(op.ino)

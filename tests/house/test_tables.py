@@ -11,7 +11,7 @@ OWNERS = {
     "node": "cmsfs.replica",
     "lineage": "cmsfs.replica",
     "op": "cmsfs.replica.rows.op_rows",
-    "unheard": "cmsfs.replica.rows.unheard_rows",
+    "unheard": "cmsfs.replica.rows.in_flight",
     "xattr": "cmsfs.replica.rows.xattr_rows",
     "listing": "cmsfs.replica.tree",
     "past": "cmsfs.replica.tree",

@@ -25,7 +25,7 @@ from cmsfs.replica import fresh_names, item_details, pins, tree, url_files
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import deferred_updates, name_conflicts, pending_ops
 from cmsfs.replica.nodes import ROOT, Ino, Node
-from cmsfs.replica.rows import op_rows, unheard_rows, xattr_rows
+from cmsfs.replica.rows import in_flight, op_rows, xattr_rows
 from cmsfs.replica.sharing import shares
 from cmsfs.sqlite import Database
 
@@ -55,7 +55,7 @@ def split_off(conn: Connection, node: Node, changes: list[Change]) -> Node:
     assert fresh is not None
     conn.execute("UPDATE node SET sha1 = base_sha1 WHERE ino = ?", (fresh,))
     op_rows.transfer_item(conn, node.ino, fresh)
-    unheard_rows.transfer_versions(conn, node.ino, fresh)
+    in_flight.transfer_versions(conn, node.ino, fresh)
     deferred_updates.transfer(conn, node.ino, fresh)
     _hand_on(conn, node.ino, fresh)
     if node.parent is not None:

@@ -13,12 +13,13 @@ from sqlite3 import Connection
 from cmsfs import crashpoints, errors
 from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
-from cmsfs.journal import in_flight, queue, tree_removal
+from cmsfs.journal import queue, tree_removal
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree, url_files
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote, deletions
 from cmsfs.replica.nodes import Node, remote_from_item, said_by
+from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import shares
 from daemon.account import leave
 from daemon.core import root_check

@@ -38,7 +38,7 @@ async def describe(context: PushContext, task: queue.Task) -> None:
     if wish == Described():
         await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
-    context.require(Ability.CHANGES)
+    context.client.offers.require(Ability.CHANGES)
     try:
         answer = await _describe(context, node, node.remote_id, wish)
         await _set_metadata(context, node, node.remote_id, wish.metadata)

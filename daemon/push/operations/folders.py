@@ -9,13 +9,14 @@ from sqlite3 import Connection
 from cmsfs import crashpoints, errors
 from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
-from cmsfs.journal import in_flight, ops, queue
+from cmsfs.journal import ops, queue
 from cmsfs.models import wire_names
 from cmsfs.models.content import items
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
-from daemon.push import adopt_response, conflicts, inflight_recovery
+from cmsfs.replica.rows import in_flight
+from daemon.push import conflicts, inflight_recovery
 from daemon.push.context import PushContext, reconsider
 
 
@@ -30,7 +31,7 @@ async def mkdir(context: PushContext, task: queue.Task) -> None:
         return
     assert parent is not None
     assert parent.remote_id is not None
-    context.require(Ability.FOLDERS)
+    context.client.offers.require(Ability.FOLDERS)
     name = naming.remote_name(node)
     with context.remote_updates.making(parent.remote_id, name):
         try:
@@ -62,7 +63,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *,
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
         in_flight.resolve(conn, task.node.ino)
-        now = adopt_response.adopt(conn, task.node.ino, remote_from_item(answer))
+        now = ops.adopt(conn, task.node.ino, remote_from_item(answer))
         if found and (now.parent, now.name) == (task.node.parent, task.node.name):
             _call_as_there(conn, now, changes)
         now = tree.get(conn, task.node.ino)

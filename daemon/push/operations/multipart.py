@@ -17,10 +17,10 @@ from cmsfs.client.transport import multipart, retry
 from cmsfs.crashpoints import Point
 from cmsfs.models.content import items
 from cmsfs.models.content import upload_sessions as models_upload_sessions
-from cmsfs.replica.nodes import NodeKind
+from cmsfs.replica.nodes import Base, NodeKind
 from cmsfs.sqlite import Connection
 from daemon.push.context import PushContext
-from daemon.push.operations.upload_targets import NewFile, NewVersion, Purpose, Target, purpose_of
+from daemon.push.operations.upload_targets import NewFile, Purpose, Target, purpose_of
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ async def send(
             context.remote_updates.making(begun_for.folder_id, begun_for.name),
             context.health.request("upload"),
         ):
-            etag = target.base.etag if isinstance(target, NewVersion) else None
+            etag = target.etag if isinstance(target, Base) else None
             return await calls.commit(
                 session, parts, sha1=sha1, etag=etag, content_modified_at=content_modified_at
             )
@@ -110,10 +110,10 @@ async def _there_already(context: PushContext, target: Target, sha1: str) -> ite
     """The file, if it has the bytes already: its commit was carried out, and nobody heard."""
     if isinstance(target, NewFile):
         return None  # beginning a session tells who has the name
-    found = await context.get(NodeKind.FILE, target.base.item)
+    found = await context.get(NodeKind.FILE, target.item)
     if isinstance(found, items.File) and found.sha1 == sha1:
         return found
-    if found.etag != target.base.etag:
+    if found.etag != target.etag:
         raise errors.PreconditionFailed(412, "precondition_failed", "It has another version by now.")
     return None
 
@@ -123,8 +123,8 @@ async def _begun(
 ) -> models_upload_sessions.UploadSession:
     calls = context.client.upload_sessions
     with context.health.request("upload"):
-        if isinstance(target, NewVersion):
-            session = await calls.begin_version(target.base.item, size)
+        if isinstance(target, Base):
+            session = await calls.begin_version(target.item, size)
         else:
             session = await calls.begin(target.folder_id, target.name, size)
 
@@ -143,8 +143,8 @@ async def _begun(
 async def _is_about_target(context: PushContext, target: Target) -> bool:
     """Whether "not found" was said of the file or the folder, and not of the session."""
     try:
-        if isinstance(target, NewVersion):
-            await context.get(NodeKind.FILE, target.base.item)
+        if isinstance(target, Base):
+            await context.get(NodeKind.FILE, target.item)
         else:
             await context.get(NodeKind.FOLDER, target.folder_id)
     except errors.NotFound:

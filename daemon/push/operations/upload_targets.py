@@ -1,31 +1,12 @@
 """Where an upload goes: a new file, or a new version of an existing one.
 
-Rule: a new version carries the version that it starts from, all of it.  `Base` has no empty field, so that no
-code can send over an item without saying what it has seen of it.
+Rule: a new version carries the version that it starts from, all of it (`Base`).
 """
 
 import json
 from dataclasses import dataclass
 
-from cmsfs.journal import in_flight
-from cmsfs.replica.nodes import Ino, Node
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The version of an item that a change here starts from: the last one that was seen here, or that this
-    machine's own upload made."""
-
-    item: str
-    etag: str
-    sha1: str
-
-
-def base_of(node: Node) -> Base | None:
-    """What a node is based on; None: it is not known."""
-    if node.remote_id is None or node.etag is None or node.base_sha1 is None:
-        return None
-    return Base(node.remote_id, node.etag, node.base_sha1)
+from cmsfs.replica.nodes import Base
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +17,8 @@ class NewFile:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewVersion:
-    """The next version of an item, if it still has the one that it is based on."""
-
-    base: Base
-
-
-Target = NewFile | NewVersion
+# A new file, or the next version of an item, if it still has the one that it is based on.
+Target = NewFile | Base
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +39,6 @@ class Purpose:
 
 def purpose_of(target: Target) -> Purpose:
     """What a session for this target is for."""
-    if isinstance(target, NewVersion):
-        return Purpose(target.base.item, "", "")
+    if isinstance(target, Base):
+        return Purpose(target.item, "", "")
     return Purpose(None, target.folder_id, target.name)
-
-
-def sent_request(ino: Ino, sha1: str, target: Target) -> in_flight.SentRequest:
-    """What is noted of bytes that are sent there."""
-    if isinstance(target, NewVersion):
-        return in_flight.SentRequest(ino, sha1, remote_id=target.base.item)
-    return in_flight.SentRequest(ino, sha1, folder=target.folder_id, name=target.name)

@@ -7,11 +7,10 @@ a new file and a conflict copy.
 Rule: an upload may be sent twice.  The second time meets the first one by its SHA-1 and takes it over.
 """
 
-import dataclasses
 import errno
 import functools
 import logging
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from sqlite3 import Connection
@@ -21,19 +20,22 @@ from cmsfs.cache.blocks import BLOCK
 from cmsfs.client.transport import multipart
 from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
-from cmsfs.journal import in_flight, ops, queue, sealing
+from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.draft import Draft
+from cmsfs.journal.sealing import Sealed
 from cmsfs.models import base
 from cmsfs.models.content import items, uploads
 from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote
-from cmsfs.replica.nodes import Content, Node, NodeKind, Remote, remote_from_item, remote_mtime_ns
-from daemon.push import adopt_response, conflicts, inflight_recovery
+from cmsfs.replica.nodes import Base, Content, Ino, Node, NodeKind, remote_from_item, remote_mtime_ns
+from cmsfs.replica.rows import in_flight
+from cmsfs.replica.rows.in_flight import SentRequest
+from daemon.push import inflight_recovery
 from daemon.push.context import REBASES, PushContext, reconsider
-from daemon.push.operations import append_merge, server_copy, web_links
 from daemon.push.operations import multipart as push_multipart
-from daemon.push.operations.upload_targets import Base, NewFile, NewVersion, Target, base_of, sent_request
+from daemon.push.operations import refused_uploads, server_copy, web_links
+from daemon.push.operations.upload_targets import NewFile, Target
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +68,9 @@ async def upload(context: PushContext, task: queue.Task) -> None:
         return
     context.blocks.open(node.sha1, node.size)
     try:
-        path = await _bytes(context, node.sha1, node.size)
+        path = await context.blocks.complete_path(node.sha1)
+        if path is None:
+            path = await _fetched(context, node.sha1, node.size)
         if node.remote_id is None:
             await _send_new(context, task, node, path)
         else:
@@ -85,6 +89,7 @@ async def _prepare(context: PushContext, task: queue.Task) -> Node | None:
     """The node with its bytes as content, not as a draft; None if it is not the time, which ends the task."""
     if task.node.draft is not None and not await _seal(context, task, task.node.draft):
         return None
+    # What was sent before may have become an item.
     await inflight_recovery.before_create(context, task)
     node = tree.find(context.db, task.op.ino)
     if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
@@ -94,34 +99,79 @@ async def _prepare(context: PushContext, task: queue.Task) -> Node | None:
     return node
 
 
-async def _bytes(context: PushContext, sha1: str, size: int) -> Path:
-    """The file with the content.
-
-    It is here unless the file came from the service and took over the identity of another; then the
-    service still has it under the old one.
-    """
-    path = await context.blocks.complete_path(sha1)
-    if path is None and (where := tree.find_bytes(context.db, sha1)) is not None:
+async def _fetched(context: PushContext, sha1: str, size: int) -> Path:
+    """The file with a content that is not here: it came from the service and took over the identity of
+    another; the service still has it under the old one."""
+    if (where := tree.find_bytes(context.db, sha1)) is not None:
         await context.hydrator.blocks(Content(sha1, size, *where), 0, (size - 1) // BLOCK)
-        path = await context.blocks.complete_path(sha1)
+    path = await context.blocks.complete_path(sha1)
     if path is None:
         raise errors.MissingBlocks(sha1, 0, 0)
     return path
 
 
+async def seal_ahead(context: PushContext, tasks: Sequence[queue.Task]) -> None:
+    """Seal the small files of these uploads together, and note that they are about to be sent.
+
+    A transaction, a few thread hops and an fsync of the drafts' folder do for all of them.  What cannot be
+    sealed so is left as it is, and sealed by its own upload, which deals with that.
+    """
+    drafts: list[Draft] = []
+    for task in tasks:
+        if task.node.draft is not None and (draft := context.drafts.find(task.node.draft)) is not None:
+            drafts.append(draft)
+    noted: dict[Ino, SentRequest] = {}
+    note = functools.partial(_note, {task.node.ino: task for task in tasks}, noted)
+    try:
+        sealed = await context.sealer.seal_small(drafts, note)
+    except OSError as error:
+        log.debug("small files could not be sealed together: %s", error)
+        return
+    context.noted.update(noted)
+    context.sealed.update({small.ino: small for small in sealed})
+
+
+def _note(
+    tasks: Mapping[Ino, queue.Task], noted: dict[Ino, SentRequest], conn: Connection, became: Sequence[Sealed]
+) -> None:
+    """Note the requests that these contents will be sent with, by all appearance."""
+    for sealed in became:
+        node, parent = tasks[sealed.ino].node, tasks[sealed.ino].parent
+        if sealed.sha1 == tree.get(conn, sealed.ino).base_sha1:
+            continue
+        if node.base is not None:
+            sent = SentRequest(node.ino, sealed.sha1, remote_id=node.base.item)
+        elif node.remote_id is None and parent is not None and not node.name.endswith(naming.LINK_SUFFIX):
+            assert parent.remote_id is not None, "it waits for its folder"
+            sent = SentRequest(node.ino, sealed.sha1, folder=parent.remote_id, name=naming.remote_name(node))
+        else:
+            continue
+        in_flight.note(conn, sent)
+        noted[node.ino] = sent
+
+
 async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
     draft = context.drafts.find(draft_id)
-    while_open = functools.partial(context.goes_as_it_is, task.node)
+    if draft is None:
+        return True
+    noted: dict[Ino, SentRequest] = {}
     try:
-        is_sealed = draft is None or await context.sealer.seal(draft, while_open=while_open) is not None
+        sealed = await context.sealer.seal(
+            draft,
+            while_open=functools.partial(context.goes_as_it_is, task.node),
+            note=functools.partial(_note, {task.node.ino: task}, noted),
+        )
     except OSError as error:
-        if draft is not None and _is_lost(context, draft, error):
+        if _is_lost(context, draft, error):
             raise errors.LostBase(f"the base of draft {draft.id}: {error}") from error
         raise
-    if not is_sealed:
+    if sealed is None:
         due = ops.now_ns() + int(context.settle_seconds * 10**9)
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
-    return is_sealed
+        return False
+    context.noted.update(noted)
+    context.sealed[task.node.ino] = sealed
+    return True
 
 
 def _is_lost(context: PushContext, draft: Draft, error: OSError) -> bool:
@@ -163,26 +213,23 @@ async def _send_new(context: PushContext, task: queue.Task, node: Node, path: Pa
     assert task.parent is not None
     assert task.parent.remote_id is not None
     assert node.sha1 is not None
-    name = naming.remote_name(node)
-    target = NewFile(task.parent.remote_id, name)
     # What the parent was at the claim, and the name now: both may change on the way, and a move follows.
-    with context.remote_updates.making(task.parent.remote_id, name):
+    target = NewFile(task.parent.remote_id, naming.remote_name(node))
+    sent = SentRequest(node.ino, node.sha1, folder=target.folder_id, name=target.name)
+    with context.remote_updates.making(target.folder_id, target.name):
         try:
-            async with _noted(context, node, target):
+            async with inflight_recovery.recorded(context, sent):
                 copied = await server_copy.copy(context, node, target)
                 answer = copied or await _send(context, task, node, path, target)
         except errors.Conflict as error:
-            await _name_in_use(context, task, node, error)
+            ours = await refused_uploads.name_in_use(context, task, node, error)
+            if ours is not None:
+                await _done(context, task, node, ours, found=True)
         except errors.NotFound as error:
-            await _missing(context, task, node, error)
+            await refused_uploads.missing(context, task, node, error)
         else:
             # A copy has the time of what it was copied from.
             await _done(context, task, node, answer, found=copied is not None)
-
-
-def _noted(context: PushContext, node: Node, target: Target) -> AbstractAsyncContextManager[None]:
-    assert node.sha1 is not None
-    return inflight_recovery.recorded(context, sent_request(node.ino, node.sha1, target))
 
 
 async def _send(context: PushContext, task: queue.Task, node: Node, path: Path, target: Target) -> items.File:
@@ -206,12 +253,12 @@ async def _send(context: PushContext, task: queue.Task, node: Node, path: Path, 
     else:
         whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
     with context.health.request("upload"):
-        if isinstance(target, NewVersion):
+        if isinstance(target, Base):
             return await context.client.uploads.new_version(
-                target.base.item,
+                target.item,
                 whole,
                 sha1=node.sha1,
-                etag=target.base.etag,
+                etag=target.etag,
                 content_modified_at=time,
                 progress=progress,
             )
@@ -240,96 +287,37 @@ def _is_superseded(context: PushContext, node: Node) -> bool:
     return now is None or now.parent is None or now.draft is not None or now.sha1 != node.sha1
 
 
-async def _name_in_use(context: PushContext, task: queue.Task, node: Node, error: errors.Conflict) -> None:
-    theirs = await conflicts.holder(context, error)
-    if (
-        isinstance(theirs, items.File)
-        and _is_ours(context, node, theirs)
-        and conflicts.may_be_ours(context.db, node.ino, theirs)
-    ):
-        log.info("found an earlier upload whose response was lost; adopting it")
-        await _done(context, task, node, theirs, found=True)
-        return
-    if isinstance(theirs, items.File) and conflicts.is_leaving(context, task, node, theirs):
-        await context.db.write(lambda conn: reconsider(conn, task.op, "An earlier upload is in the way."))
-        return
-    await conflicts.keep_both(context, task, theirs)
-    if isinstance(theirs, items.File):
-        append_merge.note_copy(context, node, theirs)
-
-
-def _is_ours(context: PushContext, node: Node, theirs: items.File) -> bool:
-    sent = {one.sha1 for one in in_flight.new_items(context.db, node.ino)}
-    return theirs.sha1 == node.sha1 or theirs.sha1 in sent
-
-
 async def _send_version(context: PushContext, task: queue.Task, node: Node, path: Path) -> None:
     """A new version of the item that the node stands for."""
-    assert node.remote_id is not None
     assert node.sha1 is not None
-    context.require(Ability.VERSIONS)
-    base: Base | None = base_of(node)
+    context.client.offers.require(Ability.VERSIONS)
+    base = node.base
     for _ in range(REBASES):
         try:
             if base is None:
                 # What was seen of the item here is not known: the service is asked as if it had refused.
                 raise errors.PreconditionFailed(412, "precondition_failed", "Its version here is not known.")
-            target = NewVersion(base)
-            async with _noted(context, node, target):
-                answer = await _send(context, task, node, path, target)
+            sent = SentRequest(node.ino, node.sha1, remote_id=base.item)
+            async with inflight_recovery.recorded(context, sent):
+                answer = await _send(context, task, node, path, base)
         except errors.NotFound as error:
-            await _missing(context, task, node, error)
+            await refused_uploads.missing(context, task, node, error)
             return
         except errors.PreconditionFailed:
-            theirs = await _theirs(context, task, node)
-            if theirs is None:
-                return
-            if theirs.sha1 == node.sha1:
-                await _done(context, task, node, theirs, found=True)
-                return
-            now = tree.find(context.db, node.ino)
-            if now is None or now.remote_id != node.remote_id:
-                # Another file has taken its place here, whose bytes are the newer ones.
-                await context.db.write(
-                    lambda conn: queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
-                )
-                return
-            ours = theirs.sha1 in (node.base_sha1, now.base_sha1)
-            if not ours and not in_flight.is_version(context.db, theirs.id, theirs.sha1):
-                if not await append_merge.continue_in_copy(context, task, node, path, theirs):
-                    await conflicts.keep_both(context, task, theirs, anew=True)
-                    append_merge.note_copy(context, node, theirs)
-                return
-            # Renamed, moved or described there; the bytes are those that ours started from, or ours of
-            # a moment ago.
-            base = _seen(theirs)
+            match await refused_uploads.other_version(context, task, node, path):
+                case Base() as now:
+                    base = now
+                case items.File() as theirs:
+                    await _done(context, task, node, theirs, found=True)
+                    return
+                case None:
+                    return
         else:
             await _done(context, task, node, answer)
             return
     await context.db.write(
         lambda conn: reconsider(conn, task.op, "The file is being changed at the service.")
     )
-
-
-def _seen(theirs: items.File) -> Base:
-    if theirs.etag is None or theirs.sha1 is None:
-        raise errors.ProtocolError("the service does not say which version of a file it has")
-    return Base(theirs.id, theirs.etag, theirs.sha1)
-
-
-async def _missing(context: PushContext, task: queue.Task, node: Node, error: errors.NotFound) -> None:
-    # What was asked for is the node as it is now: it may stand for another item than it did at the claim.
-    await conflicts.missing(context, dataclasses.replace(task, node=node), error)
-
-
-async def _theirs(context: PushContext, task: queue.Task, node: Node) -> items.File | None:
-    """The file as the service has it now; None if it is gone, which then has been followed."""
-    try:
-        found = await context.get(node.kind, node.remote_id or "")
-    except errors.NotFound as error:
-        await _missing(context, task, node, error)
-        return None
-    return found if isinstance(found, items.File) else None
 
 
 async def _done(
@@ -343,8 +331,9 @@ async def _done(
     assert sha1 is not None
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
-        push_multipart.forget(conn, node.ino)
-        holder = adopt_response.adopt(conn, node.ino, theirs)
+        if 0 < context.profile.parts_from_bytes <= node.size:
+            push_multipart.forget(conn, node.ino)
+        holder = ops.adopt(conn, node.ino, theirs)
         # What another file that has taken its place is sending goes on being awaited.
         in_flight.resolve(conn, node.ino, theirs.id if holder.ino == node.ino else None)
         behind = holder.draft is None and holder.sha1 != holder.base_sha1
@@ -352,11 +341,14 @@ async def _done(
             ops.record(conn, holder.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
         done = queue.finish(conn, task.op)
         now = tree.get(conn, node.ino)
+        # The time that was sent; what was there before has its own.
+        there_ns = theirs.mtime_ns if found else node.mtime_ns
+        has_time = now.mtime_ns == there_ns or (found and apply_remote.same_time(now.mtime_ns, there_ns))
         if done and now.parent is not None:
             if now.draft is None and now.sha1 != now.base_sha1:
                 # What was found has the bytes of an earlier attempt, or stands for another node.
                 ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
-            elif not _has_time(now, node, theirs, found=found):
+            elif not has_time:
                 ops.record_touch(conn, now.ino, due_ns=ops.now_ns())
             if node.remote_id is None and now.remote_id == theirs.id and not found:
                 # Parts make a file under the name that it had when the first one went.
@@ -377,8 +369,3 @@ async def _done(
         context.remote_updates.publish(changes)
     if released:
         context.released.add(sha1)
-
-
-def _has_time(now: Node, sent: Node, theirs: Remote, *, found: bool) -> bool:
-    """Whether the service has the node's time: the one that was sent, unless the file was there before."""
-    return apply_remote.same_time(now.mtime_ns, theirs.mtime_ns) if found else now.mtime_ns == sent.mtime_ns

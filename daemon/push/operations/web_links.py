@@ -23,14 +23,15 @@ from sqlite3 import Connection
 from cmsfs import crashpoints, errors
 from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
-from cmsfs.journal import in_flight, ops, queue, sealing
+from cmsfs.journal import ops, queue, sealing
 from cmsfs.models.content import items
 from cmsfs.replica import item_details, kv_store, naming, tree, url_files
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, pending_ops
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
+from cmsfs.replica.rows import in_flight
 from cmsfs.replica.url_files import ParsedShortcut, Shortcut
-from daemon.push import adopt_response, conflicts, inflight_recovery
+from daemon.push import conflicts, inflight_recovery
 from daemon.push.context import REBASES, PushContext, reconsider
 
 log = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
     if wanted == before:
         await _unchanged(context, task, node, data)
         return
-    context.require(Ability.CHANGES)
+    context.client.offers.require(Ability.CHANGES)
     etag = node.etag
     for _ in range(REBASES):
         try:
@@ -238,7 +239,7 @@ async def _done(
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
         in_flight.resolve(conn, node.ino, theirs.id)
-        adopt_response.adopt(conn, node.ino, theirs)
+        ops.adopt(conn, node.ino, theirs)
         queue.finish(conn, task.op)
         released = _settle(conn, node, data)
         now = tree.get(conn, node.ino)

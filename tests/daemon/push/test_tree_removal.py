@@ -4,9 +4,8 @@ import httpx
 import pytest
 import trio
 
-from cmsfs.journal import in_flight
 from cmsfs.models.content import items
-from cmsfs.replica.rows import op_rows
+from cmsfs.replica.rows import in_flight, op_rows
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
 

@@ -1,4 +1,4 @@
-"""Uploads and creations that were sent and have no response yet: the service may have them.
+"""The `unheard` table: uploads and creations that have no response yet; the service may have them.
 
 A connection breaks after the last byte, a process dies before the answer is written down.  Whoever then
 meets a file at the service must know whether it is our own: else a file that was deleted here comes back, one
@@ -17,7 +17,6 @@ from sqlite3 import Connection
 
 from cmsfs.models import wire_names
 from cmsfs.replica.nodes import Ino
-from cmsfs.replica.rows import unheard_rows
 from cmsfs.sqlite import Database
 
 # In the column of the SHA-1, for a folder: this, and when (_ns) it was asked for.
@@ -53,23 +52,32 @@ def link_digest(text: bytes) -> str:
 
 def note(conn: Connection, sent: SentRequest) -> None:
     """These bytes are about to be sent."""
-    unheard_rows.insert(
-        conn, sent.ino, sent.sha1, remote_id=sent.remote_id, folder=sent.folder, name=sent.name
+    key = wire_names.name_key(sent.name) if sent.name is not None else None
+    conn.execute(
+        "INSERT INTO unheard(ino, sha1, remote_id, folder, name, name_key) VALUES (?, ?, ?, ?, ?, ?)",
+        (sent.ino, sent.sha1, sent.remote_id, sent.folder, sent.name, key),
     )
 
 
 def not_sent(conn: Connection, sent: SentRequest) -> None:
     """The service has refused these bytes, or was not reached."""
-    unheard_rows.delete_last(
-        conn, sent.ino, sent.sha1, remote_id=sent.remote_id, folder=sent.folder, name=sent.name
+    conn.execute(
+        "DELETE FROM unheard WHERE rowid = (SELECT max(rowid) FROM unheard"
+        " WHERE ino = ? AND sha1 = ? AND remote_id IS ? AND folder IS ? AND name IS ?)",
+        (sent.ino, sent.sha1, sent.remote_id, sent.folder, sent.name),
     )
 
 
 def resolve(conn: Connection, ino: Ino, remote_id: str | None = None) -> None:
-    """It is known what became of all that was sent for a node, or for an item."""
-    unheard_rows.delete_of_node(conn, ino)
+    """It is known what became of all that was sent for a node, and as a version of an item."""
+    conn.execute("DELETE FROM unheard WHERE ino = ?", (ino,))
     if remote_id is not None:
-        unheard_rows.delete_of_item(conn, remote_id)
+        conn.execute("DELETE FROM unheard WHERE remote_id = ?", (remote_id,))
+
+
+def transfer_versions(conn: Connection, old: Ino, new: Ino) -> None:
+    """What was sent for `old` as a version of its item was sent for `new`, which stands for the item now."""
+    conn.execute("UPDATE unheard SET ino = ?2 WHERE ino = ?1 AND remote_id IS NOT NULL", (old, new))
 
 
 def new_items(db: Database, ino: Ino) -> list[SentRequest]:

@@ -1,0 +1,75 @@
+"""What becomes of an upload that the service refuses: the name is in use (409), the item has another version
+(412), the item or the folder is gone (404).
+"""
+
+import dataclasses
+import logging
+from pathlib import Path
+
+from cmsfs import errors
+from cmsfs.journal import ops, queue
+from cmsfs.models.content import items
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import Base, Node
+from cmsfs.replica.rows import in_flight
+from daemon.push import conflicts
+from daemon.push.context import PushContext, reconsider
+from daemon.push.operations import append_merge
+
+log = logging.getLogger(__name__)
+
+
+async def name_in_use(
+    context: PushContext, task: queue.Task, node: Node, error: errors.Conflict
+) -> items.File | None:
+    """The file that has the name, if it is an earlier upload of ours; None: both are kept, or it is looked at
+    again."""
+    theirs = await conflicts.holder(context, error)
+    if not isinstance(theirs, items.File):
+        await conflicts.keep_both(context, task, theirs)
+        return None
+    sent = {one.sha1 for one in in_flight.new_items(context.db, node.ino)}
+    if theirs.sha1 in (node.sha1, *sent) and conflicts.may_be_ours(context.db, node.ino, theirs):
+        log.info("found an earlier upload whose response was lost; adopting it")
+        return theirs
+    if conflicts.is_leaving(context, task, node, theirs):
+        await context.db.write(lambda conn: reconsider(conn, task.op, "An earlier upload is in the way."))
+        return None
+    await conflicts.keep_both(context, task, theirs)
+    append_merge.note_copy(context, node, theirs)
+    return None
+
+
+async def other_version(
+    context: PushContext, task: queue.Task, node: Node, path: Path
+) -> Base | items.File | None:
+    """The version to replace after all; or the file, if it has these bytes already; None: both are kept, or
+    it has been followed otherwise."""
+    try:
+        theirs = await context.get(node.kind, node.remote_id or "")
+    except errors.NotFound as error:
+        await missing(context, task, node, error)
+        return None
+    if not isinstance(theirs, items.File) or theirs.sha1 == node.sha1:
+        return theirs if isinstance(theirs, items.File) else None
+    now = tree.find(context.db, node.ino)
+    if now is None or now.remote_id != node.remote_id:
+        # Another file has taken its place here, whose bytes are the newer ones.
+        await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=ops.now_ns()))
+        return None
+    ours = theirs.sha1 in (node.base_sha1, now.base_sha1)
+    if not ours and not in_flight.is_version(context.db, theirs.id, theirs.sha1):
+        if not await append_merge.continue_in_copy(context, task, node, path, theirs):
+            await conflicts.keep_both(context, task, theirs, anew=True)
+            append_merge.note_copy(context, node, theirs)
+        return None
+    # Renamed, moved or described there; the bytes are those that ours started from, or ours of a moment ago.
+    if theirs.etag is None or theirs.sha1 is None:
+        raise errors.ProtocolError("the service does not say which version of a file it has")
+    return Base(theirs.id, theirs.etag, theirs.sha1)
+
+
+async def missing(context: PushContext, task: queue.Task, node: Node, error: errors.NotFound) -> None:
+    """The service does not know the item, or the folder."""
+    # What was asked for is the node as it is now: it may stand for another item than it did at the claim.
+    await conflicts.missing(context, dataclasses.replace(task, node=node), error)
