@@ -43,7 +43,6 @@ async def test_one_line_says_why(
     assert len([line for line in caplog.messages if "this service cannot delete" in line]) == 1
 
 
-@EVERYWHERE
 async def test_mkdir_is_refused(drive: Drive, other: Remote, expect_log: ExpectLog) -> None:
     expect_log("this service cannot make folders")
     with fails(errno.EPERM):
@@ -52,7 +51,6 @@ async def test_mkdir_is_refused(drive: Drive, other: Remote, expect_log: ExpectL
     assert await drive.names() == await other.paths() == []
 
 
-@EVERYWHERE
 async def test_mv_is_refused(drive: Drive, other: Remote, files: list[str], expect_log: ExpectLog) -> None:
     expect_log("this service cannot rename")
     with fails(errno.EPERM):
@@ -62,7 +60,6 @@ async def test_mv_is_refused(drive: Drive, other: Remote, files: list[str], expe
     assert await drive.names() == await other.paths() == files
 
 
-@EVERYWHERE
 async def test_writing_to_a_file_is_refused(
     drive: Drive, other: Remote, files: list[str], expect_log: ExpectLog
 ) -> None:
