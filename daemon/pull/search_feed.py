@@ -1,9 +1,10 @@
 """Remote changes by search, for services without an event stream.
 
 Two searches a poll: what was changed since the cursor, and what was deleted since.  Cursors are times of
-the service's clock, taken from its items; each poll looks back two minutes further, since a search may
-show a change a little later than it happened, until the cursor has stood still for so long.  Our own changes
-come back with the version that we took over from their answers, and are no news.
+the service's clock, taken from its items; each poll looks back two minutes further, and one every five
+minutes half an hour, since a search may show a change later than it happened and than newer ones, until the
+cursor has stood still for so long.  Our own changes come back with the version that we took over from their
+answers, and are no news.
 
 No search tells of what was removed for good or is no longer shown to us, nor of a move that leaves
 `modified_at` as it was: these are the sweep's.
@@ -30,8 +31,11 @@ from daemon.listing import search_windows
 from daemon.pull import reconciler
 from daemon.pull.context import PullContext
 
-# How late a search may show a change.
+# How late a search shows a change, as a rule; and, as services say, sometimes: that far a poll looks back now
+# and then, as what was changed in that time is read again.
 LOOK_BACK = timedelta(minutes=2)
+DEEP_BACK = timedelta(minutes=30)
+DEEP_SECONDS = 300.0
 
 
 class SearchFeed:
@@ -45,6 +49,7 @@ class SearchFeed:
         self._windows = search_windows.Windows(context.client.search, context.health, purpose="poll")
         # Of each cursor its value, and when (by our clock that only runs) it was first used.
         self._known: dict[str, tuple[str, float]] = {}
+        self._deep_at = float("-inf")
 
     async def begin(self) -> None:
         """Set the cursors, if they are not: to the newest change there is, before anything is listed."""
@@ -68,9 +73,12 @@ class SearchFeed:
     async def once(self) -> bool:
         """Whether both results were stable, and the cursors moved."""
         await root_check.check(self._context.db, self._context.client, self._context.health)
+        began = trio.current_time()
+        is_deep = began - self._deep_at >= DEEP_SECONDS
+        back = DEEP_BACK if is_deep else LOOK_BACK
         since_changed, since_deleted = (
-            self._since(kv_store.CHANGES_SINCE),
-            self._since(kv_store.DELETED_SINCE),
+            self._since(kv_store.CHANGES_SINCE, back),
+            self._since(kv_store.DELETED_SINCE, back),
         )
         changed = await self._windows.enumerate(
             _everything(self._context.db),
@@ -88,6 +96,8 @@ class SearchFeed:
         if not (changed.stable and deleted.stable):
             return False
         await self._context.db.write(lambda conn: _advance(conn, changed.latest, deleted.latest))
+        if is_deep:
+            self._deep_at = began
         return True
 
     def left_out(self) -> list[str]:
@@ -98,15 +108,15 @@ class SearchFeed:
         await trio.sleep_forever()
         return False
 
-    def _since(self, key: str) -> datetime | None:
+    def _since(self, key: str, back: timedelta) -> datetime | None:
         text = kv_store.get(self._context.db, key)
         if text is None:
             return None
         if self._known.get(key, ("", 0.0))[0] != text:
             self._known[key] = (text, trio.current_time())
         # What happened before the newest change that we know would have shown by now.
-        is_settled = trio.current_time() - self._known[key][1] > LOOK_BACK.total_seconds()
-        return base.parse_timestamp(text) - (timedelta() if is_settled else LOOK_BACK)
+        is_settled = trio.current_time() - self._known[key][1] > back.total_seconds()
+        return base.parse_timestamp(text) - (timedelta() if is_settled else back)
 
     async def _take_changed(self, found: Sequence[Entry]) -> None:
         new = self._context.new_folders.new_folders(found)

@@ -5,7 +5,7 @@
     downloads       a 202 with `Retry-After` first, then an address at another host, which refuses tokens
     times           Pacific, in whole seconds; none on the root, no content times on folders
     the trash       what is in it is answered with 200 to who asks by its ID
-    search          shows what was there at the last `index()`; a query that begins with NOT finds nothing
+    search          lags behind, in any order (`late`); a query that begins with NOT finds nothing
     events          each page repeats what was told before, in another order
     sizes           a folder's is what it was once
     names           may end with a space, which ours lets nobody make: one that ends with `~` does
@@ -14,7 +14,7 @@
 import json
 import random
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -38,12 +38,10 @@ class LiveService(httpx.AsyncBaseTransport):
         self.refused_tokens = 0
         self._prepared: set[str] = set()
         self._addresses: dict[str, httpx.Request] = {}
-        self._indexed: datetime | None = None
+        # Names of what searches do not show yet; and whether they understand a leading NOT.
+        self.late: set[str] = set()
+        self.knows_not = False
         self._told: list[dict[str, Any]] = []
-
-    def index(self) -> None:
-        """The search catches up with what there is now."""
-        self._indexed = datetime.now(UTC)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if request.url.host == DOWNLOADS:
@@ -101,14 +99,9 @@ class LiveService(httpx.AsyncBaseTransport):
         query = parse_qs(request.url.query.decode()).get("query", [""])[0]
         if "entries" not in body:
             return body
-        entries = (
-            [] if query.startswith("NOT ") else [one for one in body["entries"] if self._is_indexed(one)]
-        )
-        return body | {"entries": entries, "total_count": len(entries) and body["total_count"]}
-
-    def _is_indexed(self, item: dict[str, Any]) -> bool:
-        made = item.get("trashed_at") or item.get("modified_at") or item.get("created_at")
-        return self._indexed is not None and (made is None or datetime.fromisoformat(made) <= self._indexed)
+        understood = self.knows_not or not query.startswith("NOT ")
+        entries = [one for one in body["entries"] if understood and one.get("name") not in self.late]
+        return body | {"entries": entries, "total_count": body["total_count"] if understood else 0}
 
     def _repeated(self, body: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(body.get("entries"), list):

@@ -131,7 +131,7 @@ async def test_a_name_that_ends_with_a_space(drive: Drive, other: Remote) -> Non
 async def test_a_comparison_with_a_late_search_takes_nothing_away(
     drive: Drive, other: Remote, live: LiveService
 ) -> None:
-    live.index()
+    live.late = {"a", "docs"}
     docs = await other.folder("docs")
     for name in ("a", "b", "c"):
         await other.file(name, b"x", docs)
