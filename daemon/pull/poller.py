@@ -133,7 +133,12 @@ class Poller:
                 await self._until_told()
             else:
                 self.governor.progressed()
-                await self._rest(max(self._interval(), MOST_OF_THE_TIME * self._took))
+                await self._rest(self._until_next())
+
+    def _until_next(self) -> float:
+        """How long to rest after a look: never for minutes, since it may have waited for a connection that
+        had died in silence."""
+        return max(self._interval(), min(MOST_OF_THE_TIME * self._took, SECOND_LOOK_SECONDS))
 
     def left_out(self) -> list[str]:
         """What the service tells of and cannot be held here, a line for each item."""

@@ -6,12 +6,13 @@ import random
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 
 if os.environ.get("PYTHONHASHSEED") != "0":
     os.environ["PYTHONHASHSEED"] = "0"
     os.execv(sys.executable, [sys.executable, "-P", "-m", "tests.simulation", *sys.argv[1:]])
 
-from tests.simulation import simulation
+from tests.simulation import planted, shrink, simulation
 from tests.simulation.story import Plan
 from tests.support import cheap_passwords, database_templates
 
@@ -21,39 +22,64 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the first story; at random if it is not said")
     parser.add_argument("--stories", type=int, default=1)
     parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--trace", action="store_true", help="print the story")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no story after so long")
+    parser.add_argument("--harsh", action="store_true", help="bad networks, kills and power cuts in each")
+    parser.add_argument("--trace", action="store_true", help="print the story")
     parser.add_argument("--twice", action="store_true", help="each story twice, to the same end")
+    parser.add_argument("--shrink", action="store_true", help="the shortest form of what goes wrong")
+    parser.add_argument("--plant", choices=[*planted.PLANTED], help="with this bug; ends where it is found")
     chosen = parser.parse_args()
     cheap_passwords.install()
     database_templates.install()
-    seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
+    if chosen.seed is None:
+        chosen.seed = random.SystemRandom().randrange(10**6)
+    with planted.planted(chosen.plant):
+        return tell(chosen)
+
+
+def tell(chosen: argparse.Namespace) -> int:
+    """Live through the stories; 1 if one went wrong."""
     began, used = time.perf_counter(), time.process_time()
     kinds: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
     stories = calls = requests = 0
     virtual = 0.0
-    for number in range(seed, seed + chosen.stories):
+    for number in range(chosen.seed, chosen.seed + chosen.stories):
         if time.perf_counter() - began > chosen.seconds:
             break
         plan = Plan.of(number, chosen.steps)
+        if chosen.harsh:
+            plan = replace(plan, faults=plan.faults or 0.1, kills=True, power=True)
         outcome = simulation.run(plan, echo=print if chosen.trace else None)
         stories, calls, requests = stories + 1, calls + outcome.calls, requests + outcome.requests
         virtual += outcome.seconds
+        faults += outcome.faults
         if chosen.twice and simulation.run(plan).digest != outcome.digest:
             outcome.failures.append("two ends: the same story went another way")
-        if outcome.failures:
-            kinds[outcome.kind] += 1
-            print(f"seed {number}: {plan}")
-            for failure in outcome.failures[:6]:
-                print(f"    {failure[:700]}")
-            sys.stdout.flush()
+        if not outcome.failures:
+            continue
+        kinds[outcome.kind] += 1
+        show(outcome)
+        if chosen.shrink:
+            show(shrink.shrink(plan, outcome.steps, outcome.kind, told=print), steps=True)
+        if chosen.shrink or chosen.plant:
+            break
     used = time.process_time() - used
     print(
         f"{stories} stories, {calls} calls, {requests} requests, {virtual / 3600:.1f} virtual hours,"
         f" {used:.1f} s of processor: {60 * stories / used:.0f} stories a minute;"
-        f" {sum(kinds.values())} red: {dict(kinds)}"
+        f" {sum(kinds.values())} red: {dict(kinds)}; {dict(faults)}"
     )
     return 1 if kinds else 0
+
+
+def show(outcome: simulation.Outcome, *, steps: bool = False) -> None:
+    print(f"seed {outcome.plan.seed}: {outcome.plan}")
+    for step in outcome.steps if steps else ():
+        print(f"    {step}")
+    for failure in outcome.failures[:6]:
+        print(f"    {failure[:700]}")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ class _Simulation:
         return config.Settings(
             account=name,
             settle_seconds=chance.choice([0.0, 0.2, 2.0]),
-            feed=chance.choice(["", "", "search"]),
+            feed=chance.choice(["", "", "search"]) if self.plan.feed is None else self.plan.feed,
             network_seconds=30.0,
             notifications=False,
             drain_seconds=30.0,
@@ -155,7 +155,7 @@ class _Simulation:
                 nursery.start_soon(self._actor, name, actor, receive)
             for step in self.steps:
                 await trio.sleep(step.pause)
-                if step.act in ("kill", "power_cut", "cut_off", "connect"):
+                if step.act in ("kill", "power_cut", "cut_off", "connect", "silence"):
                     await self._disaster(step)
                 elif step.actor in send:
                     send[step.actor].send_nowait(step)
@@ -192,6 +192,8 @@ class _Simulation:
                 process.wire.is_down = True
             case "connect" if isinstance(process, Machine):
                 process.wire.is_down = False
+            case "silence" if isinstance(process, Machine):
+                process.wire.next.append("silent")
             case "kill" | "power_cut":
                 power = random.Random(f"{self.plan.seed} {step}") if step.act == "power_cut" else None
                 if step.args[0]:

@@ -59,6 +59,12 @@ class Step:
     act: str
     args: tuple[int, ...] = ()
 
+    @classmethod
+    def read(cls, line: str) -> "Step":
+        """A step as it is printed."""
+        pause, actor, act, *args = line.split()
+        return cls(float(pause), actor, act, tuple(map(int, args)))
+
     def __str__(self) -> str:
         return f"+{self.pause:g} {self.actor} {self.act} {' '.join(map(str, self.args))}".rstrip()
 
@@ -74,6 +80,7 @@ class Plan:
     faults: float = 0.0
     kills: bool = False
     power: bool = False
+    feed: str | None = None  # as the seed says
 
     @classmethod
     def of(cls, seed: int, steps: int = 80) -> "Plan":
@@ -102,7 +109,7 @@ def steps(plan: Plan) -> list[Step]:
         pause = chance.choice([0.0, 0.0, 0.0, 0.001, 0.05, 0.5, 0.5, 3.0, 3.0, 15.0])
         disaster = chance.random()
         if plan.faults and disaster < 0.02:
-            found.append(Step(pause, chance.choice(drives), chance.choice(["cut_off", "connect"])))
+            found.append(Step(pause, chance.choice(drives), chance.choice(["cut_off", "connect", "silence"])))
             continue
         if plan.kills and disaster < 0.05:
             kind = "power_cut" if plan.power and chance.random() < 0.5 else "kill"

@@ -47,6 +47,7 @@ class Wire(httpx.AsyncBaseTransport):
         self._chance = chance
         self.weather = Weather()
         self.is_down = False
+        self.next: list[str] = []  # what happens to the requests to come, whatever the weather
         self.faults: Counter[str] = Counter()
         self.changes = 0  # requests that were to change something
         self.requests = 0
@@ -111,6 +112,8 @@ class Wire(httpx.AsyncBaseTransport):
             await trio.sleep(self._chance.expovariate(1 / weather.latency))
 
     def _drawn(self, weather: Weather) -> str | None:
+        if self.next:
+            return self.next.pop(0)
         drawn = self._chance.random()
         for name in (
             "unreached",

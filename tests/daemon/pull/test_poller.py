@@ -161,3 +161,13 @@ async def test_cursor_at_rest_reads_no_older_changes(
         before = drive.agents.health.requests["poll"]
         await drive.poll()
         assert drive.agents.health.requests["poll"] == before + 2
+
+
+@pytest.mark.parametrize("settings", [config.Settings(settle_seconds=0, feed="search")], ids=["search"])
+async def test_a_look_that_took_minutes_does_not_make_the_drive_blind(drive: Drive) -> None:
+    """A request that nobody answers takes a minute, and so may a look that takes it for a refusal."""
+    poller = drive.agents.pull
+    poller._took = 120.0
+    assert poller._until_next() <= 61
+    poller._took = 3.0
+    assert poller._until_next() >= 12
