@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx
 
-from cmsfs.journal import group_commit, in_flight, queue
+from cmsfs.journal import group_commit, queue
 from cmsfs.replica import tree
 from cmsfs.replica.merge import apply_remote, deferred_updates, lineages, pending_ops
-from cmsfs.replica.rows import op_rows
+from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.sqlite import Database
 from cmsfs.vfs.tree import files
 from cmsfs.vfs.tree.attributes import OpenResult
