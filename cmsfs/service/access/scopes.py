@@ -217,6 +217,13 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         """,
     ),
     (
+        _other("manage_webhook"),
+        """
+        GET /webhooks       POST /webhooks        GET /webhooks/{id}
+        PUT /webhooks/{id}  DELETE /webhooks/{id}
+        """,
+    ),
+    (
         _other("manage_groups"),
         """
         GET /groups       POST /groups       GET /groups/{id}  PUT /groups/{id}  DELETE /groups/{id}

@@ -116,6 +116,25 @@ async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
     return desk.done(said, to="/apps", secrets=shown)
 
 
+async def sign(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """A new key for the signatures of an application's webhooks; the other one stays good."""
+    _require_admin(desk)
+    client_id = desk.request.path_params["id"]
+    column = "secondary" if form.get("key") == "secondary" else "main"
+
+    def txn(conn: Connection) -> dict[str, str] | None:
+        sql = "SELECT 1 FROM app WHERE client_id = ? AND enterprise = ?"
+        known = conn.execute(sql, (client_id, desk.enterprise)).fetchone()
+        return None if known is None else clients.renew_signature_key(conn, client_id, column)
+
+    made = await desk.store.write(txn)
+    if made is None:
+        return desk.done("There is no such application.", to="/apps", failed=True)
+    names = {"main": "Primary signature key", "secondary": "Secondary signature key"}
+    shown = {"Client ID": client_id} | {names[name]: key for name, key in made.items()}
+    return desk.done("Webhooks are signed with the new key from now on.", to="/apps", secrets=shown)
+
+
 def _require_admin(desk: Desk) -> None:
     if desk.caller.role != "admin":
         raise service_desk.Mistake(

@@ -25,6 +25,7 @@ routes = [
     routing.Route(f"{AT}/apps", admitted(applications.show), methods=["GET"]),
     routing.Route(f"{AT}/apps", posted(applications.create, applications.show), methods=["POST"]),
     routing.Route(AT + "/apps/{id}/secret", posted(applications.renew, to="/apps"), methods=["POST"]),
+    routing.Route(AT + "/apps/{id}/signature", posted(applications.sign, to="/apps"), methods=["POST"]),
     routing.Route(f"{AT}/holds", admitted(policies.holds), methods=["GET"]),
     routing.Route(f"{AT}/holds", posted(policies.hold, policies.holds), methods=["POST"]),
     routing.Route(f"{AT}/templates", admitted(policies.templates), methods=["GET"]),

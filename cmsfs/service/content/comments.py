@@ -18,7 +18,7 @@ from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations, paging
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.events import events
+from cmsfs.service.events import events, webhook_triggers
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import ItemKind
@@ -87,7 +87,8 @@ async def create(call: calls.Call) -> responses.Response:
             " VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
             (file["id"], reply, message, call.caller.id, now),
         )
-        events.record(conn, file, models_events.COMMENT, by=call.caller.id, now=now)
+        details = {"comment_id": str(made.lastrowid), "message": comments.untagged(message)}
+        events.record(conn, file, models_events.COMMENT, by=call.caller.id, now=now, details=details)
         return _shape(read(f"{_SELECT} WHERE comment.id = ?", made.lastrowid)[0])
 
     return calls.answer(await call.store.write(txn), 201)
@@ -124,13 +125,15 @@ async def update(call: calls.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        row, _ = _find(read, call, call.id)
+        row, file = _find(read, call, call.id)
         if row["created_by"] != call.caller.id:
             raise problems.Refused(403, "forbidden", "Somebody else wrote this comment.")
+        now = call.store.now()
         conn.execute(
-            "UPDATE comment SET message = ?, modified_at = ? WHERE id = ?",
-            (message, call.store.now(), row["id"]),
+            "UPDATE comment SET message = ?, modified_at = ? WHERE id = ?", (message, now, row["id"])
         )
+        details = {"comment_id": str(row["id"]), "message": comments.untagged(message)}
+        webhook_triggers.enqueue(conn, "COMMENT.UPDATED", file, by=call.caller.id, now=now, details=details)
         return _shape(_find(read, call, call.id)[0])
 
     return calls.answer(await call.store.write(txn))
@@ -143,7 +146,8 @@ async def delete(call: calls.Call) -> responses.Response:
         if call.caller.id != row["created_by"] and ItemRight.OWN not in calls.rights(read, call.caller, file):
             raise problems.Refused(403, "forbidden", "Somebody else wrote this comment.")
         conn.execute("DELETE FROM comment WHERE id = ?", (row["id"],))
-        events.record(conn, file, models_events.UNCOMMENT, by=call.caller.id, now=call.store.now())
+        by, now, details = call.caller.id, call.store.now(), {"comment_id": str(row["id"])}
+        events.record(conn, file, models_events.UNCOMMENT, by=by, now=now, details=details)
 
     await call.store.write(txn)
     return responses.Response(status_code=204)

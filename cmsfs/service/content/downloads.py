@@ -32,6 +32,8 @@ async def content(call: calls.Call) -> responses.Response:
     version = files.find_version(call.store.read, row, call.request.query_params.get("version") or None)
     if _wants_bytes(call.request):
         await link_stats.count_download(call.store, call.request, link_stats.of(call))
+        if link_stats.begins(call.request):
+            await link_stats.tell(call.store, "FILE.DOWNLOADED", row, by=call.caller.id)
         return files.send(call.store, call.request, row, version)
     headers = {"Location": _address(call, row, version), "Cache-Control": "no-store"}
     return responses.Response(status_code=302, headers=headers)
@@ -65,6 +67,8 @@ async def fetch(request: requests.Request) -> responses.Response:
     row = _judged(opened, file, user, bound, link)
     version = files.find_version(opened.read, row, str(version_id))
     await link_stats.count_download(opened, request, None if link is None else _linked(opened, link))
+    if link_stats.begins(request):
+        await link_stats.tell(opened, "FILE.DOWNLOADED", row, by=user)
     return files.send(opened, request, row, version)
 
 

@@ -25,9 +25,8 @@ from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.content import items, quota, trash
+from cmsfs.service.content import instances, items, quota, trash
 from cmsfs.service.events import events as service_events
-from cmsfs.service.metadata import instances
 from cmsfs.service.renditions import embed_links, indexing, representations
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import blobs, store

@@ -15,9 +15,8 @@ from cmsfs.models.content import events
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
-from cmsfs.service.content import files, items, quota, trash
+from cmsfs.service.content import files, instances, items, quota, trash
 from cmsfs.service.events import events as service_events
-from cmsfs.service.metadata import instances
 from cmsfs.service.storage import store, tree_paths
 from cmsfs.service.storage.kinds import ItemKind
 

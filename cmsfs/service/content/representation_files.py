@@ -51,6 +51,7 @@ async def content(call: calls.Call) -> responses.Response:
             status_code=202, headers={"Retry-After": str(representations.RETRY_SECONDS)}
         )
     await link_stats.count_preview(call)
+    await link_stats.tell(call.store, "FILE.PREVIEWED", row, by=call.caller.id)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
     if (shown := params.get("set_content_disposition_type")) in ("inline", "attachment"):
         filename = params.get("set_content_disposition_filename") or f"{row['name']}.{extension}"

@@ -21,6 +21,7 @@ from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.content import items, ownership
+from cmsfs.service.events import webhook_triggers
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store, tree_paths
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
@@ -98,6 +99,10 @@ def purge(conn: Connection, row: Row, *, now: int) -> None:
     403 if a hold or a retention protects any of that.
     """
     protection.check_purge(conn, row, now=now)
+    if row["kind"] != ItemKind.WEB_LINK:
+        trigger = f"{KIND_NAMES[ItemKind(row['kind'])].upper()}.DELETED"
+        by = row["trashed_by"] or row["owner"]
+        webhook_triggers.enqueue(conn, trigger, row, by=by, now=now)
     if row["kind"] == ItemKind.FOLDER:
         conn.execute(
             "DELETE FROM item WHERE path >= ? AND path < ? AND trash = ?", (*tree_paths.below(row), row["id"])

@@ -23,7 +23,7 @@ from cmsfs.service import problems
 from cmsfs.service.access import access_rights, actors, calls, group_rights
 from cmsfs.service.api import operations, paging
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.events import events_admin, events_page
+from cmsfs.service.events import events_admin, events_page, webhook_triggers
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
@@ -72,6 +72,9 @@ def record(
     if before is not None and before["path"] != row["path"]:
         told += [one.id for one in access_rights.seers(read, before)]
     said = tell(conn, row, word, [*told, *besides], by=by, now=now, details=details)
+    trigger = webhook_triggers.of_event(word, row)
+    if trigger is not None:
+        webhook_triggers.enqueue(conn, trigger, row, by=by, now=now, before=before, details=details)
     events_admin.record_item(conn, row, word, by=by, now=now, details=said)
     events_admin.expire_oldest(conn, "event", before=now - RETENTION)
 

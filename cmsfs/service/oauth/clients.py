@@ -133,6 +133,23 @@ def add_key(conn: Connection, client_id: str, kid: str, pem: str) -> None:
     conn.execute("INSERT INTO app_key (app, kid, pem) VALUES (?, ?, ?)", (client_id, kid, pem))
 
 
+def set_signature_keys(conn: Connection, client_id: str, *, main: str, secondary: str) -> None:
+    """What an application's webhooks are signed with."""
+    values = (client_id, main, secondary)
+    conn.execute("INSERT OR REPLACE INTO signature_key (app, main, secondary) VALUES (?, ?, ?)", values)
+
+
+def renew_signature_key(conn: Connection, client_id: str, column: str) -> dict[str, str]:
+    """A new key in place of the `main` or the `secondary` one; what is new, both where there were none."""
+    found = conn.execute("SELECT * FROM signature_key WHERE app = ?", (client_id,)).fetchone()
+    made = {column: secrets.token_urlsafe(32)}
+    if found is None:
+        made = {name: made.get(name) or secrets.token_urlsafe(32) for name in ("main", "secondary")}
+    whole = ({} if found is None else {name: found[name] for name in ("main", "secondary")}) | made
+    set_signature_keys(conn, client_id, **whole)
+    return made
+
+
 def find_redirect(app: Row, asked: str | None) -> str | None:
     """Where a code may be sent: what was asked for, if it is registered; the only one, if none was."""
     registered: list[str] = json.loads(app["redirect_uris"])

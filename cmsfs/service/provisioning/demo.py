@@ -18,9 +18,9 @@ import trio
 
 from cmsfs import errors
 from cmsfs.service.access import calls, scopes
-from cmsfs.service.content import files, items, trash
+from cmsfs.service.content import files, instances, items, trash
 from cmsfs.service.governance import legal_holds, retention
-from cmsfs.service.metadata import instances, templates
+from cmsfs.service.metadata import templates
 from cmsfs.service.oauth import clients, passwords
 from cmsfs.service.provisioning import samples
 from cmsfs.service.renditions import indexing

@@ -77,6 +77,13 @@ class ProvisionedKey(_Table):
     file: Path
 
 
+class ProvisionedSignature(_Table):
+    """The keys that an application's webhooks are signed with."""
+
+    primary: AnySecret
+    secondary: AnySecret
+
+
 def _known(value: str, choices: Any, what: str) -> str:
     if value not in choices:
         raise ValueError(f"{value!r} is no {what}{config.hint(value, choices)}")
@@ -95,6 +102,7 @@ class ProvisionedApp(_Table):
     ]
     redirect_uris: list[Text] = []
     public_keys: list[ProvisionedKey] = []
+    signature_keys: ProvisionedSignature | None = None  # of its webhooks
     service_user: str | None = None  # a login; none: a user of the application's own
 
 

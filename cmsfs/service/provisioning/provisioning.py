@@ -77,13 +77,23 @@ def ids(store: Store, wish: Enterprise) -> Ids:
     return Ids(str(number), {row["login"]: str(row["id"]) for row in found})
 
 
-_PreparedApp = tuple[enterprise_file.ProvisionedApp, str, list[tuple[str, str]]]
+@dataclass(frozen=True, slots=True)
+class _PreparedApp:
+    """An app with its secret and its keys."""
+
+    app: enterprise_file.ProvisionedApp
+    secret: str
+    keys: list[tuple[str, str]]
+    signature: tuple[str, str] | None  # the primary and the secondary key
 
 
 def _prepared(wish: Enterprise, app: enterprise_file.ProvisionedApp, where: str) -> _PreparedApp:
-    """An app with its secret and its keys."""
     keys = [(key.kid, wish.read(key.file, f"{where}.public_keys")) for key in app.public_keys]
-    return app, wish.reveal(app.client_secret, f"{where}.client_secret"), keys
+    signature = None
+    if (both := app.signature_keys) is not None:
+        here = f"{where}.signature_keys"
+        signature = (wish.reveal(both.primary, here), wish.reveal(both.secondary, here))
+    return _PreparedApp(app, wish.reveal(app.client_secret, f"{where}.client_secret"), keys, signature)
 
 
 class _Provision:
@@ -104,7 +114,7 @@ class _Provision:
         sql = "SELECT min(id) FROM user WHERE enterprise = ? AND role = 'admin'"
         self._admin = self._conn.execute(sql, (self._enterprise,)).fetchone()[0]
         for number, app in enumerate(apps, 1):
-            self._ensure_app(*app, where=f"apps[{number}]")
+            self._ensure_app(app, f"apps[{number}]")
         for number, group in enumerate(self._wish.groups, 1):
             self._ensure_group(group, f"groups[{number}]")
         for number, folder in enumerate(self._wish.folders, 1):
@@ -191,9 +201,8 @@ class _Provision:
         parts = ", ".join(f"{name} = ?" for name in columns)
         self._conn.execute(f"UPDATE user SET {parts} WHERE id = ?", (*columns.values(), row["id"]))
 
-    def _ensure_app(
-        self, app: enterprise_file.ProvisionedApp, secret: str, keys: list[tuple[str, str]], *, where: str
-    ) -> None:
+    def _ensure_app(self, prepared: _PreparedApp, where: str) -> None:
+        app = prepared.app
         found = self._one("app", client_id=app.client_id)
         if found is not None and found["enterprise"] != self._enterprise:
             raise self._wish.wrong(f"{where}.client_id", f"{app.client_id!r} is an app of another enterprise")
@@ -201,7 +210,7 @@ class _Provision:
             clients.add(
                 self._conn,
                 app.client_id,
-                secret,
+                prepared.secret,
                 name=app.name,
                 enterprise=self._enterprise,
                 service_user=self._service_user(app, where),
@@ -214,7 +223,7 @@ class _Provision:
             uris = json.dumps(json.loads(found["redirect_uris"]) + missing)
             self._conn.execute("UPDATE app SET redirect_uris = ? WHERE client_id = ?", (uris, app.client_id))
             self._made += len(missing)
-        for kid, pem in keys:
+        for kid, pem in prepared.keys:
             if not self._has("app_key", app=app.client_id, kid=kid):
                 try:
                     clients.add_key(self._conn, app.client_id, kid, pem)
@@ -222,6 +231,11 @@ class _Provision:
                     said = error.message.rstrip(".")
                     raise self._wish.wrong(f"{where}.public_keys", f"{kid}: {said}") from None
                 self._made += 1
+
+        if prepared.signature is not None and not self._has("signature_key", app=app.client_id):
+            main, secondary = prepared.signature
+            clients.set_signature_keys(self._conn, app.client_id, main=main, secondary=secondary)
+            self._made += 1
 
     def _service_user(self, app: enterprise_file.ProvisionedApp, where: str) -> int:
         if app.service_user is not None:

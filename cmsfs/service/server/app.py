@@ -25,6 +25,7 @@ from cmsfs.service.content import (
     files,
     folder_locks,
     folders,
+    instances,
     representation_files,
     trash,
     versions,
@@ -34,7 +35,7 @@ from cmsfs.service.content import (
 from cmsfs.service.events import events
 from cmsfs.service.governance import legal_holds, retention
 from cmsfs.service.groups import groups, memberships
-from cmsfs.service.metadata import instances, templates
+from cmsfs.service.metadata import templates
 from cmsfs.service.oauth import authorize, tokens
 from cmsfs.service.personal import collections, recent_items
 from cmsfs.service.renditions import embed_links, thumbnails
@@ -53,6 +54,7 @@ from cmsfs.service.storage.store import Store
 from cmsfs.service.tasks import assignments, tasks
 from cmsfs.service.uploads import direct_uploads, upload_sessions
 from cmsfs.service.users import session_terminations, users
+from cmsfs.service.webhooks import receivers, webhooks
 
 # In the order of routing: more particular paths come before those with an id in the same place.
 API_GROUPS = [
@@ -130,6 +132,7 @@ API_GROUPS = [
         "The current user, and the users of the enterprise; administrators create, change and delete them.",
         users.routes,
     ),
+    Group("webhooks", "Addresses that are told what happens to items.", webhooks.routes),
     Group("groups", "Groups of users, and what they collaborate on.", groups.routes),
     Group("memberships", "Who is in a group.", memberships.routes),
     Group(
@@ -229,8 +232,10 @@ class Service:
         *,
         public_url: str | None = None,
         rates: rate_limits.RateLimits | None = None,
+        webhook_networks: receivers.Networks = (),
     ) -> None:
         self.store = store
+        self.webhook_networks = webhook_networks
         self._public = None if public_url is None else urlsplit(public_url)
         self._rates = rates
         self.searches = result_cache.ResultCache(store)
@@ -302,10 +307,12 @@ def build(
     *,
     public_url: str | None = None,
     rates: rate_limits.RateLimits | None = None,
+    webhook_networks: receivers.Networks = (),
 ) -> types.ASGIApp:
     """The ASGI application on a store.
 
     `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are
-    the limits of users; None is no limits.
+    the limits of users; None is no limits.  `webhook_networks` are those inside that webhooks may go to.
     """
-    return problems.Edge(Service(store, url, public_url=public_url, rates=rates))
+    service = Service(store, url, public_url=public_url, rates=rates, webhook_networks=webhook_networks)
+    return problems.Edge(service)

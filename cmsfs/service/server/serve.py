@@ -28,6 +28,7 @@ from cmsfs.service.server import access_log, app, client_limits, http1, rate_lim
 from cmsfs.service.server import tls as server_tls
 from cmsfs.service.server.connections import Connections, Stream
 from cmsfs.service.storage.store import Store
+from cmsfs.service.webhooks import deliveries, receivers
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ async def serve(
     keyfile: Path | None = None,
     public_url: str | None = None,
     rates: rate_limits.RateLimits | None = None,
+    webhook_networks: receivers.Networks = (),
     stop: trio.Event | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -74,13 +76,14 @@ async def serve(
     url = f"{scheme}://{shown}:{listener.getsockname()[1]}"
     with listener:
         taken = Connections()
-        inner = app.build(store, url, public_url=public_url, rates=rates)
+        inner = app.build(store, url, public_url=public_url, rates=rates, webhook_networks=webhook_networks)
         built = access_log.AccessLog(
             client_limits.ClientLimits(inner, taken, names=frozenset(names), tls=tls is not None)
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sweeper.run, store)
             nursery.start_soon(indexing.run, store)
+            nursery.start_soon(deliveries.run, store, webhook_networks)
             server = http1.Http1Server(built, scheme=scheme, keep_alive_seconds=KEEP_ALIVE_SECONDS)
             await nursery.start(_run, server, taken, listener, tls, stop)
             log.info("serving on %s", url)

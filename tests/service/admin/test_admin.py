@@ -1,76 +1,18 @@
 """The administrators' pages over HTTP: who gets in, what a form does, what it costs with much to show."""
 
-import html
 import re
 from typing import get_args
 
-import httpx
 import pytest
 
 from cmsfs.service.access import calls, scopes
 from cmsfs.service.admin import notices, overview, people, policies
 from cmsfs.service.oauth import clients, passwords
 from cmsfs.service.provisioning import demo
-from cmsfs.service.server import app
 from cmsfs.service.storage import attempt_limits
+from tests.service.admin.conftest import HOST, PASSWORD_HASH, Person
 
-HOST = "http://service.test"
-PASSWORD = "the password of ann"
-PASSWORD_HASH = passwords.hashed(PASSWORD)
-
-
-class Person:
-    """Somebody at a browser; follows redirections as one does."""
-
-    def __init__(self, service):
-        self.store = service
-        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app.build(service)), base_url=HOST)
-        self.page = None
-        self.at = "/admin"
-
-    def address(self, path):
-        """Where a page is for who has logged in."""
-        inside = path.startswith("/admin") and path != "/admin/login"
-        return self.at + path.removeprefix("/admin") if inside else path
-
-    async def open(self, path):
-        self.page = await self.http.get(self.address(path), follow_redirects=True)
-        return html.unescape(self.page.text)
-
-    async def post(self, path, **form):
-        """A form as the page that is open has it, with these fields."""
-        hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)">', self.page.text))
-        self.page = await self.http.post(self.address(path), data=hidden | form, follow_redirects=True)
-        if self.page.url.path.startswith("/admin/at/") and path == "/admin/login":
-            self.at = self.page.url.path
-        return html.unescape(self.page.text)
-
-    async def log_in(self, login="ann@example.com", password=PASSWORD):
-        await self.open("/admin/login")
-        return await self.post("/admin/login", login=login, password=password)
-
-    def rows(self, sql, *args):
-        return self.store.read(sql, *args)
-
-    def secrets(self):
-        return dict(re.findall(r'data-secret="([^"]+)">([^<]+)<', self.page.text))
-
-
-@pytest.fixture
-async def person(service):
-    await service.write(lambda conn: passwords.keep(conn, 2001, PASSWORD_HASH))
-    one = Person(service)
-    yield one
-    await one.http.aclose()
-
-
-@pytest.fixture
-async def admin(person):
-    assert "Test Enterprise" in await person.log_in()
-    return person
-
-
-PAGES = ["", "/users", "/apps", "/holds", "/retention", "/templates", "/trash", "/events"]
+PAGES = ["", "/users", "/groups", "/apps", "/holds", "/retention", "/templates", "/trash", "/events"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -294,25 +236,6 @@ async def test_a_hold_holds(admin, api):
     assert "is after" in text
     assert "needs the first and the last day" in await admin.post("/admin/holds", name="x", first="soon")
     assert len(admin.rows("SELECT 1 FROM legal_hold_policy")) == 2
-
-
-async def test_a_group_and_its_members(admin, api, uwe):
-    await admin.open("/admin/groups")
-    assert "is there" in await admin.post("/admin/groups", name="Builders", description="All of them")
-    (group,) = (await api.ask("GET", "/groups"))["entries"]
-    path = f"/admin/groups/{group['id']}"
-    assert "no user with the login" in await admin.post(path, action="add", login="nobody@example.com")
-    assert "is in the group now" in await admin.post(path, action="add", login="UWE@example.com")
-    folder = {"type": "folder", "id": (await api.folder("Bridge"))["id"]}
-    body = {"item": folder, "accessible_by": {"type": "group", "id": group["id"]}, "role": "viewer"}
-    await api.ask("POST", "/collaborations", json=body, expect=201)
-    shown = await admin.open(path)
-    assert {"Bridge", "uwe@example.com"} <= set(re.findall(r"[\w@.]+", shown))
-    (member,) = re.findall(r'value="(remove \d+)"', shown)
-    assert "no more" in await admin.post(path, action=member)
-    assert (await uwe.ask("GET", "/folders/0/items"))["entries"] == []
-    assert "is deleted" in await admin.post(path, action="delete")
-    assert "not found" in await admin.open(path)
 
 
 async def test_a_template_is_one_of_the_api(admin, api):

@@ -26,7 +26,7 @@ role = "admin"
 TABLES = (
     *("enterprise", "user", "password", "app", "app_key", "item", "metadata_template", "legal_hold_policy"),
     *("legal_hold_assignment", "retention_policy", "retention_assignment", "exemption", "collaboration"),
-    *("user_group", "membership"),
+    *("user_group", "membership", "signature_key"),
 )
 
 
@@ -78,6 +78,7 @@ async def test_the_example_is_made_and_made_once(root, file):
             "exemption": 1,
             "collaboration": 2,
             "user_group": 1,
+            "signature_key": 1,
             "membership": 1,
         }
         assert await passwords.check(opened, "ann@ferries.example.com", "word of ann")

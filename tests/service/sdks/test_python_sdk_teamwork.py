@@ -1,4 +1,4 @@
-"""The public API's own Python client, unmodified, works with groups and tasks."""
+"""The public API's own Python client, unmodified, works with groups, tasks and webhooks."""
 
 import io
 from datetime import UTC, datetime
@@ -24,8 +24,12 @@ from box_sdk_gen import (
     CreateTaskCompletionRule,
     CreateTaskItem,
     CreateTaskItemTypeField,
+    CreateWebhookTarget,
+    CreateWebhookTargetTypeField,
+    CreateWebhookTriggers,
     UpdateGroupMembershipByIdRole,
     UpdateTaskAssignmentByIdResolutionState,
+    UpdateWebhookByIdTriggers,
     UploadFileAttributes,
     UploadFileAttributesParentField,
 )
@@ -106,6 +110,29 @@ async def test_tasks(client):
         client.tasks.delete_task_by_id(task.id)
         with pytest.raises(BoxAPIError) as caught:
             client.tasks.get_task_by_id(task.id)
+        assert caught.value.response_info.status_code == 404
+
+    await trio.to_thread.run_sync(story)
+
+
+async def test_webhooks(client):
+    def story():
+        folder = client.folders.create_folder("watched", CreateFolderParent(id="0"))
+        made = client.webhooks.create_webhook(
+            CreateWebhookTarget(id=folder.id, type=CreateWebhookTargetTypeField.FOLDER),
+            "https://receiver.example.com/in",
+            [CreateWebhookTriggers.FILE_UPLOADED],
+        )
+        assert (made.target.id, made.triggers) == (folder.id, ["FILE.UPLOADED"])
+        assert [one.id for one in client.webhooks.get_webhooks().entries] == [made.id]
+        changed = client.webhooks.update_webhook_by_id(
+            made.id, triggers=[UpdateWebhookByIdTriggers.FILE_MOVED]
+        )
+        assert changed.triggers == ["FILE.MOVED"]
+        assert client.webhooks.get_webhook_by_id(made.id).address == "https://receiver.example.com/in"
+        client.webhooks.delete_webhook_by_id(made.id)
+        with pytest.raises(BoxAPIError) as caught:
+            client.webhooks.get_webhook_by_id(made.id)
         assert caught.value.response_info.status_code == 404
 
     await trio.to_thread.run_sync(story)

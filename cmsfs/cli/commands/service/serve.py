@@ -23,6 +23,7 @@ from cmsfs.service.server import connections
 from cmsfs.service.server import rate_limits as service_rate_limits
 from cmsfs.service.server import serve as service_serve
 from cmsfs.service.storage import store
+from cmsfs.service.webhooks import receivers
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class _Options:
     keyfile: Path | None
     public_url: str | None
     rates: bool
+    webhook_networks: receivers.Networks
     enterprise: provisioning.Enterprise | None
     as_json: bool
 
@@ -75,6 +77,13 @@ class _Options:
 @click.option("--insecure", is_flag=True, help="Allow plain HTTP on a network address.")
 @click.option("--public-url", help="Public URL behind a proxy, such as https://files.example.com.")
 @click.option("--rate-limits", is_flag=True, help="Enforce rate limits like those of the public API.")
+@click.option(
+    "--webhook-network",
+    "webhook_networks",
+    multiple=True,
+    metavar="CIDR",
+    help="Private network that webhooks may go to, such as 10.1.0.0/16; repeatable.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format.")
 @output.json_option
 @context.pass_context
@@ -90,6 +99,7 @@ def serve(
     enterprise_file: Path | None,
     public_url: str | None,
     rate_limits: bool,
+    webhook_networks: tuple[str, ...],
     log_format: str | None,
     as_json: bool,
 ) -> None:
@@ -120,6 +130,7 @@ def serve(
             keyfile=tls_key,
             public_url=_origin(public_url),
             rates=rate_limits,
+            webhook_networks=[_network(one) for one in webhook_networks],
             enterprise=provisioning.load(enterprise_file) if enterprise_file else None,
             as_json=as_json,
         ),
@@ -131,6 +142,14 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        said = f"--webhook-network takes a network such as 10.1.0.0/16: {error}."
+        raise errors.UserError(said, exit_code=2) from None
 
 
 def _origin(url: str | None) -> str | None:
@@ -172,6 +191,7 @@ async def _serve_store(opened: store.Store, options: _Options) -> None:
         keyfile=options.keyfile,
         public_url=options.public_url,
         rates=service_rate_limits.RateLimits() if options.rates else None,
+        webhook_networks=options.webhook_networks,
         stop=stop,
     )
 

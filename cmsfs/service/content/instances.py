@@ -16,6 +16,7 @@ from cmsfs.service import problems
 from cmsfs.service.access import calls, protection
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api.operations import Operation
+from cmsfs.service.events import webhook_triggers
 from cmsfs.service.metadata import cascades, metadata_query, templates
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
@@ -40,7 +41,7 @@ async def create(kind: ItemKind, call: calls.Call) -> responses.Response:
         row = _item(read, call, kind, needed=ItemRight.DESCRIBE)
         template = _template(read, call)
         insert(conn, row["id"], template, templates.checked(template, wish))
-        return metadata_query.serialize_instance(_instance(read, call, row)[1])
+        return _told(conn, call, row, "CREATED")
 
     return calls.answer(await call.store.write(txn), 201)
 
@@ -90,9 +91,8 @@ async def update(kind: ItemKind, call: calls.Call) -> responses.Response:
             "UPDATE metadata_instance SET data = ?, version = version + 1, type_version = ? WHERE id = ?",
             (json.dumps(data, ensure_ascii=False), template["version"], instance["id"]),
         )
-        changed = _instance(read, call, row)[1]
-        cascades.follow(conn, row, changed, instance["data"])
-        return metadata_query.serialize_instance(changed)
+        cascades.follow(conn, row, _instance(read, call, row)[1], instance["data"])
+        return _told(conn, call, row, "UPDATED")
 
     return calls.answer(await call.store.write(txn))
 
@@ -102,10 +102,21 @@ async def delete(kind: ItemKind, call: calls.Call) -> responses.Response:
         row = _item(store.reader(conn), call, kind, needed=ItemRight.DESCRIBE)
         _, instance = _instance(store.reader(conn), call, row)
         protection.keep_described(conn, row["id"])
+        _told(conn, call, row, "DELETED")
         conn.execute("DELETE FROM metadata_instance WHERE id = ?", (instance["id"],))
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
+
+
+def _told(conn: Connection, call: calls.Call, row: Row, word: str) -> dict[str, Any]:
+    """The instance as it is answered; webhooks are told what became of it."""
+    shown = metadata_query.serialize_instance(_instance(store.reader(conn), call, row)[1])
+    details = {"instance_id": shown["$id"], "scope": shown["$scope"], "template": shown["$template"]}
+    trigger = f"METADATA_INSTANCE.{word}"
+    by, now = call.caller.id, call.store.now()
+    webhook_triggers.enqueue(conn, trigger, row, by=by, now=now, details=details)
+    return shown
 
 
 def _patched(template: Row, data: dict[str, Any], operations: list[metadata.PatchStep]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Webhooks: addresses of applications that are told what happens."""
