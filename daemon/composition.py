@@ -107,7 +107,7 @@ class Composition(Answers):
             read_only=settings.read_only,
             owner_of=owner_of,
             belongs_to=self.sharing.belongs_to,
-            found_out=abilities.find_out,
+            found_out=abilities.find_out if config.profile(settings).varies else None,
         )
         self.login_watch = LoginWatch(settings, self.health)
         self.deletion_check = DeletionCheck(db, client, self.remote_updates, self.health)

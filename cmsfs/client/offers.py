@@ -8,7 +8,6 @@ Rule: only the answer to an unknown address, or that there is no such method, co
 an operation answers about an item says nothing here, and a missing operation says nothing about items.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import trio
@@ -66,42 +65,43 @@ _QUESTIONS = [
 _Answer = tuple[int, str, str, tuple[str, ...]]
 
 
-async def find_lacking(wire: Wire, base_url: str, upload_url: str) -> frozenset[Ability]:
-    """What the service does not offer.
+class Findings(NamedTuple):
+    """`unclear`: where the service failed, or somebody before it answered."""
 
-    Raises `RemoteError` where that cannot be told now: it fails, or somebody before it answers.
-    """
+    lacking: frozenset[Ability]
+    unclear: frozenset[Ability]
+
+
+async def find_out(wire: Wire, base_url: str, upload_url: str) -> Findings:
+    """What the service does not offer.  Raises `RemoteError` where it tells nothing now."""
     unknown = {(one.method, one.is_upload) for one in _QUESTIONS}
     controls = [_Question(None, method, f"{NOWHERE}/0", is_upload=upload) for method, upload in unknown]
     answers: dict[_Question, _Answer] = {}
-    failures: list[errors.RemoteError] = []
+    failures: dict[_Question, errors.RemoteError] = {}
 
     async def ask(one: _Question) -> None:
         try:
             answers[one] = await _ask(wire, one, upload_url if one.is_upload else base_url)
         except errors.RemoteError as failure:
-            failures.append(failure)
+            failures[one] = failure
 
     async with trio.open_nursery() as nursery:
         for one in (*controls, *_QUESTIONS):
             nursery.start_soon(ask, one)
-    if failures:
-        raise failures[0]
+    for one, failure in failures.items():
+        if one.ability is None or not isinstance(failure, errors.ServerError):
+            raise failure
     nowhere = {(one.method, one.is_upload): answers[one] for one in controls}
-    return frozenset(_missing(answers, nowhere))
-
-
-def _missing(
-    answers: dict[_Question, _Answer], nowhere: dict[tuple[str, bool], _Answer]
-) -> Iterable[Ability]:
+    lacking, unclear = set[Ability](), {one.ability for one in failures if one.ability is not None}
     for one, answer in answers.items():
         if one.ability is None:
             continue
         if answer[0] in NO_SUCH_METHOD or answer == nowhere[one.method, one.is_upload]:
-            yield one.ability
+            lacking.add(one.ability)
         elif answer[1] == "" and answer[0] in _FOREIGN:
             # Nobody's words, and not those for an unknown address: a gateway in trouble.
-            raise errors.NotOurs(answer[0], "", "it is not the service that answers")
+            unclear.add(one.ability)
+    return Findings(frozenset(lacking), frozenset(unclear))
 
 
 _FOREIGN = (403, 404, 410)

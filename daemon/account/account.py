@@ -28,7 +28,7 @@ class Account:
 
     `owner_of`: the replica that must go on being of the same user, since what waits in it was changed by that
     one; None where users come and go with their service, as in the embedded one.  `belongs_to` is told whose
-    drive it is; `found_out` returns when it is known what the service offers.
+    drive it is; `found_out` returns when it is known what the service offers, where services differ in that.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Account:
         self.largest_file: int | None = None
         self._doubt = Signal()
         self._more_room = Signal()
-        self._known = trio.Event()
+        self._known, self._is_fresh = trio.Event(), False
 
     @property
     def is_online(self) -> bool:
@@ -71,14 +71,20 @@ class Account:
 
     async def who(self) -> users.User:
         """Ask the service who we are.  Raises `RemoteError`, `NeedsLogin` for somebody else than before."""
-        user = await self._client.users.me()
-        if self._owner_of is not None:
-            known = kv_store.get(self._owner_of, kv_store.OWNER)
+        known = kv_store.get(self._owner_of, kv_store.OWNER) if self._owner_of is not None else None
+        try:
+            user = await self._client.users.me()
+        except (errors.BadRequest, errors.Forbidden, errors.NotFound, errors.NotSupported):
+            # A service may tell it to administrators alone; whose drive it was must not change unnoticed.
+            if self._found_out is None or known is not None:
+                raise
+            user = users.User(id="")
+        if self._owner_of is not None and user.id:
             if known is None:
                 await self._owner_of.write(lambda conn: kv_store.put(conn, kv_store.OWNER, user.id))
             elif known != user.id:
                 raise errors.NeedsLogin(refusals.ANOTHER)
-        if self._belongs_to is not None:
+        if self._belongs_to is not None and user.id:
             await self._belongs_to(user.id)
         if self._found_out is not None:
             await self._found_out()
@@ -96,7 +102,7 @@ class Account:
         before = self._space
         with self._health.request("account"):
             user = await self.who()
-        self.rights.user_id = user.id
+        self.rights.user_id, self._is_fresh = user.id or None, True
         self._health.allow_changes(self._refusal(user))
         if user.space_amount is not None and user.space_used is not None:
             self._space = (user.space_amount, user.space_used)
@@ -117,7 +123,7 @@ class Account:
         """Refresh now and then, for ever."""
         while True:
             # After a start without the service, as soon as it can be.
-            with trio.move_on_after(REFRESH_SECONDS if self.rights.user_id is not None else SOON_SECONDS):
+            with trio.move_on_after(REFRESH_SECONDS if self._is_fresh else SOON_SECONDS):
                 await self._doubt.wait()
                 # Somebody who is refused tries again and again.
                 await trio.sleep(DOUBT_SECONDS)

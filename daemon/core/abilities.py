@@ -23,23 +23,30 @@ class ServiceAbilities:
         self._db = db
         self._client = client
         self._is_asked = not varies
-        if varies:
-            kept = json.loads(kv_store.get(db, kv_store.LACKING) or "{}")
+        kept = json.loads(kv_store.get(db, kv_store.LACKING) or "{}") if varies else {}
+        self._is_known = client.endpoints.base_url in kept
+        if self._is_known:
             known = {one.value: one for one in Ability}
-            lacking = kept.get(client.endpoints.base_url, [])
-            client.offers.lacking = frozenset(known[word] for word in lacking if word in known)
+            words = kept[client.endpoints.base_url]
+            client.offers.lacking = frozenset(known[word] for word in words if word in known)
 
     async def find_out(self) -> None:
-        """Ask the service, unless it has been asked since the start.  Raises `RemoteError`."""
+        """Ask the service, unless it has told all since the start.  Raises `RemoteError`.
+
+        What it leaves open counts as it did before, or as not offered, and is asked again.
+        """
         if self._is_asked:
             return
         client = self._client
         addresses = client.endpoints
-        lacking = await offers.find_lacking(client.wire, addresses.base_url, addresses.upload_url)
-        kept = json.dumps({addresses.base_url: sorted(lacking)})
-        await self._db.write(lambda conn: kv_store.put(conn, kv_store.LACKING, kept))
+        found = await offers.find_out(client.wire, addresses.base_url, addresses.upload_url)
+        open_yet = found.unclear & client.offers.lacking if self._is_known else found.unclear
+        lacking = found.lacking | open_yet
+        if not found.unclear:
+            kept = json.dumps({addresses.base_url: sorted(lacking)})
+            await self._db.write(lambda conn: kv_store.put(conn, kv_store.LACKING, kept))
         if lacking != client.offers.lacking:
             for one in sorted(lacking):
-                log.info("this service cannot %s", one.cannot)
+                log.info("this service cannot %s%s", one.cannot, " at present" * (one in found.unclear))
         client.offers.lacking = lacking
-        self._is_asked = True
+        self._is_known, self._is_asked = True, not found.unclear

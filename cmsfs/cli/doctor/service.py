@@ -169,14 +169,14 @@ def _room(me: users.User) -> Check:
 def _operations(settings: config.Settings) -> Check:
     """What works on a service that need not offer everything."""
 
-    async def ask() -> frozenset[Ability]:
+    async def ask() -> offers.Findings:
         with trio.fail_after(3 * SECONDS):
             async with connect.open_backend(settings) as client:
                 addresses = client.endpoints
-                return await offers.find_lacking(client.wire, addresses.base_url, addresses.upload_url)
+                return await offers.find_out(client.wire, addresses.base_url, addresses.upload_url)
 
     try:
-        lacking = trio.run(ask)
+        lacking, unclear = trio.run(ask)
     except (errors.CmsfsError, trio.TooSlowError) as error:
         said = (
             explain(error).message if isinstance(error, errors.CmsfsError) else "It did not answer in time."
@@ -185,11 +185,13 @@ def _operations(settings: config.Settings) -> Check:
             "operations", "warning", f"What the service offers is not to be had: {said}", "try again"
         )
     able = ["search and list", "upload new files", "restore web links"]
-    able += [one.cannot for one in Ability if one not in lacking]
+    able += [one.cannot for one in Ability if one not in lacking | unclear]
     said = f"The service can {', '.join(able)}."
     if lacking:
         said += f" It cannot {', '.join(one.cannot for one in Ability if one in lacking)}."
-    return Check("operations", "warning" if lacking else "ok", said)
+    if unclear:
+        said += f" It fails where asked to {', '.join(one.cannot for one in Ability if one in unclear)}."
+    return Check("operations", "warning" if lacking or unclear else "ok", said)
 
 
 def _port(parts: SplitResult) -> int:

@@ -18,7 +18,9 @@ from tests.support.specified_service import SpecifiedService
 
 async def lacking(drive: Drive) -> frozenset[Ability]:
     url = errno_probe.URL
-    return await offers.find_lacking(drive.agents.client.wire, f"{url}/2.0", f"{url}/api/2.0")
+    found = await offers.find_out(drive.agents.client.wire, f"{url}/2.0", f"{url}/api/2.0")
+    assert not found.unclear
+    return found.lacking
 
 
 @pytest.mark.parametrize("refusal", ["unknown", "bare", "method"], indirect=True)
@@ -50,22 +52,68 @@ async def test_only_what_is_missing_is_lacking(
     assert await lacking(drive) == {Ability.FOLDERS}
 
 
-@pytest.mark.parametrize("status", [403, 404, 500, 502, 503])
-async def test_a_gateway_in_trouble_is_not_the_service(
-    drive: Drive, specified: SpecifiedService, network: Network, status: int
+@pytest.mark.parametrize("status", [403, 404, 500, 503])
+async def test_what_a_gateway_in_trouble_says_is_asked_again(
+    starting: Starting,
+    specified: SpecifiedService,
+    network: Network,
+    other: Remote,
+    status: int,
+    expect_log: ExpectLog,
 ) -> None:
+    expect_log("this service cannot delete")
     specified.is_whole = True
+    await other.file("a", b"a")
 
     def trouble(request: httpx.Request) -> httpx.Response | None:
-        return (
-            httpx.Response(status, text="<html>")
-            if request.method == "DELETE" and "files" in str(request.url)
-            else None
-        )
+        is_hit = request.method == "DELETE" and "/files/" in request.url.path
+        return httpx.Response(status, text="<html>") if is_hit else None
 
     network.instead = trouble
+    async with starting() as drive:
+        assert await drive.names() == ["a"]
+        with fails(errno.EPERM):
+            await drive.unlink("a")
+        network.instead = None
+        await drive.agents.account.refresh()
+        await drive.unlink("a")
+        await drive.sync()
+        assert await other.paths() == []
+
+
+async def test_trouble_at_a_later_start_changes_nothing(
+    starting: Starting, specified: SpecifiedService, network: Network
+) -> None:
+    specified.is_whole = True
+    async with starting():
+        pass
+    network.instead = lambda request: httpx.Response(503) if request.method == "DELETE" else None
+    async with starting() as drive:
+        assert not drive.agents.client.offers.lacking
+
+
+async def test_a_service_that_tells_nothing_is_not_believed(drive: Drive, network: Network) -> None:
+    network.instead = lambda request: httpx.Response(502)
     with pytest.raises(errors.RemoteError):
         await lacking(drive)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_service_that_tells_nobody_who_they_are(
+    starting: Starting, network: Network, other: Remote, status: int
+) -> None:
+    words = {"type": "error", "status": status, "code": "forbidden", "message": "Not for you."}
+
+    def hides(request: httpx.Request) -> httpx.Response | None:
+        return httpx.Response(status, json=words) if request.url.path.endswith("/users/me") else None
+
+    network.instead = hides
+    await other.file("a", b"a")
+    async with starting() as drive:
+        assert await drive.names() == ["a"]
+        await drive.write("b", b"b")
+        await drive.sync()
+        assert await other.paths() == ["a", "b"]
 
 
 async def test_it_holds_for_a_start_without_the_service(
