@@ -221,12 +221,8 @@ class Composition(Answers):
             settle=self.deferred_updates.settle,
         )
         self.reconciler = Reconciler(
-            db=db,
-            client=client,
-            remote_updates=self.remote_updates,
-            health=self.health,
-            new_folders=new_folders,
-            absences=self.deletion_check,
+            pull_context,
+            self.deletion_check,
             poll=self.pull.poll,
             fill=None if whole is not None else functools.partial(list_in_background, lister),
             full_seconds=settings.full_compare_hours * 3600,

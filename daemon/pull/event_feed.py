@@ -89,8 +89,9 @@ class EventFeed:
 
     async def once(self) -> bool:
         """Read the stream to its end."""
-        # Whoever asks for a look may come before the first one, after a start without a network.
-        await self.begin()
+        if self._position is None:
+            # Whoever asks for a look may come before the first one, after a start without a network.
+            await self.begin()
         read_at = kv_store.get(self._context.db, kv_store.EVENTS_READ_AT)
         anew = read_at is not None and time.time() - float(read_at) > KEPT_SECONDS
         if anew:

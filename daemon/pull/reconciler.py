@@ -23,20 +23,16 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.content.search import EVERYTHING
-from cmsfs.client.session import Client
 from cmsfs.models.content.entries import Entry
 from cmsfs.models.content.search import Query
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import ROOT, Ino
-from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
 from daemon.core import request_scheduler
-from daemon.core.health import Health
-from daemon.core.remote_updates import RemoteUpdates
 from daemon.core.request_scheduler import Priority
 from daemon.listing import search_windows
 from daemon.listing.deletion_check import DeletionCheck
-from daemon.pull.new_folders import NewFolders
+from daemon.pull.context import PullContext
 
 log = logging.getLogger(__name__)
 
@@ -90,27 +86,20 @@ class Reconciler:
 
     def __init__(
         self,
-        db: Database,
-        client: Client,
-        remote_updates: RemoteUpdates,
-        health: Health,
-        new_folders: NewFolders,
+        context: PullContext,
         absences: DeletionCheck,
         *,
         poll: Callable[[], Awaitable[None]],
         fill: Callable[[Ino], Awaitable[None]] | None,
         full_seconds: float,
     ) -> None:
-        self._db = db
-        self._remote_updates = remote_updates
-        self._health = health
-        self._new_folders = new_folders
+        self._context = context
         self._absences = absences
         self._poll = poll
         self._fill = fill
         self._full_seconds = full_seconds
-        self._windows = search_windows.Windows(client.search, health, purpose="sweep")
-        self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(db)])
+        self._windows = search_windows.Windows(context.client.search, context.health, purpose="sweep")
+        self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(context.db)])
         self._sweeping = trio.Lock()
         self._wanted = Signal()
         self._quick_at = float("-inf")
@@ -123,7 +112,7 @@ class Reconciler:
         with request_scheduler.with_priority(Priority.LISTING):
             await self._rest(SETTLE_SECONDS)
             while True:
-                await self._health.reachable()
+                await self._context.health.reachable()
                 pause = QUICK_SECONDS
                 try:
                     await self.once(full=self._is_full_due())
@@ -143,10 +132,13 @@ class Reconciler:
         """
         async with self._sweeping:
             await self._poll()
-            if not tree.is_listed(self._db, ROOT) or kv_store.get(self._db, kv_store.CRAWL) is not None:
+            if (
+                not tree.is_listed(self._context.db, ROOT)
+                or kv_store.get(self._context.db, kv_store.CRAWL) is not None
+            ):
                 return 0
-            requests = self._health.requests.total()
-            began = kv_store.get(self._db, kv_store.GENERATION)
+            requests = self._context.health.requests.total()
+            began = kv_store.get(self._context.db, kv_store.GENERATION)
             if self._fill is not None:
                 found = await self._folders(self._fill) if full else 0
             else:
@@ -156,26 +148,28 @@ class Reconciler:
                 # What was older than what is known here has been left in doubt.
                 await self._poll()
                 await self._absences.reconsider(int(began or 0) + 1)
-                await self._db.write(_swept)
-            elif kv_store.get(self._db, kv_store.SWEEP_DUE) == QUICK:
-                await self._db.write(lambda conn: kv_store.drop(conn, kv_store.SWEEP_DUE))
-        told = self._health.requests.total() - requests
+                await self._context.db.write(_swept)
+            elif kv_store.get(self._context.db, kv_store.SWEEP_DUE) == QUICK:
+                await self._context.db.write(lambda conn: kv_store.drop(conn, kv_store.SWEEP_DUE))
+        told = self._context.health.requests.total() - requests
         log.info("compared %s with the service: %d changes", "everything" if full else "counts", found)
         log.debug("the comparison took about %d requests", told)
         return found
 
     def _is_full_due(self) -> bool:
-        if kv_store.get(self._db, kv_store.SWEEP_DUE) == FULL:
+        if kv_store.get(self._context.db, kv_store.SWEEP_DUE) == FULL:
             return True
         if not self._full_seconds:
             return False
-        swept = kv_store.get(self._db, kv_store.SWEPT_AT)
+        swept = kv_store.get(self._context.db, kv_store.SWEPT_AT)
         return swept is None or time.time() - float(swept) > self._full_seconds
 
     async def _until_due(self, seconds: float) -> None:
         """Rest, but for a sweep that becomes due meanwhile."""
         end = trio.current_time() + seconds
-        while (left := end - trio.current_time()) > 0 and kv_store.get(self._db, kv_store.SWEEP_DUE) is None:
+        while (left := end - trio.current_time()) > 0 and kv_store.get(
+            self._context.db, kv_store.SWEEP_DUE
+        ) is None:
             if await self._rest(min(left, LOOK_SECONDS)):
                 return
 
@@ -191,15 +185,15 @@ class Reconciler:
 
     async def _spans(self, *, full: bool) -> int:
         known = await self._load()
-        generation = await self._db.write(kv_store.next_generation)
+        generation = await self._context.db.write(kv_store.next_generation)
         unseen: list[Ino] = []
         changes = 0
 
         async def take(found: Sequence[Entry]) -> None:
             nonlocal changes
-            new = self._new_folders.new_folders(found)
-            changes += await self._remote_updates.apply(found, generation=generation)
-            self._new_folders.list_soon(new)
+            new = self._context.new_folders.new_folders(found)
+            changes += await self._context.remote_updates.apply(found, generation=generation)
+            self._context.new_folders.list_soon(new)
 
         waiting = [search_windows.SearchWindow()] if full else known.spans()
         while waiting:
@@ -229,7 +223,7 @@ class Reconciler:
     async def _load(self) -> "KnownItems":
         known = KnownItems()
         after = 0
-        while rows := await self._db.query(
+        while rows := await self._context.db.query(
             lambda conn, after=after: conn.execute(_KNOWN, (after,)).fetchall()  # type: ignore[misc]
         ):
             for row in rows:
@@ -241,9 +235,9 @@ class Reconciler:
     # ---- one folder after the other ----
 
     async def _folders(self, fill: Callable[[Ino], Awaitable[None]]) -> int:
-        before = self._remote_updates.applied
+        before = self._context.remote_updates.applied
         after = 0
-        while rows := await self._db.query(
+        while rows := await self._context.db.query(
             lambda conn, after=after: conn.execute(_LISTED, (after,)).fetchall()  # type: ignore[misc]
         ):
             for row in rows:
@@ -253,7 +247,7 @@ class Reconciler:
                     # Gone, or not for us any more: the folder above it shows that.
                     continue
             after = rows[-1]["ino"]
-        return self._remote_updates.applied - before
+        return self._context.remote_updates.applied - before
 
 
 class KnownItems:
