@@ -46,17 +46,20 @@ class KernelSession:
 
     def invalidate_inode(
         self, ino: Ino, *, attributes_only: bool, unless: Callable[[Ino], bool] | None = None
-    ) -> None:
+    ) -> bool:
         """Forget the attributes of an inode, and its pages too unless `attributes_only`.
 
-        Not if `unless` says so at the last moment: whoever makes it say so, and then finds nothing under way
-        (`met`), is safe from this call.
+        Not if `unless` says so at the last moment (then False): whoever makes it say so, and then finds
+        nothing under way (`met`), is safe from this call.
         """
         with self._calling:
             self._invalidating = ino
             try:
-                if self._live and not (unless and unless(ino)):
+                if unless and unless(ino):
+                    return False
+                if self._live:
                     pyfuse3.invalidate_inode(ino, attr_only=attributes_only)
+                return True
             finally:
                 self._invalidating = None
                 waiting, self._waiting = self._waiting, []

@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 # said its first word yet (libfuse knows no protocol version until then), so it remembers nothing.
 _NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY, errno.ENOSYS})
 
-# After so long an inode of which the kernel did not know is spoken of again.  The program that asked for it
-# may have to wait for a processor before its kernel side takes up our answer.
+# After so long an inode of which the kernel did not know, or was not to be told, is spoken of again.  The
+# program that asked for it may have to wait for a processor before its kernel side takes up our answer.
 AGAIN_SECONDS = (0.005, 0.05, 0.5)
 
 # Whoever asks for news to be taken over wants to see them on the drive.
@@ -66,7 +66,7 @@ class Notifier:
         self._posted = Signal()
         self._settled = Signal(is_set=True)
         self._thread = trio.CapacityLimiter(1)
-        self._unheard = 0  # batches of what the kernel did not know at first
+        self._unheard = 0  # batches of what is to be told once more
         self._complained: set[int] = set()
         hub.subscribe(self._post)
 
@@ -79,9 +79,9 @@ class Notifier:
                 await self._posted.wait()
                 self._posted.clear()
                 batch, self._waiting = list(self._waiting.values()), {}
-                if unknown := await self._tell_all(batch):
+                if again := await self._tell_all(batch):
                     self._unheard += 1
-                    nursery.start_soon(self._tell_again, unknown)
+                    nursery.start_soon(self._tell_again, again)
                 self._note_settled()
 
     async def settled(self) -> None:
@@ -100,6 +100,9 @@ class Notifier:
             if not (changes := [one for one in changes if self._inodes.is_known(one.ino)]):
                 break
             changes = await self._tell_all(changes)
+        if changes:
+            # By now the first reads have their sizes.
+            await self._tell_all(changes, at_last=True)
         self._unheard -= 1
         self._note_settled()
 
@@ -127,29 +130,34 @@ class Notifier:
             self._settled.clear()
             self._posted.set()
 
-    async def _tell_all(self, changes: list[Change]) -> list[Change]:
-        """Tell these; those of them that are about an inode which the kernel does not know."""
+    async def _tell_all(self, changes: list[Change], *, at_last: bool = False) -> list[Change]:
+        """Tell these; those of them that are to be told once more."""
         return await trio.to_thread.run_sync(
-            self._in_thread, changes, limiter=self._thread, abandon_on_cancel=True
+            self._in_thread, changes, at_last, limiter=self._thread, abandon_on_cancel=True
         )
 
-    def _in_thread(self, changes: list[Change]) -> list[Change]:
-        unknown = []
+    def _in_thread(self, changes: list[Change], at_last: bool) -> list[Change]:
+        again = []
         for change in changes:
             try:
-                self.tell(change)
+                if not self.tell(change, at_last=at_last):
+                    again.append(change)
             except OSError as error:
                 # About a name there is no doubt: that call waits for every lookup in the folder.
                 if error.errno == errno.ENOENT and change.parent is None:
-                    unknown.append(change)
+                    again.append(change)
                 self._complain(error)
-        return unknown
+        return again
 
-    def tell(self, change: Change) -> None:
-        """Tell the kernel; it may wait for requests that only the loop can answer.  Raises `OSError`."""
+    def tell(self, change: Change, *, at_last: bool = False) -> bool:
+        """Tell the kernel; it may wait for requests that only the loop can answer.  Raises `OSError`.
+
+        False: it would come between `open`, which has told of another size, and the first read, and is to be
+        told a moment later; `at_last` it is told all the same.
+        """
         if change.is_new and self._inodes.is_known(change.ino):
             # It was met under this name since: whoever watches it would hear nothing of a name forgotten.
-            return
+            return True
         match change.what, change.parent:
             case ChangeKind.ENTRY, int(parent):
                 kernel.session.invalidate_entry(parent, convert.raw_name(change.name))
@@ -164,7 +172,9 @@ class Notifier:
                     change.ino, attributes_only=in_use, unless=self._inodes.is_refreshed
                 )
             case _:
-                kernel.session.invalidate_inode(change.ino, attributes_only=True)
+                unless = None if at_last else self._inodes.is_refreshed
+                return kernel.session.invalidate_inode(change.ino, attributes_only=True, unless=unless)
+        return True
 
     def _complain(self, error: OSError) -> None:
         number = error.errno or 0

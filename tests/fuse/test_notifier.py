@@ -39,7 +39,8 @@ async def test_read_before_invalidation_is_complete(fs, top, outside):
     assert await outside((top / "a").read_bytes) == b"longer than before"
 
 
-async def test_size_is_not_lost_to_a_later_invalidation(fs, hub, top, outside):
+@pytest.mark.parametrize("what", [ChangeKind.CONTENT, ChangeKind.ATTRIBUTES])
+async def test_size_is_not_lost_to_a_later_invalidation(fs, hub, top, outside, what):
     fs.put("a", b"old")
     assert await outside((top / "a").read_bytes) == b"old"
     await fs.entered["release"].wait()
@@ -49,11 +50,23 @@ async def test_size_is_not_lost_to_a_later_invalidation(fs, hub, top, outside):
 
     def getattr_meanwhile(asked):
         # The kernel takes no answer to what it asked before it was told to forget.
-        tells.tell(Change(ChangeKind.CONTENT, ino))
+        tells.tell(Change(what, ino))
         return answered(asked)
 
     fs.getattr = getattr_meanwhile
     assert await outside((top / "a").read_bytes) == b"longer than before"
+
+
+async def test_changed_times_of_a_file_that_is_open_with_news_show(fs, top, told, outside):
+    thing = fs.put("a", b"x")
+    await outside(os.stat, top / "a")
+    fs.news.add(thing.ino)
+    handle = await outside(os.open, top / "a", os.O_RDONLY)
+    assert await outside(os.pread, handle, 9, 0) == b"x"
+    thing.mtime_ns = 5 * 10**9
+    await told(Change(ChangeKind.ATTRIBUTES, thing.ino))
+    assert (await outside(os.fstat, handle)).st_mtime_ns == 5 * 10**9
+    await outside(os.close, handle)
 
 
 async def test_open_waits_for_an_invalidation_of_its_inode(monkeypatch):

@@ -240,7 +240,7 @@ class Machine(Process):
             nursery.cancel_scope.cancel()
 
     def _listen(self, agents: daemon_app.Agent, kernel: Kernel) -> None:
-        async def tell(changes: list[Change]) -> list[Change]:
+        async def tell(changes: list[Change], *, at_last: bool = False) -> list[Change]:
             return await kernel.tell(changes)
 
         agents.notifier._tell_all = tell  # type: ignore[method-assign]
