@@ -26,11 +26,11 @@ from cmsfs.cli.support import daemonctl
 from cmsfs.client.content.search import EVERYTHING
 from cmsfs.ipc import control
 from cmsfs.models.content import search
+from tests.support import forked
 from tests.support.patience import Patience, crowding
 from tests.support.program import Daemon
 
 WRITER = Path(__file__).with_name("crash_writer.py")
-DISK = Path(__file__).with_name("forgetful_disk.py")
 WAIT_SECONDS = 60.0
 
 # What a writer hears of a drive whose daemon was killed.
@@ -249,7 +249,10 @@ class Disk:
     def start(self) -> None:
         """The power is on."""
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(DISK), str(self.mountpoint), str(self.image), "--lie", self.lie],
+            [
+                *(sys.executable, "-m", forked.DISK, str(self.mountpoint), str(self.image)),
+                *("--lie", self.lie),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -1,4 +1,4 @@
-"""A service that kills itself at a named point: `python killed_child.py FOLDER POINT`.
+"""A service that kills itself at a named point: `python -m tests.support.crashing_service FOLDER POINT`.
 
 It is `cmsfs serve` as far as it matters, in a process of its own.  A point is a function of the service
 whose end (or whose beginning) is the last thing that the process does; `none` waits to be killed.

@@ -1,6 +1,6 @@
 """A disk that forgets what was not fsynced: a file system in memory, and what a power cut leaves of it.
 
-    python forgetful_disk.py MOUNTPOINT IMAGE [--lie drafts|log|names]
+    python -m tests.support.forgetful_disk MOUNTPOINT IMAGE [--lie drafts|log|names]
 
 It begins with what the folder IMAGE holds.  A line `cut SEED` on its standard input is a power cut: from
 then on every call fails, IMAGE is what the disk still has, and the process ends once it is unmounted.  What

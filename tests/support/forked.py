@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any
 
 PERSON = "tests.support.browser_person"  # who logs in
+CRASHING = "tests.support.crashing_service"
+DISK = "tests.support.forgetful_disk"
 
-MODULES = {"cmsfs", "daemon", "daemon.fsck", PERSON}
+MODULES = {"cmsfs", "daemon", "daemon.fsck", PERSON, CRASHING, DISK}
 
 _HERE = Path(__file__).parent
 

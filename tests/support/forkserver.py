@@ -53,7 +53,8 @@ def load() -> None:
             if not module.name.endswith(".__main__"):  # that is run, as a module of its own
                 importlib.import_module(module.name)
     sys.path.append(str(Path(__file__).parents[2]))
-    importlib.import_module(forked.PERSON)
+    for name in (forked.PERSON, forked.CRASHING, forked.DISK):
+        importlib.import_module(name)
     cheap_passwords.install()
     database_templates.install()
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 import pytest
@@ -15,8 +14,7 @@ import trio
 
 from cmsfs.models.content import upload_sessions
 from cmsfs.service.storage import store
-
-CHILD = Path(__file__).parents[2] / "support" / "crashing_service.py"
+from tests.support import forked
 
 # Two parts.
 BIG = random.Random(7).randbytes(20_000_001)
@@ -95,7 +93,7 @@ async def client(root, fill, as_user):
 async def running(root, client, point="none"):
     """The service in a process of its own."""
     async with trio.open_nursery() as nursery:
-        command = [sys.executable, CHILD, root, point]
+        command = [sys.executable, "-m", forked.CRASHING, root, point]
         run = functools.partial(trio.run_process, command, stdout=subprocess.PIPE, check=False)
         process = await nursery.start(run)
         line = b""
