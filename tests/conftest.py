@@ -97,6 +97,7 @@ def pytest_sessionfinish() -> None:
     # What outlived its test (fixtures of a module, of the session) is looked at once.
     gc.unfreeze()
     gc.collect()
+    gc.freeze()  # nor is what is left walked again, by pytest and by Python at its end
 
 
 @pytest.hookimpl(optionalhook=True)
