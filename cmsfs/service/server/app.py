@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette import requests, routing, types
+from starlette import exceptions, requests, routing, types
 
 from cmsfs.service import problems
 from cmsfs.service.admin import pages
@@ -40,7 +40,7 @@ from cmsfs.service.oauth import authorize, tokens
 from cmsfs.service.personal import collections, recent_items
 from cmsfs.service.renditions import embed_links, thumbnails
 from cmsfs.service.search import metadata_search, result_cache, search
-from cmsfs.service.server import docs_page, openapi, rate_limits
+from cmsfs.service.server import docs_page, not_offered, openapi, rate_limits
 from cmsfs.service.server.route_table import RouteTable
 from cmsfs.service.sharing import (
     collaborations,
@@ -277,7 +277,11 @@ class Service:
             scope["scheme"] = self._public.scheme
             others = [one for one in scope["headers"] if one[0] != b"host"]
             scope["headers"] = [(b"host", self._public.netloc.encode()), *others]
-        await self._router(scope, receive, send)
+        try:
+            await self._router(scope, receive, send)
+        except exceptions.HTTPException as error:
+            refused = _not_offered(scope) if error.status_code in (404, 405) else None
+            raise error if refused is None else refused from None
 
     def address(self, scope: types.Scope) -> str:
         """Where a request comes from: the client's network, as the proxy says it where there is one."""
@@ -299,6 +303,14 @@ class Service:
         """Take note of a request for a token; 429 if there were too many from there for this application."""
         if self._rates is not None:
             self._rates.take_token(self.address(request.scope), client_id)
+
+
+def _not_offered(scope: types.Scope) -> problems.Refused | None:
+    """What is said of an operation of the public API that there is no route for."""
+    for root in ("/2.0", "/api/2.0"):
+        if scope["path"].startswith(f"{root}/"):
+            return not_offered.refusal(scope["method"], scope["path"].removeprefix(root))
+    return None
 
 
 def build(

@@ -13,6 +13,7 @@ import pydantic_core
 from starlette import requests, responses, routing
 
 from cmsfs.service.api import pages
+from cmsfs.service.server import not_offered
 
 
 async def home(request: requests.Request) -> responses.Response:
@@ -52,7 +53,8 @@ def document(described: dict[str, Any]) -> str:
                 for named in one["parameters"]
             ]
             by_tag.setdefault(one["tags"][0], []).append((path, method.upper(), one | {"parameters": known}))
-    return pages.text("docs.html", document=described, by_tag=by_tag, kind=_kind)
+    absent = not_offered.FAMILIES
+    return pages.text("docs.html", document=described, by_tag=by_tag, kind=_kind, absent=absent)
 
 
 def _kind(schema: dict[str, Any]) -> markupsafe.Markup:

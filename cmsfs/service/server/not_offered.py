@@ -1,0 +1,161 @@
+"""The operations of the public API that this service does not offer.
+
+Each is answered with 404 and the code `not_offered`, not with a server's error: clients repeat those for
+minutes.  `/docs` lists them.
+
+Rule: what the public API has is either offered or in this table (`tests/service/server/test_not_offered.py`).
+"""
+
+from cmsfs.service import problems
+
+CODE = "not_offered"
+
+# What they are about, and their methods and paths; a part in braces is any.
+_FAMILIES = {
+    "Questions to a language model": """
+        POST /ai/ask  POST /ai/extract  POST /ai/extract_structured  POST /ai/text_gen
+        GET /ai_agent_default  GET /ai_agents  POST /ai_agents  DELETE /ai_agents/{id}
+        GET /ai_agents/{id}  PUT /ai_agents/{id}
+    """,
+    "Archives": """
+        GET /archives  POST /archives  DELETE /archives/{id}  PUT /archives/{id}
+    """,
+    "App items": """
+        GET /files/{id}/app_item_associations  GET /folders/{id}/app_item_associations
+    """,
+    "Workflows": """
+        GET /automate_workflows  POST /automate_workflows/{id}/start  GET /workflows
+        POST /workflows/{id}/start
+    """,
+    "Pictures of users": """
+        DELETE /users/{id}/avatar  GET /users/{id}/avatar  POST /users/{id}/avatar
+    """,
+    "Devices": """
+        DELETE /device_pinners/{id}  GET /device_pinners/{id}  GET /enterprises/{id}/device_pinners
+    """,
+    "Documents made of templates": """
+        GET /docgen_batch_jobs/{id}  POST /docgen_batches  GET /docgen_jobs  GET /docgen_jobs/{id}
+        GET /docgen_template_jobs/{id}  GET /docgen_templates  POST /docgen_templates
+        DELETE /docgen_templates/{id}  GET /docgen_templates/{id}  GET /docgen_templates/{id}/tags
+        POST /notes/convert
+    """,
+    "Further logins of users": """
+        GET /users/{id}/email_aliases  POST /users/{id}/email_aliases
+        DELETE /users/{id}/email_aliases/{id}
+    """,
+    "Settings of the enterprise, and its external users": """
+        GET /enterprise_configurations/{id}  POST /external_users/submit_delete_job
+    """,
+    "Requests for files": """
+        DELETE /file_requests/{id}  GET /file_requests/{id}  PUT /file_requests/{id}
+        POST /file_requests/{id}/copy
+    """,
+    "Holds and retention by version": """
+        GET /file_version_legal_holds  GET /file_version_legal_holds/{id}  GET /file_version_retentions
+        GET /file_version_retentions/{id}
+    """,
+    "Hubs": """
+        GET /enterprise_hubs  GET /hub_collaborations  POST /hub_collaborations
+        DELETE /hub_collaborations/{id}  GET /hub_collaborations/{id}  PUT /hub_collaborations/{id}
+        GET /hub_document_blocks  GET /hub_document_pages  GET /hub_items  GET /hubs  POST /hubs
+        DELETE /hubs/{id}  GET /hubs/{id}  PUT /hubs/{id}  POST /hubs/{id}/copy
+        POST /hubs/{id}/manage_items
+    """,
+    "Integrations": """
+        GET /integration_mappings/slack  POST /integration_mappings/slack
+        DELETE /integration_mappings/slack/{id}  PUT /integration_mappings/slack/{id}
+        GET /integration_mappings/teams  POST /integration_mappings/teams
+        DELETE /integration_mappings/teams/{id}  PUT /integration_mappings/teams/{id}
+    """,
+    "Invitations of users into the enterprise": """
+        POST /invites  GET /invites/{id}
+    """,
+    "Taxonomies": """
+        POST /metadata_taxonomies  GET /metadata_taxonomies/{id}  DELETE /metadata_taxonomies/{id}/{id}
+        GET /metadata_taxonomies/{id}/{id}  PATCH /metadata_taxonomies/{id}/{id}
+        POST /metadata_taxonomies/{id}/{id}/levels  PATCH /metadata_taxonomies/{id}/{id}/levels/{id}
+        POST /metadata_taxonomies/{id}/{id}/levels:append
+        POST /metadata_taxonomies/{id}/{id}/levels:trim  GET /metadata_taxonomies/{id}/{id}/nodes
+        POST /metadata_taxonomies/{id}/{id}/nodes  DELETE /metadata_taxonomies/{id}/{id}/nodes/{id}
+        GET /metadata_taxonomies/{id}/{id}/nodes/{id}  PATCH /metadata_taxonomies/{id}/{id}/nodes/{id}
+        GET /metadata_templates/{id}/{id}/fields/{id}/options
+    """,
+    "Queries over all content": """
+        POST /query  POST /query_insights
+    """,
+    "Ending the sessions of groups": """
+        POST /groups/terminate_sessions
+    """,
+    "Information barriers and lists": """
+        GET /shield_information_barrier_reports  POST /shield_information_barrier_reports
+        GET /shield_information_barrier_reports/{id}  GET /shield_information_barrier_segment_members
+        POST /shield_information_barrier_segment_members
+        DELETE /shield_information_barrier_segment_members/{id}
+        GET /shield_information_barrier_segment_members/{id}
+        GET /shield_information_barrier_segment_restrictions
+        POST /shield_information_barrier_segment_restrictions
+        DELETE /shield_information_barrier_segment_restrictions/{id}
+        GET /shield_information_barrier_segment_restrictions/{id}
+        GET /shield_information_barrier_segments  POST /shield_information_barrier_segments
+        DELETE /shield_information_barrier_segments/{id}  GET /shield_information_barrier_segments/{id}
+        PUT /shield_information_barrier_segments/{id}  GET /shield_information_barriers
+        POST /shield_information_barriers  POST /shield_information_barriers/change_status
+        GET /shield_information_barriers/{id}  GET /shield_lists  POST /shield_lists
+        DELETE /shield_lists/{id}  GET /shield_lists/{id}  PUT /shield_lists/{id}
+    """,
+    "Requests for signatures": """
+        GET /sign_requests  POST /sign_requests  GET /sign_requests/{id}  POST /sign_requests/{id}/cancel
+        POST /sign_requests/{id}/resend  GET /sign_templates  GET /sign_templates/{id}
+    """,
+    "Skills": """
+        PUT /skill_invocations/{id}
+    """,
+    "Storage policies": """
+        GET /storage_policies  GET /storage_policies/{id}  GET /storage_policy_assignments
+        POST /storage_policy_assignments  DELETE /storage_policy_assignments/{id}
+        GET /storage_policy_assignments/{id}  PUT /storage_policy_assignments/{id}
+    """,
+    "Terms of service": """
+        GET /terms_of_service_user_statuses  POST /terms_of_service_user_statuses
+        PUT /terms_of_service_user_statuses/{id}  GET /terms_of_services  POST /terms_of_services
+        GET /terms_of_services/{id}  PUT /terms_of_services/{id}
+    """,
+    "Moving the content of a user to another": """
+        PUT /users/{id}/folders/0
+    """,
+}
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    words = text.split()
+    return list(zip(words[::2], words[1::2], strict=True))
+
+
+FAMILIES: dict[str, list[tuple[str, str]]] = {name: _pairs(text) for name, text in _FAMILIES.items()}
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple("" if part.startswith("{") else part for part in path.strip("/").split("/"))
+
+
+# By how many parts a path has and its first one, which is never a variable.
+_BY_SHAPE: dict[tuple[int, str], list[tuple[str, tuple[str, ...]]]] = {}
+for _lines in FAMILIES.values():
+    for _method, _path in _lines:
+        _known = _parts(_path)
+        _BY_SHAPE.setdefault((len(_known), _known[0]), []).append((_method, _known))
+
+
+def refusal(method: str, path: str) -> problems.Refused | None:
+    """What is answered to a request that no route took, by its path below the API's root.
+
+    None if it is no operation of the public API.
+    """
+    parts = tuple(path.strip("/").split("/"))
+    for known_method, known in _BY_SHAPE.get((len(parts), parts[0]), ()):
+        if known_method == method and all(
+            not one or one == part for one, part in zip(known, parts, strict=True)
+        ):
+            said = f"This service does not offer {method} {path}; /docs lists what it offers and what not."
+            return problems.Refused(404, CODE, said)
+    return None
