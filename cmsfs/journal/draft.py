@@ -13,7 +13,6 @@ bytes is recorded after they are in the file.  Where the row has the bytes, too,
 
 import errno
 import os
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -84,10 +83,8 @@ class Draft:
         # Whether the row has the bytes, too: then the file need not be fsynced.
         self.in_row = False
         self._is_next_in_row = False
-        # All bytes of a new file as long as the row can hold them: what it is written from.
-        self._small: bytearray | None = bytearray() if base is None else None
         # What the row is written from is read by the thread of the database.
-        self._state = threading.Lock()
+        self._state = self._file.lock
 
     def count_writers(self, by: int) -> None:
         """More or fewer handles are open for writing; while there are any, the draft is not sealed."""
@@ -126,6 +123,10 @@ class Draft:
         async with self.lock:
             if self.sealed:
                 return None
+            with self._state:
+                if not self._file.is_made and offset + len(data) <= ROW_BYTES:
+                    self._wrote(offset, data)
+                    return len(data)
             fd = self.acquire()
             try:
                 if len(data) >= THREAD_FROM:
@@ -145,12 +146,12 @@ class Draft:
         end = offset + len(data)
         self.extents.add(offset, end)
         self.size = max(self.size, end)
-        if self._small is not None:
+        if (small := self._file.small) is not None:
             if end <= ROW_BYTES:
-                self._small.extend(bytes(max(0, offset - len(self._small))))
-                self._small[offset:end] = data
+                small.extend(bytes(max(0, offset - len(small))))
+                small[offset:end] = data
             else:
-                self._small = None
+                self._file.small = None
         self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
 
     async def truncate(self, size: int) -> bool:
@@ -167,8 +168,6 @@ class Draft:
                 self.extents.clip(size)
                 self.base_size = min(self.base_size, size)
                 self.size = size
-                if self._small is not None:
-                    del self._small[size:]
                 self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
             try:
                 if size < self._recorded_end and self._commit is not None:
@@ -178,7 +177,6 @@ class Draft:
             except BaseException:
                 with self._state:
                     self.extents, self.base_size, self.size = before
-                    self._small = None
                     self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
                 raise
             if size < before[2]:
@@ -187,6 +185,11 @@ class Draft:
         return True
 
     def _cut(self, size: int) -> None:
+        with self._state:
+            if self._file.small is not None:
+                del self._file.small[size:]
+            if not self._file.is_made:
+                return
         fd = self.acquire()
         try:
             if os.fstat(fd).st_size > size:
@@ -225,11 +228,14 @@ class Draft:
 
     def read_held(self, start: int, end: int) -> bytes:
         """The bytes of a run that the draft file holds."""
-        fd = self.acquire()
-        try:
-            data = os.pread(fd, end - start, start)
-        finally:
-            self.release()
+        if (small := self._file.small) is not None:
+            data = bytes(small[start:end])
+        else:
+            fd = self.acquire()
+            try:
+                data = os.pread(fd, end - start, start)
+            finally:
+                self.release()
         if len(data) < end - start:
             if not self.extents.covers(start, end):
                 return data.ljust(end - start, b"\0")  # it has been cut since the caller looked
@@ -281,8 +287,8 @@ class Draft:
         """The file's bytes; in any thread."""
         if not self.extents.end:
             return b""
-        if self._small is not None:
-            return bytes(self._small[: self.extents.end])
+        if self._file.small is not None:
+            return bytes(self._file.small[: self.extents.end])
         fd = fd_limits.open_file(self.path, os.O_RDONLY)
         try:
             data = os.pread(fd, self.extents.end, 0)
@@ -292,6 +298,10 @@ class Draft:
             raise OSError(errno.EIO, f"{self.path} has fewer bytes than were written")
         return data
 
+    def make_file(self) -> None:
+        """See that its bytes are in its file, not in memory and in the row alone; from any thread."""
+        self._file.make()
+
     def stays(self) -> None:
         """Its sealing has ended without making it content: whoever waits for that writes on here."""
         self.sealed = False
@@ -300,6 +310,7 @@ class Draft:
     def fsync(self) -> None:
         """Wait, in this thread, until the bytes are on the disk."""
         generation = self.generation
+        self.make_file()
         try:
             # By its name: a group may be larger than the pool.
             durability.sync(self.path)

@@ -3,11 +3,15 @@
 A draft may be open in programs for days, thousands of them at once; a descriptor is needed while bytes are
 read, written or made durable, and opening one again takes 5 µs.
 
+The file of a small new draft is made only when somebody wants to have it open, or with the next group commit:
+most temporary files are gone by then, and until then the row has the bytes (`Draft.record`).
+
 Rule: one that is lent out is never closed.
 """
 
 import errno
 import os
+import threading
 from collections import OrderedDict
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -18,13 +22,34 @@ from cmsfs import fd_limits
 class DraftFile:
     """The file of one draft, and its descriptor if it is open.  Only `DraftFiles` changes it."""
 
-    __slots__ = ("__weakref__", "fd", "path", "retired", "users")
+    __slots__ = ("__weakref__", "fd", "is_made", "lock", "path", "retired", "small", "users")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.fd = -1
         self.users = 0
         self.retired = False
+        # All its bytes, of a new one that is small; changed under the lock, since other threads read them.
+        self.small: bytearray | None = None
+        self.is_made = True  # False: they are nowhere else
+        self.lock = threading.Lock()
+
+    def make(self) -> None:
+        """See that there is a file of what is in memory; from any thread.  Raises `OSError`."""
+        with self.lock:
+            if self.is_made or self.retired:
+                return
+            assert self.small is not None
+            fd = fd_limits.open_file(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                if os.write(fd, self.small) < len(self.small):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            except OSError:
+                self.path.unlink()
+                raise
+            finally:
+                os.close(fd)
+            self.is_made = True
 
 
 class DraftFiles:
@@ -55,6 +80,7 @@ class DraftFiles:
                 raise FileNotFoundError(str(file.path))
             if self._count >= self._most:
                 self._close_idle(self._most - 1)
+            file.make()
             file.fd = self._open(file.path, os.O_RDWR | (os.O_CREAT if create else 0))
             self._count += 1
         self._idle.pop(file, None)
@@ -85,7 +111,8 @@ class DraftFiles:
     def retire(self, path: Path) -> None:
         """It is not opened again; it is closed as soon as nobody uses it."""
         if (file := self._files.get(path)) is not None:
-            file.retired = True
+            with file.lock:
+                file.retired, file.small = True, None
             if file in self._idle:
                 self._close(file)
 

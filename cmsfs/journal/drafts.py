@@ -11,6 +11,7 @@ Rules: there is one object for a draft at a time, whoever asks.  A file that gro
 import functools
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
 from weakref import WeakValueDictionary
@@ -76,6 +77,8 @@ class Drafts:
             return draft  # somebody has found the row before whoever made it was told
         draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy, self._commit, self._opened)
         draft._recorded = draft.generation
+        if base is None:
+            draft._file.small, draft._file.is_made = bytearray(), False
         self._live[draft_id] = draft
         self._begun[draft_id] = self.clock()
         return draft
@@ -85,7 +88,7 @@ class Drafts:
         if draft := self._live.get(draft_id):
             return draft
         row = self._db.row(
-            "SELECT d.base_sha1, d.base_total, d.base_size, d.size, d.extents, d.data IS NOT NULL AS in_row,"
+            "SELECT d.base_sha1, d.base_total, d.base_size, d.size, d.extents, d.data,"
             " n.ino FROM draft d JOIN node n ON n.draft = d.id WHERE d.id = ?",
             draft_id,
         )
@@ -95,9 +98,11 @@ class Drafts:
         draft = Draft(draft_id, row["ino"], self.path(draft_id), base, self.busy, self._commit, self._opened)
         draft.base_size, draft.size = row["base_size"], row["size"]
         draft.extents = Extents.from_json(row["extents"])
-        draft._small = None
-        draft._recorded_end, draft.in_row = draft.extents.end, bool(row["in_row"])
+        draft._recorded_end, draft.in_row = draft.extents.end, row["data"] is not None
         draft._recorded = draft.generation
+        if row["data"] and not draft.path.exists():
+            # Whoever had it in memory has let go of it before its file was made.
+            draft._file.small, draft._file.is_made = bytearray(row["data"]), False
         self._live[draft_id] = draft
         return draft
 
@@ -115,7 +120,10 @@ class Drafts:
         return Content(draft.base_sha1, draft.base_total, *where)
 
     def close(self) -> None:
-        """Close the files that nobody uses."""
+        """Close the files that nobody uses, after making those that are in memory still."""
+        for draft in list(self._live.values()):
+            with suppress(OSError):
+                draft.make_file()
         self._opened.close()
 
     # ---- debouncing ----

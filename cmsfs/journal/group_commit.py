@@ -8,6 +8,7 @@ for one file.
 import logging
 import math
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import trio
@@ -97,6 +98,8 @@ class GroupCommit:
             await trio.to_thread.run_sync(_unlink_all, unlinks)
 
     async def _commit(self, group: list[Draft]) -> None:
+        if small := [draft for draft in group if draft.in_row]:
+            await trio.to_thread.run_sync(_make_files, small)
         group = [draft for draft in group if not draft.in_row]
         # Several at a time, so that the file system's own log makes them durable together.
         async with trio.open_nursery() as nursery:
@@ -112,7 +115,7 @@ class GroupCommit:
         await self._sync(
             [draft] if draft is not None and is_in_file else [], names=draft is None or is_in_file
         )
-        if draft is not None:
+        if draft is not None and is_in_file:
             self._recorded.pop(draft.id, None)
 
     async def sync_file(self, draft: Draft) -> None:
@@ -141,6 +144,15 @@ def _fsync_all(group: list[Draft]) -> None:
     for draft in group:
         if not draft.dropped:
             draft.fsync()
+
+
+def _make_files(group: list[Draft]) -> None:
+    """Runs in a thread."""
+    for draft in group:
+        # What cannot be made now is made when it is wanted: the row has the bytes.
+        with suppress(OSError):
+            if not draft.dropped:
+                draft.make_file()
 
 
 def _unlink_all(paths: list[Path]) -> None:

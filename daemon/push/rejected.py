@@ -137,6 +137,7 @@ async def _keep_draft(context: PushContext, node: Node, draft_id: int, folder: P
     holes = draft.holes()
 
     def keep() -> Path:
+        draft.make_file()
         target = _second_name(draft.path, folder, node.name)
         os.truncate(target, draft.size)
         if holes:

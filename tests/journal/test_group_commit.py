@@ -1,6 +1,7 @@
 """Group commits: what was acknowledged is on the disk within a second."""
 
 import errno
+import gc
 import itertools
 import os
 import threading
@@ -11,6 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from cmsfs.journal.draft import ROW_BYTES
+from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from tests.journal.conftest import Desk
 from tests.support.log_watch import ExpectLog
@@ -198,3 +200,29 @@ async def test_bytes_that_outgrow_their_row_are_in_the_file_before_it_says_so(
     assert desk.db.row("SELECT data FROM draft")["data"] is None
     await desk.commit.sync(draft)
     assert synced[2:] == [draft.path.name, "drafts", "replica.db-wal"]
+
+
+async def test_a_small_file_is_made_with_the_group(desk: Desk) -> None:
+    kept, gone, synced = [await desk.new(name, name.encode()) for name in ("kept", "gone", "synced")]
+    for draft in (kept, gone, synced):
+        desk.commit.note(draft)
+    await desk.commit.sync(synced)
+    assert [path for path in desk.root.iterdir() if path.suffix == ".draft"] == []
+    await desk.db.write(lambda conn: Drafts.delete(conn, gone.id))
+    desk.drafts.gone(gone.id)
+    await desk.commit.commit()
+    assert {path.read_bytes() for path in desk.root.iterdir()} == {b"kept", b"synced"}
+
+
+async def test_a_small_file_that_was_not_made_is_in_its_row(desk: Desk) -> None:
+    draft = await desk.new("f", b"in the row")
+    number, path = draft.id, draft.path
+    del draft
+    gc.collect()
+    assert not path.exists()
+    found = desk.drafts.find(number)
+    assert found is not None
+    assert found.read_held(0, 10) == b"in the row"
+    assert await found.write(10, b", and more") == 10
+    assert await desk.sealer.seal(found) is not None
+    assert await desk.bytes_of("f") == b"in the row, and more"

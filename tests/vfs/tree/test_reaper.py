@@ -24,12 +24,13 @@ async def delete(drive: Drive, name: str, ino: int) -> None:
 
 
 async def test_a_draft_goes_with_the_next_group(drive: Drive) -> None:
-    ino = await drive.write_file("f", b"precious")
+    precious = b"precious" * 10_000  # more than the row has
+    ino = await drive.write_file("f", precious)
     path = drive.draft_of(ino).path
     await delete(drive, "f", ino)
     await trio.testing.wait_all_tasks_blocked(2 * GATHER_SECONDS)
     # The power may fail here, and the file be back with the last state of the database.
-    assert path.read_bytes() == b"precious"
+    assert path.read_bytes() == precious
     with trio.fail_after(10):
         while path.exists():
             await drive.commit.commit()
