@@ -212,8 +212,7 @@ def _update_place(
             # Our move may be at the service already, and this one the later of the two.
             _leave_aside(conn, node, remote.sequence)
         return
-    on_shelf = node.parent is not None and tree.get(conn, node.parent).is_shelf
-    parent, name = placement.place_of(conn, remote, changes, on_shelf=on_shelf)
+    parent, name = placement.place_of(conn, remote, changes, before=node.parent)
     if parent is None or (node.parent, node.name) == (parent, name):
         return
     if _is_gone(conn, parent) and pending_ops.has_unsent_below(conn, node.ino):

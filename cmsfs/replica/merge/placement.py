@@ -52,12 +52,12 @@ def keeps_addition(conn: Connection, node: Node, remote: Remote, parent: Ino, na
 
 
 def place_of(
-    conn: Connection, remote: Remote, changes: list[Change], *, on_shelf: bool = False
+    conn: Connection, remote: Remote, changes: list[Change], *, before: Ino | None = None
 ) -> tuple[Ino | None, str]:
     """The folder that the item is in here, as a placeholder if it is not known yet (None: in no folder of
     ours), and what it is called there if nothing is in its way.
 
-    `on_shelf`: it is where what others share is; there it stays where its owner is not told.
+    `before`: the folder that it is in; where what others share is, it stays if its owner is not told.
     """
     if remote.parent_id is None:
         return None, shares.told_name(shares.Rules(), remote, 0)
@@ -67,7 +67,10 @@ def place_of(
         return parent, shares.told_name(shares.Rules(), remote, parent)
     found = shares.rules(conn)
     parent = ROOT
-    if shares.is_shared(found, remote) or (on_shelf and remote.user_id("owned_by") is None):
+    is_shared = shares.is_shared(found, remote)
+    if not is_shared and before is not None and remote.user_id("owned_by") is None:
+        is_shared = tree.get(conn, before).is_shelf
+    if is_shared:
         parent = ROOT if found.in_root else shares.shelf(conn, changes)
     return parent, shares.told_name(found, remote, parent)
 
