@@ -85,6 +85,8 @@ def _explain_ours(error: errors.CmsfsError) -> errors.UserError:
                 f"Something before the service answered with status {error.status}, not the service itself.",
                 exit_code=UNREACHABLE,
             )
+        case errors.NotShown():
+            return errors.UserError("The service's search does not show the item at present.")
         case errors.ServerError():
             return errors.UserError(f"The service failed with {_reason(error)}.", exit_code=UNREACHABLE)
         case errors.ApiError():

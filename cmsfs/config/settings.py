@@ -191,7 +191,8 @@ class Settings(pydantic.BaseModel):
     full_compare_hours: float = _setting(
         24.0,
         "How often everything is compared with the service, in the background, for what no event told; one"
-        " request for 200 items. 0: only after a gap, and when it is asked for.",
+        " request for 200 items, or for each folder where folders are listed one by one: then of more than"
+        " 1,000 less often. 0: only after a gap, and when it is asked for.",
         unit="hours",
         old=["sweep_hours"],
     )

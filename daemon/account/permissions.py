@@ -190,6 +190,8 @@ class RightsReader:
                 asking.set()
                 await self._sweep(node, told[1])
         except errors.RemoteError as error:
+            if isinstance(error, errors.NotShown):
+                self._asked_at[node.ino] = trio.current_time()  # it would cost a search at every use
             log.info("the permissions on %s could not be read: %s", node.name, error)
         finally:
             asking.set()

@@ -36,9 +36,15 @@ from daemon.pull.context import PullContext
 
 log = logging.getLogger(__name__)
 
+DAY = 86_400.0
+
 # What `kv_store.SWEEP_DUE` may say.
 QUICK = "quick"
 FULL = "full"
+
+# Where folders are listed one by one, each is a request, and those may be counted by the month: everything is
+# compared so seldom that it is no more of them a day.
+FOLDERS_A_DAY = 1_000
 
 # A count costs a service little; this often it is asked for a few.
 QUICK_SECONDS = 3600.0
@@ -115,7 +121,7 @@ class Reconciler:
                 await self._context.health.reachable()
                 pause = QUICK_SECONDS
                 try:
-                    await self.once(full=self._is_full_due())
+                    await self.once(full=self.is_full_due())
                 except (errors.RemoteError, OSError) as error:
                     log.info("the comparison with the service was interrupted: %s", error)
                     pause = PAUSE_SECONDS
@@ -156,13 +162,20 @@ class Reconciler:
         log.debug("the comparison took about %d requests", told)
         return found
 
-    def _is_full_due(self) -> bool:
+    def is_full_due(self) -> bool:
         if kv_store.get(self._context.db, kv_store.SWEEP_DUE) == FULL:
             return True
         if not self._full_seconds:
             return False
         swept = kv_store.get(self._context.db, kv_store.SWEPT_AT)
-        return swept is None or time.time() - float(swept) > self._full_seconds
+        return swept is None or time.time() - float(swept) > max(self._full_seconds, self._affordable())
+
+    def _affordable(self) -> float:
+        """How many seconds a comparison of everything had better be apart from the next, for what it costs."""
+        if self._fill is None:
+            return 0.0
+        row = self._context.db.row("SELECT count(*) AS n FROM listing WHERE listed_at > 0")
+        return (row["n"] if row else 0) / FOLDERS_A_DAY * DAY
 
     async def _until_due(self, seconds: float) -> None:
         """Rest, but for a sweep that becomes due meanwhile."""

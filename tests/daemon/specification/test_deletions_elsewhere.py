@@ -55,7 +55,6 @@ async def age(drive: Drive, name: str) -> None:
     await drive.db.write(txn)
 
 
-@pytest.mark.parametrize("refusal", ["unknown", "bare", "method"], indirect=True)
 async def test_an_empty_index_takes_nothing_away(drive: Drive, files: list[str], network: Network) -> None:
     network.instead = empty
     await compare(drive)
