@@ -121,7 +121,7 @@ class Reconciler:
                 await self._context.health.reachable()
                 pause = QUICK_SECONDS
                 try:
-                    await self.once(full=self.is_full_due())
+                    await self.once(full=await self.is_full_due())
                 except (errors.RemoteError, OSError) as error:
                     log.info("the comparison with the service was interrupted: %s", error)
                     pause = PAUSE_SECONDS
@@ -162,20 +162,22 @@ class Reconciler:
         log.debug("the comparison took about %d requests", told)
         return found
 
-    def is_full_due(self) -> bool:
+    async def is_full_due(self) -> bool:
+        """Whether everything is to be compared: something was missed, or it is time."""
         if kv_store.get(self._context.db, kv_store.SWEEP_DUE) == FULL:
             return True
         if not self._full_seconds:
             return False
         swept = kv_store.get(self._context.db, kv_store.SWEPT_AT)
-        return swept is None or time.time() - float(swept) > max(self._full_seconds, self._affordable())
+        return swept is None or time.time() - float(swept) > max(self._full_seconds, await self._affordable())
 
-    def _affordable(self) -> float:
-        """How many seconds a comparison of everything had better be apart from the next, for what it costs."""
+    async def _affordable(self) -> float:
+        """How many seconds one comparison had better be apart from the next, for what it costs."""
         if self._fill is None:
             return 0.0
-        row = self._context.db.row("SELECT count(*) AS n FROM listing WHERE listed_at > 0")
-        return (row["n"] if row else 0) / FOLDERS_A_DAY * DAY
+        sql = "SELECT count(*) FROM listing WHERE listed_at > 0"
+        folders = await self._context.db.query(lambda conn: int(conn.execute(sql).fetchone()[0]))
+        return folders / FOLDERS_A_DAY * DAY
 
     async def _until_due(self, seconds: float) -> None:
         """Rest, but for a sweep that becomes due meanwhile."""

@@ -25,11 +25,11 @@ async def test_many_folders_are_compared_less_often(
     for path in ("", "a", "b", "c"):
         await drive.names(path)
     await swept(drive, 1.5)
-    assert drive.agents.reconciler.is_full_due()
+    assert await drive.agents.reconciler.is_full_due()
     monkeypatch.setattr(reconciler, "FOLDERS_A_DAY", 2)
-    assert not drive.agents.reconciler.is_full_due()
+    assert not await drive.agents.reconciler.is_full_due()
     await swept(drive, 2.5)
-    assert drive.agents.reconciler.is_full_due()
+    assert await drive.agents.reconciler.is_full_due()
 
 
 async def test_what_was_missed_is_compared_at_once(
@@ -39,4 +39,4 @@ async def test_what_was_missed_is_compared_at_once(
     await drive.names()
     await swept(drive, 1.5)
     await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.FULL))
-    assert drive.agents.reconciler.is_full_due()
+    assert await drive.agents.reconciler.is_full_due()

@@ -129,7 +129,7 @@ async def test_due_comparison_survives_restart(starting: Starting, other: Remote
         await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.FULL))
         await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.QUICK))
     async with starting() as drive:
-        assert drive.agents.reconciler.is_full_due()
+        assert await drive.agents.reconciler.is_full_due()
         await drive.agents.reconciler.once(full=True)
         assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None
-        assert not drive.agents.reconciler.is_full_due()
+        assert not await drive.agents.reconciler.is_full_due()
