@@ -158,6 +158,28 @@ async def test_the_log_is_written_back_in_a_thread(tmp_path: Path, monkeypatch: 
     assert not log.exists()
 
 
+async def test_log_keeps_its_room_on_a_full_disk(tmp_path: Path) -> None:
+    """It is not cut, since it may not grow again, and hardly grows: it is written back all the time."""
+    asked, lengths = 0, list[int]()
+
+    def make_room() -> bool:
+        nonlocal asked
+        asked += 1
+        return True
+
+    def insert(conn: sqlite.Connection) -> None:
+        conn.execute("INSERT INTO t VALUES (zeroblob(3000), 0)")
+
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+        db.make_room = make_room
+        for write in (db.write_short, db.write) * 30:
+            await write(insert)
+            lengths.append((tmp_path / "a.db-wal").stat().st_size)
+        assert asked == len(lengths)
+        assert lengths == sorted(lengths)
+        assert lengths[-1] < len(lengths) * 4096
+
+
 @pytest.mark.parametrize("content", [b"no database at all, but long enough to be read as one" * 20])
 async def test_non_database_file_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.db").write_bytes(content)

@@ -107,10 +107,10 @@ def test_reserve_is_released_for_records(
     reserve.check()
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
         reserve.check(1)
-    reserve.make_room()
+    assert not reserve.make_room()
     assert file.stat().st_size
     monkeypatch.setattr(DiskReserve, "_free", lambda self: 0)
-    reserve.make_room()
+    assert reserve.make_room()
     assert not file.stat().st_size
     # What it has left is not for programs, and is set aside again as soon as it can be.
     assert reserve.floor == with_reserve + reserve.nbytes
