@@ -4,11 +4,12 @@
 mean.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 from cmsfs import errors
 from cmsfs.client.session import Client
-from cmsfs.models.content import search
+from cmsfs.models.content import metadata, metadata_queries, search
 from cmsfs.query import metadata_terms, ranges
 
 
@@ -39,10 +40,32 @@ async def find_metadata(client: Client, asked: metadata_terms.MetadataSearch) ->
 
     Raises `UserError` for a field that the template does not have, and `RemoteError`.
     """
-    scope: Literal["global", "enterprise"] = "global" if asked.scope == "global" else "enterprise"
-    try:
-        template = await client.metadata.template(asked.template, scope)
-    except errors.NotFound:
+    template = await _find_template(client, asked)
+    if template is None:
         return None
     types = {one.key: one.type for one in template.fields or ()}
     return asked.filter(types, ranges.Clock())
+
+
+async def find_metadata_query(
+    client: Client, asked: metadata_terms.MetadataSearch, *, folder: str, fields: Sequence[str], limit: int
+) -> metadata_queries.MetadataQuery | None:
+    """The service's form of a condition on metadata below a folder; None: there is no such template."""
+    template = await _find_template(client, asked)
+    if template is None:
+        return None
+    return metadata_queries.MetadataQuery(
+        from_=f"{template.scope}.{template.template_key}",
+        query=asked.query,
+        ancestor_folder_id=folder,
+        fields=list(fields),
+        limit=min(limit, metadata_queries.MAX_LIMIT),
+    )
+
+
+async def _find_template(client: Client, asked: metadata_terms.MetadataSearch) -> metadata.Template | None:
+    scope: Literal["global", "enterprise"] = "global" if asked.scope == "global" else "enterprise"
+    try:
+        return await client.metadata.template(asked.template, scope)
+    except errors.NotFound:
+        return None

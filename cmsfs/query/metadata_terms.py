@@ -1,7 +1,8 @@
 """Metadata terms in a search: `metadata:contract.status=signed`, `metadata:contract.sum=5..10`.
 
 The scope may stand before the template (`global.properties.project=x`), without one it is the enterprise's.
-Several conditions are joined by AND and must be of one template, as the service has it.
+Several conditions are joined by AND and must be of one template, as the service has it.  Or one condition is
+in the service's own language of metadata queries: `metadata:"contract where sum > 5 OR status = 'signed'"`.
 
 Rule: what a value means depends on its field's type, which the template says (`MetadataSearch.filter`).
 """
@@ -16,6 +17,9 @@ from cmsfs.models.content import search
 from cmsfs.query import ranges
 
 _SCOPES = re.compile(r"global|enterprise(?:_\d+)?")
+_QUERY = re.compile(
+    r"(?:(global|enterprise(?:_\d+)?)\.)?([A-Za-z0-9_-]+)\s+where\s+(\S.*)", re.DOTALL | re.IGNORECASE
+)
 _CONDITION = re.compile(r"([A-Za-z0-9_.-]+?)(?:(>=|<=|=)(.*))?", re.DOTALL)
 
 
@@ -30,11 +34,12 @@ class FieldCondition:
 
 @dataclass(frozen=True, slots=True)
 class MetadataSearch:
-    """Items with an instance of this template, whose fields meet all conditions."""
+    """Items with an instance of this template, whose fields meet all conditions, or the query."""
 
     scope: str
     template: str
     conditions: tuple[FieldCondition, ...] = ()
+    query: str = ""  # in the language of metadata queries
 
     def filter(self, types: Mapping[str, str], clock: ranges.Clock) -> search.MetadataFilter:
         """The service's form; `types` are those of the template's fields, and a field that is not among
@@ -62,22 +67,30 @@ def to_filters(values: Sequence[str]) -> MetadataSearch:
     found: MetadataSearch | None = None
     for value in values:
         one = _asked(value)
+        if found is not None and (found.query or one.query):
+            raise _wrong("metadata: a condition after `where` stands alone; join others by AND inside it")
         if found is not None and (found.scope, found.template) != (one.scope, one.template):
             raise _wrong("metadata: a search can ask for one template only")
         found = MetadataSearch(
-            one.scope, one.template, (*(found.conditions if found else ()), *one.conditions)
+            one.scope,
+            one.template,
+            (*(found.conditions if found else ()), *one.conditions),
+            one.query,
         )
     assert found is not None
     return found
 
 
 def _asked(text: str) -> MetadataSearch:
+    if (query := _QUERY.fullmatch(text)) is not None:
+        return MetadataSearch((query[1] or "enterprise").lower(), query[2], query=query[3].strip())
     matched = _CONDITION.fullmatch(text)
     names = matched[1].split(".") if matched else []
     scope = names.pop(0) if len(names) > 1 and _SCOPES.fullmatch(names[0]) else "enterprise"
     wanted = 1 if matched is not None and matched[2] is None else 2
     if matched is None or len(names) != wanted or not all(names) or (matched[2] and not matched[3]):
-        raise _wrong(f"metadata: takes TEMPLATE, or TEMPLATE.FIELD=VALUE, not {text!r}")
+        forms = 'TEMPLATE, TEMPLATE.FIELD=VALUE or "TEMPLATE where CONDITION"'
+        raise _wrong(f"metadata: takes {forms}, not {text!r}")
     if matched[2] is None:
         return MetadataSearch(scope, names[0])
     return MetadataSearch(scope, names[0], (FieldCondition(names[1], matched[2], matched[3]),))

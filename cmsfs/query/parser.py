@@ -95,6 +95,10 @@ def parse(text: str, *, now: datetime | None = None, zone: tzinfo | None = None)
     modified, created = (_single(values, key) for key in ("modified", "created"))
     size = _single(values, "size")
     kind = _single(values, "type")
+    metadata = metadata_terms.to_filters(values["metadata"]) if "metadata" in values else None
+    others = words or values.keys() - {"metadata", "in"} or len(values.get("in", ())) > 1
+    if metadata is not None and metadata.query and others:
+        raise wrong("metadata: a condition after `where` goes with one in: and nothing else")
     return ParsedSearch(
         text=" ".join(words),
         kind=None if kind is None else _known("type", KINDS, kind),
@@ -105,7 +109,7 @@ def parse(text: str, *, now: datetime | None = None, zone: tzinfo | None = None)
         size=None if size is None else ranges.sizes(size),
         modified=None if modified is None else clock.times("modified", modified),
         created=None if created is None else clock.times("created", created),
-        metadata=metadata_terms.to_filters(values["metadata"]) if "metadata" in values else None,
+        metadata=metadata,
     )
 
 

@@ -18,7 +18,7 @@ from cmsfs.client import name_resolution
 from cmsfs.client.content.search import EVERYTHING
 from cmsfs.client.session import Client
 from cmsfs.models import wire_names
-from cmsfs.models.content import items, search
+from cmsfs.models.content import items, metadata_queries, search
 from cmsfs.query import metadata_terms, parser
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import ROOT, Node, NodeKind, remote_from_item
@@ -51,13 +51,27 @@ class RemoteSearch:
         folders = [await self._folder(path) for path in wanted.folders]
         if not folders and (root := tree.root_id(self._db)) != wire_names.ROOT_ID:
             folders = [root]  # a drive that begins at a folder finds nothing beside it
+        if wanted.metadata is not None and wanted.metadata.query:
+            return await self._begin_query(wanted.metadata, folders)
         query = wanted.query(
             everything=EVERYTHING,
             folders=folders,
             owners=[await self._owner(who) for who in wanted.owners],
             metadata=await self._metadata(wanted.metadata) if wanted.metadata else None,
         )
-        return RunningSearch(self._db, self._client, self._health, query)
+        return RunningSearch(self._db, self._health, _SearchPages(self._client, query))
+
+    async def _begin_query(
+        self, asked: metadata_terms.MetadataSearch, folders: Sequence[str]
+    ) -> "RunningSearch":
+        folder = folders[0] if folders else wire_names.ROOT_ID
+        with self._health.request("search"):
+            query = await name_resolution.find_metadata_query(
+                self._client, asked, folder=folder, fields=FIELDS, limit=PAGE
+            )
+        if query is None:
+            raise _absent(f"metadata template {asked.template}")
+        return RunningSearch(self._db, self._health, _QueryPages(self._client, query))
 
     async def _folder(self, path: str) -> str:
         try:
@@ -90,31 +104,69 @@ class RemoteSearch:
         return found
 
 
-class RunningSearch:
-    """A search in progress; implements `SearchPort`."""
+class _SearchPages:
+    """The pages of a search."""
 
-    def __init__(self, db: Database, client: Client, health: Health, query: search.Query) -> None:
-        self._db = db
+    def __init__(self, client: Client, query: search.Query) -> None:
         self._client = client
-        self._health = health
         self._query = query.model_copy(update={"fields": FIELDS, "limit": PAGE})
         self._offset = 0
-        self._root = tree.root_id(db)
         self.total = 0
         self.is_complete = False
 
-    async def more(self) -> Sequence[Match]:
-        """The next page, of what is on this drive.  Cancelled: it can be asked for again."""
+    async def next(self) -> Sequence[items.Item]:
         query = self._query.model_copy(update={"offset": self._offset})
         # `limit` and `offset` were not given by whoever made the query, and only what was given is sent.
         query.model_fields_set.update(("fields", "limit", "offset"))
-        with self._health.request("search"):
-            page = await self._client.search.page(query)
+        page = await self._client.search.page(query)
         self.total = page.total_count
         # A page may be short, since items that we may not see were taken out after it was cut.
         self._offset += page.limit if page.limit > 0 else len(page.entries)
         self.is_complete = not page.entries or self._offset >= min(page.total_count, search.MAX_OFFSET)
-        return [match for item in page.entries if (match := self._match(item)) is not None]
+        return page.entries
+
+
+class _QueryPages:
+    """The pages of a metadata query, which nobody counts: `total` is what has come, and one if more will."""
+
+    def __init__(self, client: Client, query: metadata_queries.MetadataQuery) -> None:
+        self._client = client
+        self._query = query
+        self._count = 0
+        self.total = 0
+        self.is_complete = False
+
+    async def next(self) -> Sequence[items.Item]:
+        page = await self._client.search.by_metadata(self._query)
+        self._query = self._query.model_copy(update={"marker": page.next_marker})
+        self._count += len(page.entries)
+        self.is_complete = page.next_marker is None
+        self.total = self._count + (not self.is_complete)
+        return page.entries
+
+
+class RunningSearch:
+    """A search in progress; implements `SearchPort`."""
+
+    def __init__(self, db: Database, health: Health, pages: _SearchPages | _QueryPages) -> None:
+        self._db = db
+        self._health = health
+        self._pages = pages
+        self._root = tree.root_id(db)
+
+    @property
+    def total(self) -> int:
+        return self._pages.total
+
+    @property
+    def is_complete(self) -> bool:
+        return self._pages.is_complete
+
+    async def more(self) -> Sequence[Match]:
+        """The next page, of what is on this drive.  Cancelled: it can be asked for again."""
+        with self._health.request("search"):
+            entries = await self._pages.next()
+        return [match for item in entries if (match := self._match(item)) is not None]
 
     def is_gone(self, match: Match) -> bool:
         """As `SearchPort.is_gone`: a folder on its way is known, and nothing has that name in it."""

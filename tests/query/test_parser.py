@@ -160,6 +160,11 @@ def test_days_are_those_of_the_person():
         ("metadata:contract.status", "metadata: takes TEMPLATE"),
         ("metadata:contract.status=", "metadata: takes TEMPLATE"),
         ("metadata:contract.a=1 metadata:invoice.a=1", "one template only"),
+        ('metadata:"contract where a = 1" metadata:contract.b=1', "stands alone"),
+        ('metadata:"contract where a = 1" type:file', "one in: and nothing else"),
+        ('harbour metadata:"contract where a = 1"', "one in: and nothing else"),
+        ('metadata:"contract where a = 1" in:A in:B', "one in: and nothing else"),
+        ('metadata:"contract where"', "metadata: takes TEMPLATE"),
     ],
 )
 def test_invalid_query_is_explained(typed: str, said: str):
@@ -195,6 +200,16 @@ def test_metadata_is_asked_for_as_its_fields_are(typed: str, filters: dict[str, 
     found = asked.filter(TYPES, ranges.Clock(NOW, UTC))
     assert found.filters == filters
     assert parse(typed).query(everything=EVERYTHING, metadata=found).query is None
+
+
+def test_a_condition_is_the_services_own():
+    asked = parse("metadata:\"Global.properties WHERE a = 'x y' OR (b > 1)\" in:Legal").metadata
+    assert asked is not None
+    assert (asked.scope, asked.template, asked.conditions) == ("global", "properties", ())
+    assert asked.query == "a = 'x y' OR (b > 1)"
+    plain = parse('metadata:"contract where a = ""x"""').metadata
+    assert plain is not None
+    assert (plain.scope, plain.query) == ("enterprise", 'a = "x"')
 
 
 def test_a_scope_may_stand_before_the_template():

@@ -6,7 +6,7 @@ Search is also how the drive lists and how it learns of changes; `EVERYTHING` an
 from cmsfs.client.transport import paging
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
-from cmsfs.models.content import entries, items, search
+from cmsfs.models.content import entries, items, metadata_queries, search
 
 # A query is required and there is none for "all": everything but what holds a word that nothing holds.
 EVERYTHING = 'NOT "qzxvkjwyhcmsfsqzxvkj"'
@@ -32,11 +32,12 @@ FILE_PARAM = {"fields": ",".join((*FIELDS, "modified_by"))}
 
 
 class SearchApi:
-    """GET /search."""
+    """GET /search, and metadata queries."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
         self._url = f"{base_url}/search"
+        self._queries = f"{base_url}/metadata_queries/execute_read"
 
     async def page(self, query: search.Query) -> search.SearchResults:
         """The page that the query's offset and limit say, with `FIELDS` unless it names others."""
@@ -60,6 +61,19 @@ class SearchApi:
             kind="search",
             repeat=Repeat.READ,
             params=FIELDS_PARAM | params,
+        )
+
+    async def by_metadata(
+        self, query: metadata_queries.MetadataQuery
+    ) -> metadata_queries.MetadataQueryResults:
+        """The page of a metadata query that its marker says."""
+        return await self._wire.ask(
+            metadata_queries.MetadataQueryResults,
+            "POST",
+            self._queries,
+            kind="search",
+            repeat=Repeat.READ,
+            body=query.body(),
         )
 
     def entries(self, query: search.Query) -> paging.ByOffset[items.Item]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from cmsfs.models.base import Exact, Model
+from cmsfs.models.content.items import Item
 
 MAX_LIMIT = 100
 # A query that is longer is none that a person or a program would write.
@@ -39,6 +40,6 @@ class MetadataQuery(Model):
 class MetadataQueryResults(Model):
     """Files and folders that carry a matching instance."""
 
-    entries: list[dict[str, Any]] = pydantic.Field(default_factory=list)
+    entries: list[Item] = pydantic.Field(default_factory=list)
     limit: int | None = None
     next_marker: str | None = None

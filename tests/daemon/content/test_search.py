@@ -121,6 +121,12 @@ async def test_metadata_filters_by_the_template_s_types(other: Remote, legal: st
     assert await find("metadata:deal.sum=5..10") == ["Legal/Contracts/sale.txt"]
     assert await find("metadata:enterprise.deal.sum>=10") == ["lease.md"]
     assert await find("metadata:deal.status=signed") == ["Legal/Contracts/sale.txt"]
+    assert await find("metadata:\"deal where sum >= 10 OR status = 'signed'\"") == [
+        *("Legal/Contracts/sale.txt", "lease.md")
+    ]
+    assert await find('metadata:"enterprise.deal WHERE sum > 5" in:Legal') == ["Legal/Contracts/sale.txt"]
+    with pytest.raises(errors.BadRequest):
+        await find('metadata:"deal where price = 3"')
     with pytest.raises(errors.UserError, match="deal has sum, status, not 'price'"):
         await find("metadata:deal.price=3")
 
@@ -131,6 +137,7 @@ async def test_metadata_filters_by_the_template_s_types(other: Remote, legal: st
         ("in:Nowhere", "folder Nowhere"),
         ("owner:nobody@example.com", "user nobody@example.com"),
         ("metadata:nothing", "metadata template nothing"),
+        ('metadata:"nothing where a = 1"', "metadata template nothing"),
     ],
 )
 async def test_what_is_named_and_not_there_is_said(legal: str, find, words: str, absent: str):

@@ -22,14 +22,29 @@ async def things(api, uwe):
     hold = await api.ask(
         "POST", "/legal_hold_policies", json={"policy_name": "h", "is_ongoing": True}, expect=201
     )
+    group = await api.ask("POST", "/groups", json={"name": "g"}, expect=201)
+    member = {"user": {"id": str(uwe.user)}, "group": {"id": group["id"]}}
+    membership = await api.ask("POST", "/group_memberships", json=member, expect=201)
+    task = await api.ask("POST", "/tasks", json={"item": item}, expect=201)
+    wish = {"task": {"id": task["id"]}, "assign_to": {"id": str(uwe.user)}}
+    shared = await share(api, folder, uwe)
+    await share(api, file, uwe, "viewer")
+    assignment = await api.ask("POST", "/task_assignments", json=wish, expect=201)
+    hook = {"target": item, "address": "https://r.example.com/", "triggers": ["FILE.MOVED"]}
+    webhook = await api.ask("POST", "/webhooks", json=hook, expect=201)
     return {
+        "PUT /groups/{id}": f"/groups/{group['id']}",
+        "PUT /group_memberships/{id}": f"/group_memberships/{membership['id']}",
+        "PUT /tasks/{id}": f"/tasks/{task['id']}",
+        "PUT /task_assignments/{id}": f"/task_assignments/{assignment['id']}",
+        "PUT /webhooks/{id}": f"/webhooks/{webhook['id']}",
         "PUT /files/{id}": f"/files/{file['id']}",
         "PUT /folders/{id}": f"/folders/{folder['id']}",
         "PUT /web_links/{id}": f"/web_links/{link['id']}",
         "PUT /users/{id}": f"/users/{uwe.user}",
         "PUT /comments/{id}": f"/comments/{comment['id']}",
         "PUT /files/{id}/versions/{version}": f"/files/{file['id']}/versions/{old}",
-        "PUT /collaborations/{id}": f"/collaborations/{(await share(api, folder, uwe))['id']}",
+        "PUT /collaborations/{id}": f"/collaborations/{shared['id']}",
         "PUT /retention_policies/{id}": f"/retention_policies/{retention['id']}",
         "PUT /legal_hold_policies/{id}": f"/legal_hold_policies/{hold['id']}",
     }

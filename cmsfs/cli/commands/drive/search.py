@@ -67,7 +67,8 @@ def search(
 
     QUERY consists of words, "phrases", AND, OR, NOT, and filters, which must all match:
     type:file, ext:pdf,odt, in:Legal/Contracts, owner:LOGIN, size:1M..10M, modified:2026-03, created:7d,
-    content:name, metadata:TEMPLATE.FIELD=VALUE.
+    content:name, metadata:TEMPLATE.FIELD=VALUE.  Or one condition on metadata alone, perhaps with in:,
+    metadata:"TEMPLATE where FIELD > VALUE AND (FIELD LIKE 'TEXT%' OR FIELD IS NULL)".
     """
     kept = saved_searches.SavedSearches(ctx.settings().paths.searches, ctx.settings().account)
     if sum((save is not None, run is not None, saved, forget is not None)) > 1:
@@ -129,6 +130,8 @@ async def _search(
     """Up to so many matches, and how many there are."""
     settings = ctx.settings()
     async with connect.open_backend(settings) as client:
+        if wanted.metadata is not None and wanted.metadata.query:
+            return await _by_metadata(client, settings, wanted, limit)
         query = (await _query(client, settings, wanted)).model_copy()
         query.fields = [*remote_paths.FIELDS, "path_collection"]
         query.limit = min(limit, models_search.MAX_LIMIT)
@@ -146,6 +149,35 @@ async def _search(
         return found[:limit], total
 
 
+async def _by_metadata(
+    client: Client, settings: config.Settings, wanted: parser.ParsedSearch, limit: int
+) -> tuple[list[remote_paths.Found], int]:
+    """Matches of a metadata query; there is one more than these if there are more."""
+    assert wanted.metadata is not None
+    paths = remote_paths.RemotePaths(client, settings)
+    query = await name_resolution.find_metadata_query(
+        client,
+        wanted.metadata,
+        folder=await _folder(paths, wanted.folders[0]) if wanted.folders else wire_names.ROOT_ID,
+        fields=[*remote_paths.FIELDS, "path_collection"],
+        limit=limit,
+    )
+    if query is None:
+        raise errors.UserError(f"There is no metadata template {wanted.metadata.template}.")
+    found: list[remote_paths.Found] = []
+    while True:
+        page = await client.search.by_metadata(query)
+        found += page.entries
+        if page.next_marker is None or len(found) >= limit:
+            return found[:limit], len(found) + (page.next_marker is not None)
+        query = query.model_copy(update={"marker": page.next_marker})
+
+
+async def _folder(paths: remote_paths.RemotePaths, path: str) -> str:
+    above = remote_paths.normal(path)
+    return wire_names.ROOT_ID if above == "/" else (await paths.get_folder(above)).id
+
+
 async def _query(
     client: Client, settings: config.Settings, wanted: parser.ParsedSearch
 ) -> models_search.Query:
@@ -156,10 +188,7 @@ async def _query(
         metadata = await name_resolution.find_metadata(client, wanted.metadata)
         if metadata is None:
             raise errors.UserError(f"There is no metadata template {wanted.metadata.template}.")
-    folders = []
-    for path in wanted.folders:
-        above = remote_paths.normal(path)
-        folders.append(wire_names.ROOT_ID if above == "/" else (await paths.get_folder(above)).id)
+    folders = [await _folder(paths, path) for path in wanted.folders]
     everything = client_search.EVERYTHING
     return wanted.query(everything=everything, folders=folders, owners=owners, metadata=metadata)
 
