@@ -64,17 +64,22 @@ REFUSALS: dict[str, Refusal] = {"unknown": unknown, "bare": bare, "method": meth
 
 
 class SpecifiedService(httpx.AsyncBaseTransport):
-    """`refused`: the requests that were none of the specification's; `is_whole`: nothing is refused."""
+    """`refused`: the requests that were none of the specification's; `is_whole`: nothing is refused;
+    `is_mute`: whatever is missing is answered alike."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport, refusal: Refusal = unknown) -> None:
         self.inner = inner
         self.refusal = refusal
-        self.is_whole = False
+        self.is_whole = self.is_mute = False
         self.refused: list[tuple[str, str]] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if self.is_whole or is_offered(request.method, request.url.path):
-            return await self.inner.handle_async_request(request)
+            response = await self.inner.handle_async_request(request)
+            if response.status_code != 404 or not self.is_mute:
+                return response
+            await response.aclose()
+            return unknown(request)
         self.refused.append((request.method, request.url.path))
         return self.refusal(request)
 

@@ -52,6 +52,23 @@ async def test_only_what_is_missing_is_lacking(
     assert await lacking(drive) == {Ability.FOLDERS}
 
 
+async def test_one_answer_to_everything_that_is_missing_says_nothing(
+    starting: Starting, specified: SpecifiedService, other: Remote, expect_log: ExpectLog
+) -> None:
+    # Whether it is the item that is missing, or the operation, cannot be told: nothing is risked.
+    expect_log("this service cannot delete")
+    specified.is_whole = specified.is_mute = True
+    await other.file("a", b"a")
+    async with starting() as drive:
+        assert await drive.names() == ["a"]
+        with fails(errno.EPERM):
+            await drive.unlink("a")
+        await drive.agents.reconciler.once(full=True)
+        assert (drive.ops(), await drive.names()) == ([], ["a"])
+        # Other refusals say that the operation is there.
+        assert Ability.FOLDERS not in drive.agents.client.offers.lacking
+
+
 @pytest.mark.parametrize("status", [404, 503])
 async def test_what_a_gateway_in_trouble_says_is_asked_again(
     starting: Starting,
