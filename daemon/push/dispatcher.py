@@ -204,14 +204,16 @@ class Dispatcher:
             )
             log.warning("changes were recorded while the clock was ahead; uploading them now")
             soonest = queue.next_due(self._context.db)
+        # What becomes due from here on is for the next round, which begins at once then.
+        looked_at = ops.now_ns()
         # While everything rests, as during a copy of many files, there is nothing to go through.
-        if soonest is not None and soonest <= ops.now_ns():
+        if soonest is not None and soonest <= looked_at:
             sent = await self._pass(send)
             if not sent and not self._runner.running and not self._wanted.is_set:
                 task = await self._context.db.write(queue.step_aside)
                 if task is not None:
                     sent = await self._hand_over(send, [Job(task, moves.step_aside)])
-        due = queue.next_due(self._context.db, after_ns=ops.now_ns())
+        due = queue.next_due(self._context.db, after_ns=looked_at)
         self._stuck = not sent and not self._runner.running and due is None
         self._moved.pulse()
         wait = LONGEST_SLEEP_SECONDS if due is None else max(0.0, (due - ops.now_ns()) / 10**9)

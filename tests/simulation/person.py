@@ -33,7 +33,7 @@ class Person:
 
     def _some(self, kind: int, which: int, *, status: int = 0) -> str:
         """An item of this kind; `LookupError` if there is none."""
-        if not self.service.is_alive:
+        if self.service.transport() is None:
             raise LookupError
         rows = self.service.store.read(
             "SELECT id FROM item WHERE kind = ? AND status = ? ORDER BY id", kind, status
@@ -44,6 +44,8 @@ class Person:
         raise LookupError
 
     def _folder(self, which: int) -> str:
+        if self.service.transport() is None:
+            raise LookupError
         rows = self.service.store.read("SELECT id FROM item WHERE kind = 0 AND status = 0 ORDER BY id")
         place = which % (len(rows) + 1)
         return str(rows[place - 1]["id"]) if place else "0"
@@ -77,6 +79,8 @@ class Person:
             raise LookupError
         version = found[past % len(found)]
         # It may follow anything, and anything may follow it that follows it here.
+        if self.service.transport() is None:
+            raise LookupError
         row = self.service.store.read("SELECT sha1 FROM version WHERE id = ?", int(version.id))
         if row:
             self.ledger.over.setdefault(row[0]["sha1"], set()).add(ANY)

@@ -230,6 +230,7 @@ class _Simulation:
         self.doomed.clear()
         for machine in self.machines:
             machine.wire.is_down = False
+            machine.wire.next.clear()
             machine.wire.weather = Weather(latency=0.01)
         while not all(  # noqa: ASYNC110 - processes come and go
             one.is_alive and not one.is_dying for one in self.processes.values()

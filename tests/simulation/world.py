@@ -26,6 +26,10 @@ import trio
 import trio._core._run
 from trio.testing import MockClock
 
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.journal import ops
+from cmsfs.journal.drafts import Drafts
+
 # When stories begin.  Files are younger than that by the machine's clock, and nothing of them is ever stale.
 EPOCH = 1_767_225_600.0
 
@@ -148,6 +152,11 @@ def _patched(world: World) -> Iterator[None]:
         put(time, "time", world.now)
         put(time, "time_ns", world.now_ns)
         put(time, "monotonic", moment)
+        put(time, "perf_counter", moment)
+        # What took these by name when it was loaded.
+        put(ops, "now_ns", world.now_ns)
+        put(Drafts.__init__, "__kwdefaults__", {"clock": moment})
+        put(BlockCache.__init__, "__kwdefaults__", {**BlockCache.__init__.__kwdefaults__, "clock": world.now})
         put(os, "urandom", world.entropy)
         put(random, "_urandom", world.entropy)
         put(trio.to_thread, "run_sync", world.in_thread)

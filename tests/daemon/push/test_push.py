@@ -1,13 +1,15 @@
 """Push: what is done on the drive, done at the service."""
 
 import os
+from typing import Any
 
 import pytest
 import trio
 
+from cmsfs.journal import ops, queue
 from cmsfs.service.storage.store import Store
 from cmsfs.vfs.tree.attributes import SetAttr
-from tests.support.daemon_drive import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
 
@@ -358,3 +360,16 @@ async def test_folder_restored_during_upload_is_tried_again(
     assert drive.ops() == []
     assert await other.paths() == ["docs/", "docs/f"]
     assert await other.read("f") == b"mine"
+
+
+async def test_what_becomes_due_during_a_look_is_sent_at_once(
+    starting: Starting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with starting(agents=("health",)) as drive:
+        await drive.write("f", b"x")
+        due = queue.next_due(drive.db)
+        moments = iter([due - 1, due - 1])
+        monkeypatch.setattr(ops, "now_ns", lambda: next(moments, due + 1))
+        send, receive = trio.open_memory_channel[Any](0)
+        with send, receive, trio.fail_after(20):
+            await drive.agents.push._round(send)
