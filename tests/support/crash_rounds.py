@@ -198,7 +198,8 @@ class Rounds:
         """The service has the same files with the same bytes."""
         there = trio.run(at_service)
         differences = sorted(found.items() ^ there.items())
-        assert differences == [], f"on the drive or at the service only\n{self.log.read_text()[-3000:]}"
+        told = f"on the drive or at the service only: {differences}\n{self.log.read_text()[-3000:]}"
+        assert differences == [], told
 
 
 def wait_until(moment: float) -> None:
