@@ -27,7 +27,10 @@ PERSON = "tests.support.browser_person"  # who logs in
 CRASHING = "tests.support.crashing_service"
 DISK = "tests.support.forgetful_disk"
 
-MODULES = {"cmsfs", "daemon", "daemon.fsck", PERSON, CRASHING, DISK}
+
+OURS = (PERSON, CRASHING, DISK)  # modules, not packages
+
+MODULES = {"cmsfs", "daemon", "daemon.fsck", *OURS}
 
 _HERE = Path(__file__).parent
 

@@ -53,7 +53,7 @@ def load() -> None:
             if not module.name.endswith(".__main__"):  # that is run, as a module of its own
                 importlib.import_module(module.name)
     sys.path.append(str(Path(__file__).parents[2]))
-    for name in (forked.PERSON, forked.CRASHING, forked.DISK):
+    for name in forked.OURS:
         importlib.import_module(name)
     cheap_passwords.install()
     database_templates.install()
@@ -143,6 +143,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> int:
 
 
 def _outcome(module: str) -> int:
+    if module in forked.OURS:
+        del sys.modules[module]  # `runpy` would warn of a module that is run a second time
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
