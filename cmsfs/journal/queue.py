@@ -32,6 +32,10 @@ _READY = (
     " ORDER BY seq LIMIT ?"
 )
 _READY_TREES = _READY.replace(" ORDER BY", f" AND NOT ({tree_removal.GOES_WITH_FOLDER}) ORDER BY")
+_CLAIMED = (
+    f"SELECT {COLUMNS} FROM op WHERE seq = ? AND state = 'ready'"
+    " AND NOT EXISTS (SELECT 1 FROM op AS other WHERE other.ino = op.ino AND other.state = 'running')"
+)
 _MAKES = (OpKind.MKDIR, OpKind.UPLOAD)
 # Say something about an item that is there, wherever it is.
 _SAYS = (OpKind.TOUCH, OpKind.DESCRIBE)
@@ -152,7 +156,7 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool], trees: bo
     `busy` says whether a file must not be uploaded now: it is open for writing, and its bytes are sent
     after the last writer closes; or it is large, and small ones have to get through.
     """
-    row = conn.execute(f"SELECT {COLUMNS} FROM op WHERE seq = ? AND state = 'ready'", (seq,)).fetchone()
+    row = conn.execute(_CLAIMED, (seq,)).fetchone()
     if row is None:
         return None
     op = _op(row)
@@ -162,7 +166,8 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool], trees: bo
         return None
     if op.kind is OpKind.UPLOAD and busy(node):
         return None
-    if not (trees and _goes_whole(conn, op, node)) and _waits_for(conn, op, node):
+    goes_whole = trees and op.kind is OpKind.TRASH and _goes_whole(conn, op, node)
+    if not goes_whole and _waits_for(conn, op, node):
         return None
     op_rows.run(conn, seq)
     parent = tree.at_service(conn, node.parent) if node.parent is not None else None
@@ -176,9 +181,6 @@ def attempts(conn: Connection, seq: int) -> int | None:
 
 
 def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
-    running = _running(conn, node.ino)
-    if running:
-        return False
     if op.kind in (OpKind.TRASH, *_SAYS):
         # Without an id there is nothing to act on, and no upload that would bring one, or has brought one.
         if node.remote_id is not None or _has(conn, node.ino, *_MAKES):
@@ -191,7 +193,7 @@ def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
 
 def _goes_whole(conn: Connection, op: Op, node: Node) -> bool:
     """Whether a folder can be deleted with what is in it; if that is against it, it is not tried again."""
-    if op.kind is not OpKind.TRASH or not node.is_folder or op.attempts or _running(conn, node.ino):
+    if not node.is_folder or op.attempts:
         return False
     found = tree_removal.below(conn, node)
     if found.items and not found.goes and not found.is_busy:
@@ -200,9 +202,7 @@ def _goes_whole(conn: Connection, op: Op, node: Node) -> bool:
 
 
 def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
-    """The node that this operation has to wait for."""
-    if _running(conn, node.ino):
-        return node.ino
+    """The node that this operation has to wait for, of whose own none is running."""
     if op.kind is OpKind.TRASH:
         return _leaver_of(conn, node) if node.is_folder else _needs_bytes_of(conn, node)
     if op.kind in _SAYS:
@@ -298,7 +298,7 @@ def _trash_in_the_way(conn: Connection) -> Task | None:
         upload = conn.execute(
             f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind = 'upload' AND state = 'ready'", (heir,)
         ).fetchone()
-        if heir is None or upload is None:
+        if heir is None or upload is None or _running(conn, heir):
             continue
         if _waits_for(conn, _op(upload), tree.get(conn, heir)) == node.ino:
             op_rows.run(conn, op.seq)
@@ -312,6 +312,8 @@ def _rings(conn: Connection, op: Op, node: Node) -> bool:
     while current is not None:
         if current in seen:
             return current == node.ino
+        if _running(conn, current):
+            return False
         seen.add(current)
         other = tree.get(conn, current)
         # What gives it a place: a folder or a file that is new waits for names, too.
