@@ -80,7 +80,9 @@ class DraftFiles:
                 raise FileNotFoundError(str(file.path))
             if self._count >= self._most:
                 self._close_idle(self._most - 1)
-            file.make()
+            if file.small:
+                file.make()
+            file.is_made = True
             file.fd = self._open(file.path, os.O_RDWR | (os.O_CREAT if create else 0))
             self._count += 1
         self._idle.pop(file, None)
