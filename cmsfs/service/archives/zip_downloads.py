@@ -8,6 +8,7 @@ Rule: an address is for a moment (LIFETIME_SECONDS), and for the user who asked:
 may not download when it is used.
 """
 
+import json
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -24,10 +25,10 @@ from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.archives import archive_plan, zip_stream
-from cmsfs.service.content import downloads
+from cmsfs.service.content import downloads, link_stats
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
-from cmsfs.service.storage.kinds import ItemKind
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
 # A download begins within this time; whoever begins late asks again.
 LIFETIME_SECONDS = 60
@@ -134,6 +135,10 @@ async def content(request: requests.Request) -> responses.Response:
     progress = zip_stream.ZipProgress(plan)
     if request.method != "HEAD":
         made.progress = progress
+        sql = "SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))"
+        for row in opened.read(sql, json.dumps(made.items)):
+            word = KIND_NAMES[ItemKind(row["kind"])].upper()
+            await link_stats.tell(opened, f"{word}.DOWNLOADED", row, by=made.user)
     return zip_stream.ZipResponse(opened.blobs, made.name, progress)
 
 

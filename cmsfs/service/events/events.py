@@ -72,7 +72,7 @@ def record(
     if before is not None and before["path"] != row["path"]:
         told += [one.id for one in access_rights.seers(read, before)]
     said = tell(conn, row, word, [*told, *besides], by=by, now=now, details=details)
-    trigger = webhook_triggers.of_event(word, row)
+    trigger = webhook_triggers.of_event(word, row, details or {})
     if trigger is not None:
         webhook_triggers.enqueue(conn, trigger, row, by=by, now=now, before=before, details=details)
     events_admin.record_item(conn, row, word, by=by, now=now, details=said)

@@ -57,8 +57,10 @@ _WATCHING = """
 """
 
 
-def of_event(word: str, row: Row) -> str | None:
+def of_event(word: str, row: Row, details: Mapping[str, Any]) -> str | None:
     """The trigger that an event of an item is; None if it is none."""
+    if word == events.COLLAB_REMOVE and details.get("status") == "rejected":
+        return "COLLABORATION.REJECTED"
     if word in _OTHERS:
         return _OTHERS[word]
     prefix = _PREFIX.get(row["kind"])

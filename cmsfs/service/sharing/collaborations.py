@@ -21,7 +21,7 @@ from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.content import items, ownership
-from cmsfs.service.events import events
+from cmsfs.service.events import events, webhook_triggers
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.sharing import collaborations_allowlist, collaborations_list
 from cmsfs.service.storage import store
@@ -89,6 +89,10 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
         by=call.caller.id,
         now=now,
     )
+    if at_once:
+        # It is made and accepted in one; an invitation is what is made otherwise.
+        by, details = call.caller.id, _details(conn, row)
+        webhook_triggers.enqueue(conn, "COLLABORATION.CREATED", item, by=by, now=now, details=details)
     return row
 
 

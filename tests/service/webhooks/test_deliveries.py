@@ -68,7 +68,14 @@ async def test_every_kind_of_change_is_a_trigger(hooked, uwe, receiver, deliveri
     words += ["TASK_ASSIGNMENT.CREATED", "TASK_ASSIGNMENT.UPDATED"]
     words += [f"METADATA_INSTANCE.{one}" for one in ("CREATED", "UPDATED", "DELETED")]
     words += ["SHARED_LINK.CREATED", "SHARED_LINK.UPDATED", "SHARED_LINK.DELETED"]
-    words += ["COLLABORATION.ACCEPTED", "COLLABORATION.UPDATED", "COLLABORATION.REMOVED", "WEBHOOK.DELETED"]
+    words += [
+        "FOLDER.DOWNLOADED",
+        "COLLABORATION.CREATED",
+        "COLLABORATION.ACCEPTED",
+        "COLLABORATION.UPDATED",
+        "COLLABORATION.REMOVED",
+        "WEBHOOK.DELETED",
+    ]
     made = await hook(hooked, folder, receiver.address, *words)
     file = await hooked.upload("file.txt", b"x", folder["id"])
     path, ask = f"/files/{file['id']}", hooked.ask
@@ -92,6 +99,8 @@ async def test_every_kind_of_change_is_a_trigger(hooked, uwe, receiver, deliveri
     await ask("DELETE", instance, expect=204)
     for link in ({}, {"access": "company"}, None):
         await ask("PUT", path, json={"shared_link": link})
+    archive = await ask("POST", "/zip_downloads", json={"items": [made["target"]]}, expect=202)
+    assert (await hooked.http.get(archive["download_url"])).status_code == 200
     shared = await sharing.share(hooked, folder, uwe, "viewer")
     await ask("PUT", f"/collaborations/{shared['id']}", json={"role": "editor"})
     await ask("DELETE", f"/collaborations/{shared['id']}", expect=204)
@@ -110,6 +119,18 @@ async def test_every_kind_of_change_is_a_trigger(hooked, uwe, receiver, deliveri
     assert by_trigger["COMMENT.CREATED"]["item"]["id"] == file["id"]
     assert by_trigger["TASK_ASSIGNMENT.UPDATED"]["id"] == assigned["id"]
     assert by_trigger["COLLABORATION.UPDATED"]["role"] == "editor"
+
+
+async def test_an_invitation_that_is_rejected(hooked, people, service):
+    eva = await people.add("eva@elsewhere.example")
+    folder = await hooked.folder("folder")
+    words = [f"COLLABORATION.{one}" for one in ("CREATED", "ACCEPTED", "REJECTED", "REMOVED")]
+    await hook(hooked, folder, "https://receiver.example.com/", *words)
+    shared = await sharing.share(hooked, folder, "eva@elsewhere.example")
+    await eva.ask("PUT", f"/collaborations/{shared['id']}", json={"status": "rejected"})
+    told = [json.loads(row["body"]) for row in queue(service)]
+    assert [one["trigger"] for one in told] == ["COLLABORATION.CREATED", "COLLABORATION.REJECTED"]
+    assert {one["source"]["id"] for one in told} == {shared["id"]}
 
 
 async def test_it_is_tried_again_later_each_time(hooked, service, receiver, delivering):
