@@ -149,6 +149,9 @@ PLANTED: dict[str, Callable[[Put], None]] = {
     )
 }
 
+# Those that only a power cut tells.
+OF_THE_DISK = {"no_fsync_of_drafts", "no_fsync_of_the_log", "no_fsync_of_names", "name_unlinked_early"}
+
 
 @contextlib.contextmanager
 def planted(name: str | None) -> Iterator[None]:

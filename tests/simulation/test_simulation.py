@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation import planted
+
 ROOT = Path(__file__).parents[2]
 
 
-def run(*arguments: object) -> str:
+def run(*arguments: object, is_found: bool = False) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation", *map(str, arguments)],
         stdin=subprocess.DEVNULL,
@@ -20,12 +22,24 @@ def run(*arguments: object) -> str:
         env={**os.environ, "PYTHONHASHSEED": "0"},
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == is_found, done.stdout + done.stderr
     return done.stdout
 
 
 def test_stories_end_well_and_the_same_twice() -> None:
-    assert "4 stories" in run("--seed", 1, "--stories", 4, "--twice")
+    assert "2 stories" in run("--seed", 1, "--stories", 2, "--twice")
+
+
+def test_a_client_that_overwrites_what_it_has_not_seen_is_found() -> None:
+    assert "unseen: " in run("--seed", 1, "--stories", 1, "--plant", "no_if_match", is_found=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("bug", planted.PLANTED)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    harsh = ["--harsh"] if bug in planted.OF_THE_DISK else []
+    run("--seed", 1, "--stories", 2000, "--plant", bug, *harsh, is_found=True)
 
 
 @pytest.mark.long
