@@ -36,6 +36,11 @@ def is_told(error: BaseException) -> bool:
     return isinstance(_leaf(error), KeyboardInterrupt | click.Abort | errors.CmsfsError)
 
 
+def is_missing(error: BaseException) -> bool:
+    """Whether something is not there: an item, or an operation of the service."""
+    return isinstance(_leaf(error), errors.NotFound | errors.NotSupported | errors.NotOurs)
+
+
 def is_broken_pipe(error: BaseException) -> bool:
     """Whether the reader of standard output has gone."""
     return isinstance(_leaf(error), BrokenPipeError)

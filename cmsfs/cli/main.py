@@ -70,6 +70,7 @@ def cli(ctx: click.Context, account: str | None) -> None:
     `cmsfs setup` leads through it, `cmsfs demo` mounts a sample enterprise on the built-in service.
     """
     ctx.obj = context.Context(account)
+    context.account_in_use.set(account)
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -90,8 +91,12 @@ def run(args: Sequence[str] | None = None) -> int:
             # `cmsfs get x - | head`: nobody is left to hear anything, not even Python's own last flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        told = user_messages.explain(error)
-        output.complain(told.message)
+        told, hint = user_messages.explain(error), ""
+        if user_messages.is_missing(error):
+            from cmsfs.cli.support import not_offered  # the libraries of the client
+
+            hint = not_offered.hint(context.account_in_use.get())
+        output.complain(f"{told.message}{hint}")
         return told.exit_code
 
 

@@ -97,3 +97,6 @@ def test_a_day_at_such_a_drive(complete: Api, stopped: MountedDrive) -> None:
     assert "upload new files" in able
     assert "delete items" in unable
     assert "show an item by its ID" in unable
+    told = stopped.cmsfs("get", "/day/alone.bin", "-", check=False)
+    assert told.returncode == 1
+    assert "Or it takes what this service cannot do: rename, move or describe items" in told.stderr

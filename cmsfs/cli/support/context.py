@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,10 @@ import click
 
 if TYPE_CHECKING:
     from cmsfs import config
+
+
+# For what is said of a failure when the command has ended.
+account_in_use: contextvars.ContextVar[str | None] = contextvars.ContextVar("account_in_use", default=None)
 
 
 @dataclass(frozen=True, slots=True)
