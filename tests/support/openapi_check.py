@@ -52,7 +52,23 @@ def _validator(name: str, status: int) -> Any:
     schema = content.get("application/json", {}).get("schema")
     if schema is None:
         return None
-    return jsonschema_rs.Draft202012Validator(schema | {"components": document()["components"]})
+    # All of them would be compiled each time.
+    needed: dict[str, Any] = {}
+    _collect(schema, needed)
+    return jsonschema_rs.Draft202012Validator(schema | {"components": {"schemas": needed}})
+
+
+def _collect(schema: object, found: dict[str, Any]) -> None:
+    """The shapes that a schema refers to, and those that these refer to."""
+    if isinstance(schema, dict):
+        name = str(schema.get("$ref", "")).rpartition("/")[2]
+        if name and name not in found:
+            found[name] = document()["components"]["schemas"][name]
+            _collect(found[name], found)
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for one in schema:
+            _collect(one, found)
 
 
 async def check(answer: httpx.Response) -> None:
