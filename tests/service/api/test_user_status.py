@@ -52,6 +52,15 @@ EDITS = {
             "locked_operations": {"move": True, "delete": True},
         },
     ),
+    "POST /metadata_cascade_policies": (
+        "/metadata_cascade_policies",
+        {"folder_id": "{described}", "scope": "global", "templateKey": "properties"},
+    ),
+    "POST /metadata_cascade_policies/{id}/apply": (
+        "/metadata_cascade_policies/{policy}/apply",
+        {"conflict_resolution": "none"},
+    ),
+    "DELETE /metadata_cascade_policies/{id}": ("/metadata_cascade_policies/{policy}", None),
     "DELETE /files/{id}": ("/files/{bare}", None),
     "DELETE /folders/{id}": ("/folders/{inner}?recursive=true", None),
     "DELETE /web_links/{id}": ("/web_links/{link}", None),
@@ -87,6 +96,19 @@ FREE = {
     "DELETE /collaborations/{id}": ("/collaborations/{collaboration}", None),
     "POST /zip_downloads": ("/zip_downloads", {"items": [{"type": "file", "id": "{file}"}]}),
     "OPTIONS /events": ("/events", None),
+    "POST /tasks": ("/tasks", {"item": {"type": "file", "id": "{file}"}}),
+    "PUT /tasks/{id}": ("/tasks/{task}", {"message": "b"}),
+    "POST /task_assignments": (
+        "/task_assignments",
+        {"task": {"type": "task", "id": "{task}"}, "assign_to": {"login": "uwe@example.com"}},
+    ),
+    "PUT /task_assignments/{id}": ("/task_assignments/{assignment}", {"message": "b"}),
+    "DELETE /task_assignments/{id}": ("/task_assignments/{assignment}", None),
+    "DELETE /tasks/{id}": ("/tasks/{task}", None),
+    "POST /metadata_queries/execute_read": (
+        "/metadata_queries/execute_read",
+        {"from": "global.properties", "ancestor_folder_id": "0"},
+    ),
 }
 # These are below, with bodies of their own.
 SENT = {
@@ -101,6 +123,7 @@ SENT = {
 # Not about content.
 ADMINISTRATION = (
     *("/users", "/legal_hold_", "/retention_", "/metadata_templates", "/collaboration_whitelist_"),
+    *("/group", "/webhooks"),
 )
 
 
@@ -137,6 +160,18 @@ async def things(api, uwe):
         owned = {"type": "folder", "id": found["inner"]}
         wish = {"folder": owned, "locked_operations": {"move": True, "delete": True}}
         found["locked"] = (await uwe.ask("POST", "/folder_locks", json=wish))["id"]
+        task = await uwe.ask("POST", "/tasks", json={"item": item}, expect=201)
+        second = await uwe.ask("POST", "/tasks", json={"item": item}, expect=201)
+        to_self = {"task": {"id": second["id"]}, "assign_to": {"id": str(uwe.user)}}
+        assigned = await uwe.ask("POST", "/task_assignments", json=to_self, expect=201)
+        found |= {"task": task["id"], "assignment": assigned["id"]}
+        for name in ("described", "policed"):
+            found[name] = (await uwe.folder(name, parent))["id"]
+            path = f"/folders/{found[name]}/metadata/global/properties"
+            await uwe.ask("POST", path, json={"x": "y"}, expect=201)
+        cascade = {"folder_id": found["policed"], "scope": "global", "templateKey": "properties"}
+        made = await uwe.ask("POST", "/metadata_cascade_policies", json=cascade, expect=201)
+        found["policy"] = made["id"]
         given = await share(uwe, owned, "guest@example.com", "editor")
         return found | {"comment": comment["id"], "collaboration": given["id"]}
 
