@@ -42,7 +42,7 @@ async def judge(one: "_Simulation") -> None:
     there = service_tree(one.service.store)
     kept: set[str] = set()
     for machine in one.machines:
-        here = await drive_tree(machine)
+        here = await drive_tree(machine, failures)
         kept |= {value for value in here.values() if value}
         kept |= _recovered(machine)
         local = {path for path in here if _is_local(path)}
@@ -105,25 +105,29 @@ def service_tree(store: Store) -> dict[str, str]:
     return {path(row): row["sha1"] or "" if row["kind"] else "" for row in rows.values()}
 
 
-async def drive_tree(machine: Machine) -> dict[str, str]:
-    """The same, as programs see it on the drive."""
+async def drive_tree(machine: Machine, failures: list[str]) -> dict[str, str]:
+    """The same, as programs see it on the drive; what they cannot read is a failure."""
     found: dict[str, str] = {}
-    await _walk(machine.kernel, "", found)
+    await _walk(machine, "", found, failures)
     return found
 
 
-async def _walk(kernel: Kernel, folder: str, found: dict[str, str]) -> None:
+async def _walk(machine: Machine, folder: str, found: dict[str, str], failures: list[str]) -> None:
+    kernel: Kernel = machine.kernel
     for name in sorted(await kernel.listdir(folder)):
         path = f"{folder}/{name}".lstrip("/")
         if stat.S_ISDIR((await kernel.stat(path)).mode):
             found[path] = ""
-            await _walk(kernel, path, found)
+            await _walk(machine, path, found, failures)
             continue
-        file = await kernel.open(path, 0)
         try:
-            found[path] = sha1(await kernel.read(file))
-        finally:
-            await kernel.close(file)
+            file = await kernel.open(path, 0)
+            try:
+                found[path] = sha1(await kernel.read(file))
+            finally:
+                await kernel.close(file)
+        except OSError as error:
+            failures.append(f"unreadable: {machine.name}: {path}: {error}")
 
 
 def _recovered(machine: Machine) -> set[str]:

@@ -21,7 +21,7 @@ from cmsfs.service.storage import store
 from tests.simulation import judge, story
 from tests.simulation.disk import Disks
 from tests.simulation.ledger import Ledger
-from tests.simulation.machines import Machine, Process, Service, fill, open_client
+from tests.simulation.machines import URL, Machine, Process, Service, fill, open_client
 from tests.simulation.person import Person
 from tests.simulation.programs import Programs
 from tests.simulation.story import Plan, Step
@@ -136,6 +136,10 @@ class _Simulation:
         chance = random.Random(f"{self.plan.seed} settings")
         return config.Settings(
             account=name,
+            profile=chance.choice(["embedded", "embedded", "box", "specification"]),
+            base_url=f"{URL}/2.0",
+            upload_url=f"{URL}/api/2.0",
+            auth_url=URL,
             settle_seconds=chance.choice([0.0, 0.2, 2.0]),
             feed=chance.choice(["", "", "search"]) if self.plan.feed is None else self.plan.feed,
             network_seconds=30.0,
