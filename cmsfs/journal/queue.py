@@ -300,7 +300,9 @@ def _trash_in_the_way(conn: Connection) -> Task | None:
         ).fetchone()
         if heir is None or upload is None or _running(conn, heir):
             continue
-        if _waits_for(conn, _op(upload), tree.get(conn, heir)) == node.ino:
+        wanting = tree.get(conn, heir)
+        # One that was removed meanwhile wants no name.
+        if wanting.parent is not None and _waits_for(conn, _op(upload), wanting) == node.ino:
             op_rows.run(conn, op.seq)
             return Task(op, node, None)
     return None

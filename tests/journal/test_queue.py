@@ -168,6 +168,21 @@ async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
     assert await journal.send_all() == [("upload", "a"), ("trash", "a")]
 
 
+async def test_a_file_that_was_removed_wants_nobody_out_of_the_way(journal: Journal) -> None:
+    old = await journal.known("a")
+    await journal.remove(old)
+    new = await journal.new("a")
+
+    def same_bytes(conn: Connection) -> None:
+        conn.execute("UPDATE node SET base_sha1 = 'x' WHERE ino = ?", (old,))
+        conn.execute("UPDATE node SET sha1 = 'x' WHERE ino = ?", (new,))
+        # Its upload is still in the journal.
+        tree.detach(conn, new)
+
+    await journal.db.write(same_bytes)
+    assert await journal.db.write(queue.step_aside) is None
+
+
 async def test_swapped_nested_folders_make_no_cycle(journal: Journal) -> None:
     outer = await journal.known("outer", kind=NodeKind.FOLDER)
     inner = await journal.known("inner", outer, kind=NodeKind.FOLDER)
