@@ -34,6 +34,10 @@ EXIT_POLL_SECONDS = 0.05
 Answer = TypeVar("Answer", bound=pydantic.BaseModel)
 
 
+class DaemonExitedError(errors.UserError):
+    """The daemon hung up before it responded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Daemon:
     """A running daemon."""
@@ -162,7 +166,7 @@ def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
         yield answer
         if not isinstance(answer, control.Progress):
             return
-    raise errors.UserError("The daemon exited before it responded.")
+    raise DaemonExitedError("The daemon exited before it responded.")
 
 
 def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
@@ -199,6 +203,22 @@ def await_exit(daemon: Daemon, *, seconds: float) -> bool:
 
 
 def _probe(path: Path) -> Daemon | None:
+    """The daemon behind a socket.
+
+    One that ends has its socket open until its last thread is gone, and then hangs up without a word: it is
+    asked until nobody is there.
+    """
+    deadline = time.monotonic() + EXIT_SECONDS
+    while True:
+        try:
+            return _pinged(path)
+        except DaemonExitedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(EXIT_POLL_SECONDS)
+
+
+def _pinged(path: Path) -> Daemon | None:
     try:
         for answer in exchange(path, control.Ping()):
             if isinstance(answer, control.Pong):

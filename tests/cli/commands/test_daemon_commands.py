@@ -1,5 +1,6 @@
 """Commands that ask a running daemon, against a socket that answers as the protocol says."""
 
+import concurrent.futures
 import json
 import os
 import socket
@@ -164,6 +165,25 @@ def test_a_daemon_that_ends_midway_is_told(spoken_to, capsys):
     spoken_to(lambda request: [control.Progress(pending=3)])
     assert main.run(["sync"]) == 1
     assert capsys.readouterr().err == "cmsfs: The daemon exited before it responded.\n"
+
+
+def test_killed_daemon_is_no_daemon(monkeypatch):
+    """Its socket takes connections until its last thread is gone."""
+    path = config.Paths("default").socket
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with monkeypatch.context() as at, socket.socket(socket.AF_UNIX) as dying:
+        at.chdir(path.parent)
+        dying.bind(path.name)
+        dying.listen()
+
+        def hang_up() -> None:
+            dying.accept()[0].close()
+            dying.close()
+
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            ended = threads.submit(hang_up)
+            assert daemonctl.find_account("default") is None
+            ended.result()
 
 
 def test_a_daemon_that_speaks_otherwise_is_told(spoken_to, capsys):
