@@ -55,6 +55,12 @@ def test_the_limit_is_held_and_told(world: None, capsys: pytest.CaptureFixture[s
     assert "more matches; --limit shows more." in err
 
 
+def test_conditions_on_metadata(world: None, found: Found):
+    plan = "/Projects/Harbour Bridge/Plan.md"
+    assert found("metadata:project where budget > 400000 AND (phase = 'build' OR lead LIKE 'B%')") == [plan]
+    assert found("metadata:project where due > '2026-12-31'", "in:/Projects") == []
+
+
 def test_find_is_another_word_for_it(sample: None, capsys: pytest.CaptureFixture[str]):
     assert main.run(["find", "qwertzuiop"]) == 0
     assert capsys.readouterr() == ("", "No matches.\n")
@@ -69,6 +75,7 @@ def test_find_is_another_word_for_it(sample: None, capsys: pytest.CaptureFixture
         (["in:/Nowhere"], 1, "There is no /Nowhere on the service."),
         (["owner:nobody@nowhere.test"], 1, "There is no user nobody@nowhere.test;"),
         (["metadata:nothing"], 1, "There is no metadata template nothing."),
+        (["metadata:nothing where a = 1"], 1, "There is no metadata template nothing."),
         (["x", "--save", "a", "--saved"], 2, "are mutually exclusive"),
         (["x", "--save", ".hidden"], 2, "cannot name a search"),
         (["x", "--save", "a/b"], 2, "cannot name a search"),
