@@ -1,5 +1,6 @@
 """One story from its beginning to the judgement: machines, people, disasters, peace, what is left then."""
 
+import atexit
 import gc
 import logging
 import os
@@ -274,6 +275,7 @@ def _template(root: Path) -> int:
     """An empty service with its user; copied from the first one that was made."""
     if "folder" not in _made:
         folder = Path(tempfile.mkdtemp(prefix="cmsfs-service-", dir=_fast()))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
         async def make() -> int:
             async with store.open_store(folder / "service") as opened:
