@@ -35,10 +35,12 @@ class Superseded(errors.CmsfsError):
 
 @asynccontextmanager
 async def recorded(context: PushContext, sent: SentRequest) -> AsyncIterator[None]:
-    """From before the first byte it is known here that it may have arrived, whatever happens inside."""
+    """From before the first byte it is known here that it may have arrived, whatever happens inside, and should
+    the power fail."""
     noted = context.noted.pop(sent.ino, None)
     if noted != sent:
         await context.db.write(lambda conn: _note(conn, sent, instead_of=noted))
+        await context.db.sync_log()
     try:
         yield
     except errors.CmsfsError as error:

@@ -4,7 +4,7 @@ A connection breaks after the last byte, a process dies before the answer is wri
 meets a file at the service must know whether it is our own: else a file that was deleted here comes back, one
 that was renamed here is there twice, and our next version conflicts with the one before.
 
-A row is written before the first byte is sent, and deleted with the answer, or when the service said no.
+A row is on the disk before the first byte is sent, and deleted with the answer, or when the service said no.
 
 Rule: bytes are ours only if they have the SHA-1 that was sent to this place or this item; a folder is ours
 only if we made it, and not before we asked for it.

@@ -124,6 +124,8 @@ async def seal_ahead(context: PushContext, tasks: Sequence[queue.Task]) -> None:
     note = functools.partial(_note, {task.node.ino: task for task in tasks}, noted)
     try:
         sealed = await context.sealer.seal_small(drafts, note)
+        if noted:
+            await context.db.sync_log()
     except OSError as error:
         log.debug("small files could not be sealed together: %s", error)
         return
@@ -169,6 +171,8 @@ async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
         due = ops.now_ns() + int(context.settle_seconds * 10**9)
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
         return False
+    if noted:
+        await context.db.sync_log()
     context.noted.update(noted)
     context.sealed[task.node.ino] = sealed
     return True

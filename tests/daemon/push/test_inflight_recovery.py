@@ -4,9 +4,11 @@ whatever happens to the item afterwards, the service has it once."""
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import httpx
 import pytest
 import trio
 
+from cmsfs.journal import sealing
 from cmsfs.service.provisioning import demo
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
@@ -263,3 +265,39 @@ async def test_interrupted_operations_restart_with_push(starting: Starting, othe
         await drive.sync()
         assert await other.paths() == ["f"]
         nursery.cancel_scope.cancel()
+
+
+async def test_what_is_sent_is_on_the_disk_before(
+    drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut, too, it is known that the service may have it."""
+    durable: set[int] = set()
+    fsync_log = drive.db.fsync_log
+
+    def noted() -> set[int]:
+        return {row[0] for row in drive.db.rows("SELECT rowid FROM unheard")}
+
+    def remembering() -> None:
+        before = noted()
+        fsync_log()
+        durable.update(before)
+
+    monkeypatch.setattr(drive.db, "fsync_log", remembering)
+    sent: list[str] = []
+
+    def look(request: httpx.Request) -> None:
+        if request.method == "POST":
+            sent.append(request.url.path)
+            assert noted(), "it is not known that anything is sent"
+            assert noted() <= durable
+
+    network.instead = look
+    await drive.mkdir("folder")
+    for name in ("small", "folder/second", "large", "link.url"):
+        data = b"[InternetShortcut]\nURL=https://example.com/\n" if name == "link.url" else name.encode()
+        await drive.write(name, data * (1 if name != "large" else sealing.SMALL))
+    await drive.sync()
+    await drive.write("small", b"again")
+    await drive.sync()
+    assert len(sent) == 6
+    assert drive.ops() == []
