@@ -81,7 +81,6 @@ def disk(tmp_path: Path, lie: str, rounds: Rounds, monkeypatch: pytest.MonkeyPat
 
 def cut_the_power(rounds: Rounds, disk: Disk, count: int) -> None:
     """Programs write, some with fsync; the power goes; what was durable is there."""
-    rounds.settle_seconds = crash_rounds.REST_SECONDS
     disk.start()
     rounds.start()
     for _ in range(count):

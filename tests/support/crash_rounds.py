@@ -40,10 +40,6 @@ DEAD = ("[Errno 103]", "[Errno 107]")
 # "Writing"), on a disk that is no Python program and a machine that does nothing else.
 DURABLE_AFTER = 2.5 * crowding()
 
-# Where the power goes, files rest longer than it takes until they are durable, as they do by default: sent
-# sooner, the service would have what the drive has forgotten, which would meet it as somebody else's.
-REST_SECONDS = DURABLE_AFTER / 2
-
 States = set[str | None]
 
 
