@@ -99,6 +99,7 @@ def cut_the_power(rounds: Rounds, disk: Disk, count: int) -> None:
         assert rounds.expected.acknowledged > before, "nothing was acknowledged: the round proves nothing"
         disk.start()
         rounds.start()
+        rounds.look()
         found = rounds.check_drive()
         rounds.sync()
         rounds.check_service(found)

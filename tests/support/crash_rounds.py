@@ -112,6 +112,12 @@ class Rounds:
         assert isinstance(last, control.Done)
         assert (last.pending, last.held) == (0, 0), self.log.read_text()[-3000:]
 
+    def look(self) -> None:
+        """Have the drive learn what the service has: also what was sent, and forgotten here."""
+        assert isinstance(
+            list(daemonctl.exchange(config.Paths("default").socket, control.Poll()))[-1], control.Done
+        )
+
     def died(self) -> None:
         """Wait for the end of a daemon that is to die, and take its mount away."""
         code = self._daemon.wait()
