@@ -35,8 +35,8 @@ class Superseded(errors.CmsfsError):
 
 @asynccontextmanager
 async def recorded(context: PushContext, sent: SentRequest) -> AsyncIterator[None]:
-    """From before the first byte it is known here that it may have arrived, whatever happens inside, and should
-    the power fail."""
+    """From before the first byte it is known here that it may have arrived, whatever happens inside, and
+    should the power fail."""
     noted = context.noted.pop(sent.ino, None)
     if noted != sent:
         await context.db.write(lambda conn: _note(conn, sent, instead_of=noted))
