@@ -80,7 +80,7 @@ async def _recovered(
         keep_free_bytes=_keep_free(settings, reserve),
     )
     due = await recovery.recover(db, drafts, places.recovered)
-    found = await blocks.recover(clean_shutdown=last.clean, same_boot=last.same_boot)
+    found = await blocks.recover(drafts.bases(), clean_shutdown=last.clean, same_boot=last.same_boot)
     if is_lost:
         for path in found.orphans:
             path.rename(places.recovered / path.name)

@@ -10,8 +10,9 @@ count as missing until then, so a content that comes in one piece is never read 
 import errno
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 import trio
@@ -308,10 +309,13 @@ class BlockCache:
 
     # Beginning and end
 
-    async def recover(self, *, clean_shutdown: bool, same_boot: bool) -> recovery.RecoveryReport:
-        """Make files and rows agree, before anything else is asked of the cache."""
+    async def recover(
+        self, bases: Mapping[str, int] = MappingProxyType({}), *, clean_shutdown: bool, same_boot: bool
+    ) -> recovery.RecoveryReport:
+        """Make files and rows agree, before anything else is asked of the cache; `bases`: the SHA-1 and size
+        of contents that lie under drafts."""
         found, used = await recovery.recover(
-            self._db, self._files, distrust=not clean_shutdown and not same_boot
+            self._db, self._files, bases, distrust=not clean_shutdown and not same_boot
         )
         self._contents.used = used
         return found

@@ -4,10 +4,16 @@ Whatever a killed process or a power cut left between a file and its row is put 
 anything is read.  Bitmaps outlive a killed process, since the page cache does; after a power cut
 neither a bitmap nor a complete content can be trusted, because the cache is never synced.
 
+A row is written seconds after the blocks that it tells of.  What lies under a draft is looked at itself,
+therefore: nobody else may have those bytes any more.
+
 Rule: nothing of the drafts folder is ever deleted: what has no place in the table is reported.
 """
 
+import os
 import re
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,16 +50,17 @@ class _Plan:
 
 
 async def recover(
-    db: sqlite.Database, store: content_files.ContentFiles, *, distrust: bool
+    db: sqlite.Database, store: content_files.ContentFiles, bases: Mapping[str, int], *, distrust: bool
 ) -> tuple[RecoveryReport, int]:
     """Make rows and files agree; what was found, and the bytes that cached contents take up.
 
     With `distrust` (an unclean stop, and another boot since) the bytes in the files may not be what
-    was written.  Interrupted: may be repeated.
+    was written.  `bases`: the SHA-1 and size of contents that lie under drafts.  Interrupted: may be
+    repeated.
     """
 
     def examine(conn: sqlite.Connection) -> _Plan:
-        return _examine(content_table.everything(conn), store, distrust=distrust)
+        return _examine(content_table.everything(conn), store, bases, distrust=distrust)
 
     plan = await db.query(examine)
 
@@ -67,9 +74,14 @@ async def recover(
 
 
 def _examine(
-    table: list[content_table.ContentRow], store: content_files.ContentFiles, *, distrust: bool
+    table: list[content_table.ContentRow],
+    store: content_files.ContentFiles,
+    bases: Mapping[str, int],
+    *,
+    distrust: bool,
 ) -> _Plan:
     plan = _Plan(RecoveryReport())
+    table = _with_whole_bases(table, store, bases, plan)
     cached = _cached_files(store.root)
     drafted = {path.name: path for path in store.dirty_root.iterdir() if _SHA1.fullmatch(path.name)}
     for row in table:
@@ -95,6 +107,36 @@ def _examine(
     for path in cached.values():
         path.unlink()
     return plan
+
+
+def _with_whole_bases(
+    table: list[content_table.ContentRow],
+    store: content_files.ContentFiles,
+    bases: Mapping[str, int],
+    plan: _Plan,
+) -> list[content_table.ContentRow]:
+    """The rows, with those of bases that are here whole though no row says so."""
+    rows = {row.sha1: row for row in table}
+    for sha1, size in bases.items():
+        row = rows.get(sha1)
+        if row is not None and (row.dirty or row.bits is None):
+            continue
+        try:
+            fd = os.open(store.cached(sha1), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            is_whole = os.fstat(fd).st_size == size and content_files.hash_open(fd) == sha1
+        finally:
+            os.close(fd)
+        if is_whole:
+            used_at = int(time.time())
+            found = content_table.ContentRow(
+                sha1, size, None, True, False, row is not None and row.pinned, used_at
+            )
+            rows[sha1] = found
+            plan.save.append(found)
+    return list(rows.values())
 
 
 def _examine_dirty(

@@ -119,6 +119,11 @@ class Drafts:
         where = tree.find_bytes(self._db, draft.base_sha1) or (None, None)
         return Content(draft.base_sha1, draft.base_total, *where)
 
+    def bases(self) -> dict[str, int]:
+        """The contents under all drafts: SHA-1 and size."""
+        rows = self._db.rows("SELECT base_sha1, base_total FROM draft WHERE base_sha1 IS NOT NULL")
+        return {row["base_sha1"]: row["base_total"] for row in rows}
+
     def close(self) -> None:
         """Close the files that nobody uses, after making those that are in memory still."""
         for draft in list(self._live.values()):

@@ -193,3 +193,29 @@ async def test_closed_cache_reopens_unchanged(open_cache: OpenCache, sample: Mak
         assert await cache.get(content) == content.data
     assert cache.absent(contents[-1]) == [(1, 3)]
     cache.abandon()
+
+
+@pytest.mark.parametrize("flushed", [False, True], ids=["no row", "a row of the first block"])
+async def test_base_of_a_draft_is_found_without_its_row(
+    open_cache: OpenCache, sample: MakeSample, flushed: bool
+) -> None:
+    """Killed before the cache's next flush; the service may have that content no more."""
+    base, other, torn = sample(3 * BLOCK), sample(200), sample(2 * BLOCK)
+    first = open_cache()
+    await first.recover(clean_shutdown=True, same_boot=True)
+    for one in (base, torn):
+        first.open(one.sha1, one.size)
+        await first.put(one, 0)
+    if flushed:
+        await first.flush()
+    await first.put(base, 1, 2)
+    await first.put(other)
+    first.abandon()
+    cache = open_cache()
+    bases = {base.sha1: base.size, torn.sha1: torn.size, sample(50).sha1: 50}
+    await cache.recover(bases, clean_shutdown=False, same_boot=True)
+    assert await cache.get(base) == base.data
+    assert not cache.is_complete(torn.sha1)
+    assert not cache.is_complete(other.sha1)
+    assert cache.usage() == base.size + (BLOCK if flushed else 0)
+    cache.abandon()
