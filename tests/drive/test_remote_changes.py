@@ -122,6 +122,8 @@ def test_restored_folder_works_as_cwd(stopped: MountedDrive, api: Api) -> None:
 
 def test_a_full_comparison_is_there_for_the_asking(stopped: MountedDrive, api: Api) -> None:
     api.file("f", b"x")
+    # Of a tree that is not listed to its end nothing can be said.
+    until(lambda: stopped.status()["listing"]["state"] == "complete")
     done = stopped.cmsfs("sync", "--full")
     assert "Everything" in done.stdout
     assert "f" in [path.name for path in stopped.top.iterdir()]

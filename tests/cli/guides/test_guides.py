@@ -64,6 +64,10 @@ ELSEWHERE = {
         "tests/cli/commands/service/test_configuration.py",
         '"config", "set", "account"',
     ),
+    "cmsfs login specification": (
+        "tests/cli/commands/account/test_login.py",
+        '"login", "specification"',
+    ),
     "cmsfs login ADDRESS": ("tests/cli/commands/test_bad_input.py", "cmsfs login ADDRESS"),
     "cmsfs login URL --ca-file FILE": ("tests/cli/commands/test_login_tls.py", '"--ca-file", certificate'),
     "cmsfs login --token-store file": ("tests/cli/commands/test_secrets.py", '"--token-store", "file"'),

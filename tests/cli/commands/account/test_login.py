@@ -197,6 +197,21 @@ def test_client_credentials_of_a_server(cmsfs, server, app):
     assert "application credentials" in done.stderr
 
 
+def test_profile_is_logged_in_to_with_the_addresses_of_the_settings(cmsfs, server, app):
+    path = config.config_file()
+    path.parent.mkdir(parents=True)
+    base, upload = f"{server.url}/2.0", f"{server.url}/api/2.0"
+    addresses = {"base_url": base, "upload_url": upload, "auth_url": server.url}
+    path.write_text(
+        'profile = "specification"\n' + "".join(f'{key} = "{url}"\n' for key, url in addresses.items())
+    )
+    done = cmsfs("login", "specification", "--client-credentials", app)
+    assert done.returncode == 0, done.stderr
+    settings = config.load("default")
+    assert (settings.profile, settings.base_url) == ("specification", base)
+    assert cmsfs("whoami", "--json").returncode == 0
+
+
 def test_secret_that_others_may_read_is_told(server, app, capsys):
     app.chmod(0o644)
     assert main.run(["login", server.url, "--client-credentials", str(app)]) == 0
