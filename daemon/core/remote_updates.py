@@ -172,7 +172,8 @@ class RemoteUpdates:
         if one.sequence is not None and one.sequence < node.sequence:
             return []
         if node.parent is None and node.base_parent is None:
-            return []
+            # It was deleted here; older news may have brought back what was in it.
+            return deletions.remove_below(conn, node.ino) if node.is_folder else []
         return deletions.remove_gone(conn, node.ino, sequence=one.sequence or 0)
 
 

@@ -36,6 +36,18 @@ def remove_gone(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change
     return changes
 
 
+def remove_below(conn: Connection, folder: Ino) -> list[Change]:
+    """A folder that was deleted here is gone at the service: so is what came back into it meanwhile, for it
+    had been changed there."""
+    changes: list[Change] = []
+    inos = tree.subtree(conn, folder)
+    elsewhere = _elsewhere(conn, inos)
+    for below in reversed(inos[1:]):
+        if below not in elsewhere:
+            remove_gone_node(conn, tree.get(conn, below), changes)
+    return changes
+
+
 def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
     """Of a folder and all below it: what the service still has in other folders, with all below that."""
     found: set[Ino] = set()

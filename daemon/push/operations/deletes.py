@@ -108,11 +108,11 @@ async def _delete_whole(context: PushContext, task: queue.Task, found: tree_remo
         return
     crashpoints.reached(Point.TRASH_SENT)
 
-    def txn(conn: Connection) -> None:
+    def txn(conn: Connection) -> list[Change]:
         tree_removal.end(conn, found)
-        _record_done(conn, task)
+        return _record_done(conn, task)
 
-    await context.db.write(txn)
+    context.remote_updates.publish(await context.db.write(txn))
     for ino, *_ in found.items:
         context.ended(ino)
 
@@ -168,14 +168,19 @@ async def _look(context: PushContext, node: Node) -> items.Item | None:
 
 
 async def _done(context: PushContext, task: queue.Task) -> None:
-    await context.db.write(lambda conn: _record_done(conn, task))
+    context.remote_updates.publish(await context.db.write(lambda conn: _record_done(conn, task)))
 
 
-def _record_done(conn: Connection, task: queue.Task) -> None:
-    if tree.get(conn, task.node.ino).remote_id == task.node.remote_id:
+def _record_done(conn: Connection, task: queue.Task) -> list[Change]:
+    changes: list[Change] = []
+    now = tree.get(conn, task.node.ino)
+    if now.remote_id == task.node.remote_id:
+        if now.is_folder and now.parent is None:
+            changes = deletions.remove_below(conn, now.ino)
         deletions.mark_deleted(conn, task.node.ino)
     in_flight.resolve(conn, task.node.ino, task.node.remote_id)
     queue.finish(conn, task.op)
+    return changes
 
 
 async def _refused(context: PushContext, task: queue.Task, error: errors.ApiError) -> None:

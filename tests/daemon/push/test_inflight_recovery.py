@@ -271,11 +271,11 @@ async def test_what_is_sent_is_on_the_disk_before(
     drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a power cut, too, it is known that the service may have it."""
-    durable: set[int] = set()
+    durable: set[tuple[str, ...]] = set()
     fsync_log = drive.db.fsync_log
 
-    def noted() -> set[int]:
-        return {row[0] for row in drive.db.rows("SELECT rowid FROM unheard")}
+    def noted() -> set[tuple[str, ...]]:
+        return {tuple(row) for row in drive.db.rows("SELECT ino, sha1, remote_id FROM unheard")}
 
     def remembering() -> None:
         before = noted()
@@ -292,11 +292,13 @@ async def test_what_is_sent_is_on_the_disk_before(
             assert noted() <= durable
 
     network.instead = look
+    # One after the other: what others note meanwhile need not be on the disk yet.
     await drive.mkdir("folder")
+    await drive.sync()
     for name in ("small", "folder/second", "large", "link.url"):
         data = b"[InternetShortcut]\nURL=https://example.com/\n" if name == "link.url" else name.encode()
         await drive.write(name, data * (1 if name != "large" else sealing.SMALL))
-    await drive.sync()
+        await drive.sync()
     await drive.write("small", b"again")
     await drive.sync()
     assert len(sent) == 6

@@ -180,3 +180,37 @@ async def test_a_version_without_an_answer_keeps_its_folder_from_going_as_a_whol
     assert tree.ops() == []
     assert network.count("DELETE", f"/files/{node.remote_id}") == 1
     assert network.count("DELETE", "recursive=known") == 1
+
+
+@pytest.mark.parametrize("returned", [False, True], ids=["before it is back", "after it is back"])
+async def test_what_came_back_into_a_deleted_folder_goes_with_it(
+    drive: Drive, other: Remote, network: Network, returned: bool
+) -> None:
+    """It had been changed elsewhere; then the folder was deleted there, too."""
+    await drive.mkdir("p")
+    await drive.write("p/f", b"one")
+    await drive.sync()
+    folder, file = await other.find("p"), await other.find("f")
+    await other.write(file.id, b"two")
+    drive.agents.health.pause("the test")
+    await drive.unlink("p/f")
+    await drive.rmdir("p")
+    if returned:
+        looked, go_on = network.gate("DELETE", f"/folders/{folder.id}?recursive=false", before=True)
+    else:
+        looked, go_on = network.gate("GET", f"/files/{file.id}")
+    drive.agents.health.resume()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await looked.wait()
+        await other.client.items.delete("folder", folder.id, recursive=True)
+        go_on.set()
+    if returned:
+        assert drive.db.rows("SELECT name FROM node WHERE parent > 1") == []
+    await drive.poll()
+    assert drive.ops() == []
+    assert await other.paths() == await drive.names() == []
+    assert drive.db.rows("SELECT name FROM node WHERE parent > 1") == []
+    await other.client.items.restore("folder", folder.id)
+    await drive.poll()
+    assert await drive.read("p/f") == b"two"
