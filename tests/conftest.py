@@ -116,7 +116,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def private_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def private_folders(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """A home of the test's own: nothing of the person who runs the tests is read or written."""
     home = tmp_path_factory.mktemp("home")
     for variable, name in XDG.items():
@@ -131,7 +133,10 @@ def private_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
         "DBUS_SESSION_BUS_ADDRESS",
     ):
         monkeypatch.delenv(variable, raising=False)
-    return home
+    yield home
+    # The folders stay for whoever looks; a thousand reserves would take all memory, where these are.
+    for reserve in home.glob("state/cmsfs/*/reserve"):
+        reserve.unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)
