@@ -114,15 +114,23 @@ class RemotePaths:
                     alike = item
         return alike
 
-    async def _children(self, folder: items.Folder, name: str) -> AsyncGenerator[Found, None]:
+    async def children(self, folder: items.Folder) -> AsyncGenerator[Found, None]:
+        """Everything that is directly in a folder, each item once."""
+        seen: set[str] = set()
+        async for item in self._children(folder):
+            if item.id not in seen:
+                seen.add(item.id)
+                yield item
+
+    async def _children(self, folder: items.Folder, name: str | None = None) -> AsyncGenerator[Found, None]:
         """Items of a folder, at least those with this name."""
         if self._folders_list:
             async for item in self._client.folders.items(folder.id):
                 yield item
             return
         # A phrase finds nearly every name at once; one without a word in it is found among everything.
-        phrase = '"' + name.replace('"', " ") + '"'
-        for text in (phrase, search.EVERYTHING):
+        phrases = [] if name is None else ['"' + name.replace('"', " ") + '"']
+        for text in (*phrases, search.EVERYTHING):
             query = models_search.Query(
                 query=text, ancestor_folder_ids=[folder.id], fields=FIELDS, limit=models_search.MAX_LIMIT
             )

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pydantic
 import pydantic_core
 
+from cmsfs.models import url_files
 from cmsfs.models.content import entries, items
-from cmsfs.replica import url_files
 
 Ino = int
 

@@ -14,8 +14,9 @@ from cmsfs import errors
 from cmsfs.client.transport import retry
 from cmsfs.config.abilities import Ability
 from cmsfs.journal import ops, queue
+from cmsfs.models import url_files
 from cmsfs.models.content import items
-from cmsfs.replica import naming, tree, url_files
+from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Ino, remote_from_item, said_by
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.rows.in_flight import SentRequest

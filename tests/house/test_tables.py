@@ -20,7 +20,7 @@ OWNERS = {
     "assignment": "cmsfs.replica.item_details",
     "described": "cmsfs.replica.item_details",
     "wished": "cmsfs.replica.item_details",
-    "shortcut": "cmsfs.replica.url_files",
+    "shortcut": "cmsfs.replica.link_texts",
     "doubt": "cmsfs.replica.merge.deferred_updates",
     "kept": "cmsfs.replica.local_attributes",
     "cursor": "cmsfs.replica.kv_store",

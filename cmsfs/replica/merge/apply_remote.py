@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from cmsfs.models import wire_names
-from cmsfs.replica import fresh_names, kv_store, local_attributes, tree, url_files
+from cmsfs.replica import fresh_names, kv_store, link_texts, local_attributes, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import (
     bulk_insert,
@@ -172,7 +172,7 @@ def _update_content(
     """The node learns what the item is; bytes of ours stay, and are laid over the same ones as before."""
     is_link = node.kind is NodeKind.LINK
     same = (
-        is_link and url_files.said(conn, node.ino) == said_by(remote.item) and remote.sha1 == node.base_sha1
+        is_link and link_texts.said(conn, node.ino) == said_by(remote.item) and remote.sha1 == node.base_sha1
     )
     conn.execute(
         "UPDATE node SET etag = ?, sequence = ?, version = ?, base_sha1 = ?, item = ? WHERE ino = ?",
@@ -184,7 +184,7 @@ def _update_content(
         return
     if same:
         # Its time is that of what it says, and its bytes may be those that were written here.
-        url_files.restore(conn, node.ino)
+        link_texts.restore(conn, node.ino)
         changes.append(Change(ChangeKind.ATTRIBUTES, node.ino))
         return
     is_later = "touch" not in pending and not same_time(node.mtime_ns, remote.mtime_ns)
@@ -194,7 +194,7 @@ def _update_content(
         (remote.sha1, remote.size, remote.mtime_ns if is_later else None, node.ino),
     )
     if is_link:
-        url_files.follow(conn, node.ino)
+        link_texts.follow(conn, node.ino)
     what = ChangeKind.CONTENT if remote.sha1 != node.sha1 or is_link else ChangeKind.ATTRIBUTES
     changes.append(Change(what, node.ino))
 

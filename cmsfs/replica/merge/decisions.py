@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from sqlite3 import Connection
 
 from cmsfs.models.content.entries import Entry
-from cmsfs.replica import inodes, tree, url_files
+from cmsfs.replica import inodes, link_texts, tree
 from cmsfs.replica.merge import placement
 from cmsfs.replica.nodes import ROOT, Node, NodeKind, Remote, said_by
 from cmsfs.replica.sharing import offers, shares
@@ -142,7 +142,7 @@ def _news_of_bytes(conn: Connection, node: Node, remote: Remote, pending: Set[st
         # A web link has no SHA-1: it is what it says.
         has_others = node.kind is not NodeKind.LINK and remote.sha1 != node.sha1
     if node.kind is NodeKind.LINK and not has_others:
-        has_others = url_files.said(conn, node.ino) != said_by(remote.item)
+        has_others = link_texts.said(conn, node.ino) != said_by(remote.item)
     if not has_others:
         return None
     changed_by = remote.user_id("modified_by")

@@ -21,7 +21,7 @@ machine, and its bytes go with its last handle.
 import time
 from sqlite3 import Connection
 
-from cmsfs.replica import fresh_names, item_details, pins, tree, url_files
+from cmsfs.replica import fresh_names, item_details, link_texts, pins, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import deferred_updates, name_conflicts, pending_ops
 from cmsfs.replica.nodes import ROOT, Ino, Node
@@ -82,7 +82,7 @@ def _hand_on(conn: Connection, old: Ino, new: Ino) -> None:
     op_rows.transfer_description(conn, old, new)
     conn.execute("UPDATE lineage SET successor = ?2 WHERE successor = ?1", (old, new))
     xattr_rows.copy(conn, old, new)
-    url_files.copy(conn, old, new)
+    link_texts.copy(conn, old, new)
 
 
 def displace(conn: Connection, node: Node, *, successor: Ino | None = None, is_lost: bool = False) -> None:

@@ -12,7 +12,7 @@ import os
 
 from cmsfs import errors
 from cmsfs.journal.draft import Draft
-from cmsfs.replica import tree, url_files
+from cmsfs.replica import link_texts, tree
 from cmsfs.replica.merge import lineages
 from cmsfs.replica.nodes import Content, Ino, Node, NodeKind
 from cmsfs.vfs import errno_map
@@ -132,7 +132,7 @@ class FileIO:
             content = Content(node.sha1, node.size, *own)
         # What a web link shows while nothing is being written to it.
         is_link = node.kind is NodeKind.LINK and weblinks.is_shown(node)
-        text = url_files.current(self._db, node.ino) if is_link else None
+        text = link_texts.current(self._db, node.ino) if is_link else None
         file = OpenFile(node.ino, self._blocks, draft=draft, content=content, text=text)
         self._open[node.ino] = file
         return file

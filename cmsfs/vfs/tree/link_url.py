@@ -13,8 +13,8 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from cmsfs.models import url_files
 from cmsfs.models.content import web_links
-from cmsfs.replica import url_files
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.permissions import NodeRight

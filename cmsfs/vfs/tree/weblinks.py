@@ -12,7 +12,7 @@ from cmsfs.journal import ops
 from cmsfs.journal.draft import set_held
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
-from cmsfs.replica import tree, url_files
+from cmsfs.replica import link_texts, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.vfs import errno_map
 
@@ -31,7 +31,7 @@ def begin_draft(conn: Connection, drafts: Drafts, ino: Ino, shown: bytes, text: 
     node = tree.get(conn, ino)
     if not is_shown(node):
         raise errno_map.oserror(errno.ESTALE, node.name)
-    if shown != url_files.shown(conn, ino):
+    if shown != link_texts.shown(conn, ino):
         raise errno_map.oserror(errno.ESTALE, node.name)
     draft_id = Drafts.insert(conn, ino, None)
     if text:

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Callable, Hashable, Mapping
 
 from cmsfs.cache.blocks import BlockCache
+from cmsfs.models import url_files
 from cmsfs.models.content import entries
-from cmsfs.replica import url_files
 from cmsfs.replica.nodes import Content, Ino, NodeKind, Remote, said_by
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.attrs import item_fields

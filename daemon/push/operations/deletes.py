@@ -14,8 +14,9 @@ from cmsfs import crashpoints, errors
 from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
 from cmsfs.journal import queue, tree_removal
+from cmsfs.models import url_files
 from cmsfs.models.content import items
-from cmsfs.replica import kv_store, tree, url_files
+from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote, deletions
 from cmsfs.replica.nodes import Node, remote_from_item, said_by

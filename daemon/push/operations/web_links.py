@@ -24,13 +24,14 @@ from cmsfs import crashpoints, errors
 from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
+from cmsfs.models import url_files
 from cmsfs.models.content import items
-from cmsfs.replica import item_details, kv_store, naming, tree, url_files
+from cmsfs.models.url_files import ParsedShortcut, Shortcut
+from cmsfs.replica import item_details, kv_store, link_texts, naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, pending_ops
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
 from cmsfs.replica.rows import in_flight
-from cmsfs.replica.url_files import ParsedShortcut, Shortcut
 from daemon.push import conflicts, inflight_recovery
 from daemon.push.context import REBASES, PushContext, reconsider
 
@@ -213,7 +214,7 @@ async def _become_file(context: PushContext, task: queue.Task, node: Node) -> No
             surplus = tree.insert(conn, None, now.name, NodeKind.LINK, now_ns=ops.now_ns())
             ops.hand_over(conn, now.ino, surplus)
             pending_ops.forget(conn, now.ino)
-            url_files.forget(conn, now.ino)
+            link_texts.forget(conn, now.ino)
             ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=ops.now_ns())
         queue.give_back(conn, task.op, not_before_ns=0)
 
@@ -268,7 +269,7 @@ def _settle(conn: Connection, node: Node, data: bytes) -> bool:
         and now.draft is None
         and now.sha1 == node.sha1
     ):
-        url_files.keep(conn, now.ino, data)
+        link_texts.keep(conn, now.ino, data)
         ops.drop(conn, now.ino, ops.OpKind.TOUCH)
         return sealing.release_content(conn, node.sha1)
     if now.parent is not None:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from cmsfs.replica import url_files
+from cmsfs.models import url_files
 from cmsfs.replica.changes import ChangeKind
 from cmsfs.vfs.tree import link_url
 from tests.support.daemon_drive import Drive, Remote

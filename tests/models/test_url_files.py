@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cmsfs.models import url_files
 from cmsfs.models.content import web_links
-from cmsfs.replica import naming, url_files
+from cmsfs.replica import naming
 from cmsfs.replica.nodes import NodeKind
 
 ADDRESSES = st.builds(
