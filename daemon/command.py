@@ -16,8 +16,8 @@ import cmsfs
 from cmsfs import (
     config,
     crashpoints,
+    durability,
     errors,
-    fd_limits,
     logs,
     process_env,
     sd_notify,
@@ -122,8 +122,8 @@ def main(
             sample=sample,
             ready=starter.ready,
         )
-        fd_limits.raise_limit()
-        fd_limits.keep_spare()
+        durability.raise_open_file_limit()
+        durability.keep_spare()
         sys.setswitchinterval(SWITCH_SECONDS)
         trio.run(run)
     except Exception as error:

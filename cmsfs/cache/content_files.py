@@ -14,7 +14,7 @@ import os
 from collections import OrderedDict, deque
 from pathlib import Path
 
-from cmsfs import fd_limits
+from cmsfs import durability
 
 # Hashing reads this much at a time: fits the L2 cache together with SHA-1's state.
 HASH_CHUNK = 256 * 1024
@@ -44,7 +44,7 @@ class ContentFiles:
         self.root = root
         self.dirty_root = dirty_root
         # A share of what this process may have open; opening again costs 5 µs.
-        self._max_open = fd_limits.share() if max_open is None else max_open
+        self._max_open = durability.pool_share() if max_open is None else max_open
         self._open: OrderedDict[ContentFile, None] = OrderedDict()
         # Emptied by a worker thread while the loop adds: append and popleft are safe for that.
         self._graves: deque[Path] = deque()

@@ -20,7 +20,7 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs import crashpoints, durability, fd_limits
+from cmsfs import crashpoints, durability
 from cmsfs.crashpoints import Point
 from cmsfs.journal.draft_files import DraftFiles
 from cmsfs.journal.extents import Extents
@@ -289,7 +289,7 @@ class Draft:
             return b""
         if self._file.small is not None:
             return bytes(self._file.small[: self.extents.end])
-        fd = fd_limits.open_file(self.path, os.O_RDONLY)
+        fd = durability.open_file(self.path, os.O_RDONLY)
         try:
             data = os.pread(fd, self.extents.end, 0)
         finally:

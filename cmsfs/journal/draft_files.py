@@ -16,7 +16,7 @@ from collections import OrderedDict
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from cmsfs import fd_limits
+from cmsfs import durability
 
 
 class DraftFile:
@@ -40,7 +40,7 @@ class DraftFile:
             if self.is_made or self.retired:
                 return
             assert self.small is not None
-            fd = fd_limits.open_file(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            fd = durability.open_file(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
                 if os.write(fd, self.small) < len(self.small):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
@@ -56,7 +56,7 @@ class DraftFiles:
     """The open files of all drafts."""
 
     def __init__(self, most: int | None = None) -> None:
-        self._most = fd_limits.share() if most is None else most
+        self._most = durability.pool_share() if most is None else most
         # Open and lent to nobody, the longest unused first.
         self._idle: OrderedDict[DraftFile, None] = OrderedDict()
         self._count = 0
@@ -97,7 +97,7 @@ class DraftFiles:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
                 if not self._idle:
-                    return fd_limits.open_file(path, flags)
+                    return durability.open_file(path, flags)
                 self._close(next(iter(self._idle)))
 
     def give_back(self, file: DraftFile) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from cmsfs import crashpoints, durability, fd_limits
+from cmsfs import crashpoints, durability
 from cmsfs.crashpoints import Point
 from cmsfs.journal.draft import Draft
 from cmsfs.sqlite import Database
@@ -80,7 +80,7 @@ class GroupCommit:
                 failures += 1
             else:
                 failures = 0
-            fd_limits.keep_spare()
+            durability.keep_spare()
 
     async def commit(self) -> None:
         """Make everything noted so far durable.  Failed: it is noted still."""

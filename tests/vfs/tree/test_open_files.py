@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cmsfs import fd_limits
+from cmsfs import durability
 from cmsfs.cache import content_table
 from cmsfs.cache.local_contents import LocalFile
 from cmsfs.journal.draft import ROW_BYTES
@@ -27,7 +27,7 @@ def few() -> Iterator[int]:
     highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + ROOM, hard))
     yield highest + ROOM
-    fd_limits.drop_spare()
+    durability.drop_spare()
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -71,7 +71,7 @@ async def test_more_files_are_open_than_there_are_descriptors(drive: Drive, few:
 
 async def test_commit_is_durable_without_a_descriptor_left(drive: Drive, exhausted: list[int]) -> None:
     await drive.write_file("f", bytes(ROW_BYTES + 1))
-    fd_limits.keep_spare()
+    durability.keep_spare()
     drive.drafts.close()
     take_all(exhausted)
     synced: list[str] = []
@@ -87,7 +87,7 @@ async def test_commit_is_durable_without_a_descriptor_left(drive: Drive, exhaust
     assert synced == [".draft", "", ".db-wal"]
     # And the reserve is there again for the next time.
     os.close(exhausted.pop())
-    fd_limits.keep_spare()
+    durability.keep_spare()
 
 
 async def test_sealing_is_durable_without_a_descriptor_left(
@@ -96,13 +96,13 @@ async def test_sealing_is_durable_without_a_descriptor_left(
     data = b"precious"
     sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
     (tmp_path / "sealed").write_bytes(data)
-    fd_limits.keep_spare()
+    durability.keep_spare()
     take_all(exhausted)
     local = LocalFile(sha1, len(data), tmp_path / "sealed")
     await drive.blocks.adopt_dirty([local], partial(content_table.record_dirty, sha1=sha1, size=len(data)))
     assert drive.blocks.path(sha1).read_bytes() == data
     os.close(exhausted.pop())
-    fd_limits.keep_spare()
+    durability.keep_spare()
 
 
 async def test_draft_reader_follows_its_bytes(drive: Drive) -> None:
@@ -135,7 +135,7 @@ def test_descriptor_limit_is_raised() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
-        assert fd_limits.share() == min(512, hard) // 4
-        assert fd_limits.raise_limit() == min(hard, fd_limits.ENOUGH)
+        assert durability.pool_share() == min(512, hard) // 4
+        assert durability.raise_open_file_limit() == min(hard, durability.ENOUGH)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
