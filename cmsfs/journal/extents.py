@@ -14,6 +14,7 @@ class Extents:
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
+        self.end = 0  # of the last range
         for start, end in ranges:
             self.add(start, end)
 
@@ -25,11 +26,6 @@ class Extents:
 
     def __repr__(self) -> str:
         return f"Extents({list(self)})"
-
-    @property
-    def end(self) -> int:
-        """Where the last range ends; 0 if there is none."""
-        return self._ends[-1] if self._ends else 0
 
     def add(self, start: int, end: int) -> None:
         """Include a range, merging what it touches."""
@@ -43,6 +39,7 @@ class Extents:
             end = max(end, self._ends[last - 1])
         self._starts[first:last] = [start]
         self._ends[first:last] = [end]
+        self.end = self._ends[-1]
 
     def clip(self, size: int) -> None:
         """Forget everything from `size` on."""
@@ -50,6 +47,7 @@ class Extents:
         del self._starts[keep:], self._ends[keep:]
         if self._ends and self._ends[-1] > size:
             self._ends[-1] = size
+        self.end = self._ends[-1] if self._ends else 0
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
         """Cut `[start, end)` into runs `(start, end, held)` in order."""
@@ -72,7 +70,8 @@ class Extents:
         return all(held for _, _, held in self.pieces(start, end))
 
     def to_json(self) -> str:
-        return f"[{','.join(f'[{start},{end}]' for start, end in self)}]"
+        ranges = zip(self._starts, self._ends, strict=True)
+        return f"[{','.join(f'[{start},{end}]' for start, end in ranges)}]"
 
     @classmethod
     def from_json(cls, text: str) -> "Extents":

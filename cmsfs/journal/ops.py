@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.replica import item_details, naming, tree
-from cmsfs.replica.merge import apply_remote
-from cmsfs.replica.nodes import Ino, Node, NodeKind, Remote
+from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import in_flight, node_rows, op_rows
 
 
@@ -119,31 +118,3 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
         record(conn, new, OpKind.DESCRIBE, due_ns=now_ns())
     # What was sent to the item without an answer was sent from here, whoever stands for it now.
     in_flight.transfer_versions(conn, old, new)
-
-
-# ---- what the answers of the service amount to --------------------------------------------------
-
-
-def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:
-    """The answer to making or replacing an item for the node `ino`; the node that has the item now.
-
-    Since it was asked for, the node may have been renamed, deleted, written again, or given the identity of
-    another item.  So the answer goes to the node that stands for the item now; an item that nothing stands
-    for any more is surplus, and goes.
-    """
-    there = tree.remote_at(conn, answer.kind, answer.id)
-    if there is not None:
-        apply_remote.adopt(conn, there.ino, answer)
-        return tree.get(conn, there.ino)
-    now = tree.get(conn, ino)
-    may_be_link = now.parent is None or naming.link_name(now.name) is not None
-    if now.remote_id is None and (may_be_link or answer.kind is not NodeKind.LINK):
-        apply_remote.adopt(conn, ino, answer)
-        return tree.get(conn, ino)
-    # The node stands for another item by now, and the bytes are on their way there too; or it has a name that
-    # only a file can have.
-    surplus = tree.insert(conn, None, answer.name, answer.kind, now_ns=answer.mtime_ns)
-    apply_remote.adopt(conn, surplus, answer)
-    node_rows.set_content(conn, surplus, sha1=answer.sha1, size=answer.size)
-    record(conn, surplus, OpKind.TRASH, due_ns=now_ns())
-    return tree.get(conn, surplus)

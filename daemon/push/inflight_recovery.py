@@ -17,6 +17,7 @@ from cmsfs.journal import ops, queue
 from cmsfs.models import url_files
 from cmsfs.models.content import items
 from cmsfs.replica import naming, tree
+from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Ino, remote_from_item, said_by
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.rows.in_flight import SentRequest
@@ -94,7 +95,7 @@ async def _find_out(context: PushContext, sent: SentRequest) -> None:
     def txn(conn: Connection) -> None:
         in_flight.resolve(conn, sent.ino)
         if is_ours and theirs is not None:
-            ops.adopt(conn, sent.ino, remote_from_item(theirs))
+            apply_remote.adopt(conn, sent.ino, remote_from_item(theirs))
             if tree.get(conn, sent.ino).parent is not None:
                 ops.record_move(conn, tree.get(conn, sent.ino), due_ns=ops.now_ns())
 
@@ -126,7 +127,7 @@ async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) 
 
 async def _holder(context: PushContext, sent: SentRequest) -> items.Item | None:
     """Who has the place that was sent to."""
-    if context.client.offers.lacks(Ability.PREFLIGHT):
+    if Ability.PREFLIGHT in context.client.offers.lacking:
         with context.health.request("lookup"):
             return await item_search.at_place(context.client, sent.folder or "", sent.name or "")
     try:

@@ -8,7 +8,7 @@ Rule: local work that the service does not have yet always survives.  A node wit
 keeps what the operation is about (its bytes, its place, its times); only the base columns learn.
 
 Rule: `sequence` is that of the base.  What is left aside, and what an answer of ours may have hidden, is
-noted in the same transaction (`doubts`).
+noted in the same transaction (`deferred_updates`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from cmsfs.models import wire_names
-from cmsfs.replica import fresh_names, kv_store, link_texts, local_attributes, tree
+from cmsfs.replica import fresh_names, kv_store, link_texts, local_attributes, naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import (
     bulk_insert,
@@ -29,7 +29,7 @@ from cmsfs.replica.merge import (
 )
 from cmsfs.replica.merge.decisions import Verdict
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Node, NodeKind, Remote, said_by
-from cmsfs.replica.rows import op_rows
+from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.replica.sharing import lost_access, shares
 
 ROOT_ID = bulk_insert.ROOT_ID
@@ -266,7 +266,7 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         and _is_same(conn, holder, remote, name)
     ):
         # What we were about to make exists already: made by us and unheard, or equal bytes by somebody else.
-        adopt(conn, holder.ino, remote)
+        _become_base(conn, holder.ino, remote)
         op_rows.delete_kinds(conn, holder.ino, "mkdir", "upload", "move")
         # Somebody else may have put something into the folder that we have not heard of.
         tree.mark_unlisted(conn, holder.ino)
@@ -301,10 +301,35 @@ def _is_gone(conn: Connection, folder: Ino) -> bool:
     return node.ino != ROOT and node.etag is not None and node.base_parent is None
 
 
-def adopt(conn: Connection, ino: Ino, remote: Remote) -> None:
-    """The service's answer to a change of ours becomes the node's base; its place and bytes here stay.
+def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:
+    """The answer to making or replacing an item for the node `ino`; the node that has the item now.
 
-    News may have overtaken the answer: they are asked for again.
+    Since it was asked for, the node may have been renamed, deleted, written again, or given the identity of
+    another item.  So the answer goes to the node that stands for the item now; an item that nothing stands
+    for any more is surplus, and goes.
+    """
+    there = tree.remote_at(conn, answer.kind, answer.id)
+    if there is not None:
+        _become_base(conn, there.ino, answer)
+        return tree.get(conn, there.ino)
+    now = tree.get(conn, ino)
+    may_be_link = now.parent is None or naming.link_name(now.name) is not None
+    if now.remote_id is None and (may_be_link or answer.kind is not NodeKind.LINK):
+        _become_base(conn, ino, answer)
+        return tree.get(conn, ino)
+    # The node stands for another item by now, and the bytes are on their way there too; or it has a name that
+    # only a file can have.
+    surplus = tree.insert(conn, None, answer.name, answer.kind, now_ns=answer.mtime_ns)
+    _become_base(conn, surplus, answer)
+    node_rows.set_content(conn, surplus, sha1=answer.sha1, size=answer.size)
+    op_rows.record_once(conn, surplus, "trash")
+    return tree.get(conn, surplus)
+
+
+def _become_base(conn: Connection, ino: Ino, remote: Remote) -> None:
+    """What the service says becomes the node's base; its place and bytes here stay.
+
+    News may have overtaken an answer: they are asked for again.
     """
     before = tree.get(conn, ino)
     if before.remote_id == remote.id and before.kind is remote.kind and before.sequence > remote.sequence:
