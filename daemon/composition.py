@@ -16,7 +16,6 @@ from cmsfs.journal.sealing import Sealer
 from cmsfs.replica.changes import ChangeKind, Hub
 from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
-from cmsfs.vfs.service_limits import ServiceLimits
 from cmsfs.vfs.tree.filesystem import Filesystem
 from cmsfs.wakeup import Wakes
 from daemon.account.account import Account
@@ -182,7 +181,7 @@ class Composition(Answers):
             watcher=self.document_locks,
             item_details=self.item_details,
             delete_guard=self.delete_guard,
-            limits=ServiceLimits(db, client.offers.lacks),
+            offers=client.offers,
             publish=self.hub.publish,
             reserve=state.reserve,
         )

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import httpx
 import trio
 
-from cmsfs.client.transport import bodies
+from cmsfs.client.transport import wire
 from cmsfs.models.enterprise.tokens import Token
 
 Fetch = Callable[[], Awaitable[Token]]
@@ -45,7 +45,7 @@ class BearerAuth(httpx.Auth):
             if response.status_code != httpx.codes.UNAUTHORIZED:
                 return
             # Here, since httpx would read it to its end, however long that is.
-            await bodies.read(response, limit=bodies.SMALL_BYTES)
+            await wire.read_whole(response, limit=wire.SMALL_BYTES)
             refused = token
 
     async def _renewed(self) -> Token:

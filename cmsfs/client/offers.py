@@ -23,21 +23,6 @@ NEVER = {"if-match": "cmsfs-none"}
 NO_SUCH_METHOD = (405, 501)
 
 
-class ServiceOffers:
-    """What the service lacks; nothing, until that is known."""
-
-    def __init__(self) -> None:
-        self.lacking: frozenset[Ability] = frozenset()
-
-    def lacks(self, ability: Ability) -> bool:
-        return ability in self.lacking
-
-    def require(self, ability: Ability) -> None:
-        """Raise `NotSupported` if the service does not offer this."""
-        if ability in self.lacking:
-            raise errors.NotSupported(405, "not_offered", f"This service cannot {ability.cannot}")
-
-
 class _Question(NamedTuple):
     ability: Ability | None  # None: what an unknown address is answered with
     method: str

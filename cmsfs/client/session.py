@@ -17,7 +17,6 @@ from pathlib import Path
 
 import cmsfs
 from cmsfs import errors
-from cmsfs.client import offers
 from cmsfs.client.content import (
     events,
     files,
@@ -37,6 +36,7 @@ from cmsfs.client.content import (
 from cmsfs.client.enterprise import collaborations, exemptions, legal_holds, retention, tokens, users
 from cmsfs.client.transport import bandwidth, hosts, rate_gate, retry, wire
 from cmsfs.client.transport.lazy import httpx
+from cmsfs.config.abilities import ServiceOffers
 
 Counters = wire.Counters
 
@@ -89,7 +89,7 @@ class Client:
         base = endpoints.base_url
         self.wire = wire
         self.endpoints = endpoints
-        self.offers = offers.ServiceOffers()
+        self.offers = ServiceOffers()
         self.counters = wire.counters
         self.search = search.SearchApi(wire, base)
         self.uploads = uploads.UploadsApi(wire, endpoints.upload_url, base)

@@ -1,6 +1,10 @@
-"""What services may be able to do beyond searching, uploading new files and restoring web links."""
+"""What services may be able to do beyond searching, uploading new files and restoring web links, and which of
+it a service lacks."""
 
 import enum
+from dataclasses import dataclass
+
+from cmsfs import errors
 
 
 class Ability(enum.StrEnum):
@@ -25,3 +29,15 @@ class Ability(enum.StrEnum):
     POLICIES = "policies", "tell what legal holds and retention policies cover"
     SHARES = "shares", "tell who shares an item, or end that"
     PREFLIGHT = "preflight", "say beforehand whether an upload would be taken"
+
+
+@dataclass(slots=True)
+class ServiceOffers:
+    """What the service of a drive lacks; nothing, until that is known (`daemon.core.abilities`)."""
+
+    lacking: frozenset[Ability] = frozenset()
+
+
+def not_offered(ability: Ability) -> errors.NotSupported:
+    """The error for an operation that the service lacks."""
+    return errors.NotSupported(405, "not_offered", f"This service cannot {ability.cannot}")

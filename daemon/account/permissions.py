@@ -79,7 +79,7 @@ class RightsReader:
         rights = self.of(node) if self.said else ALL
         if self._client.offers.lacking and node.remote_id is not None and not node.is_folder:
             change = Ability.CHANGES if node.kind is NodeKind.LINK else Ability.VERSIONS
-            rights = rights & ~NodeRight.WRITE if self._client.offers.lacks(change) else rights
+            rights = rights & ~NodeRight.WRITE if change in self._client.offers.lacking else rights
         return rights & self._file_locks.rights(node) if self._file_locks.known else rights
 
     def reason(self, node: Node) -> str | None:
@@ -166,7 +166,7 @@ class RightsReader:
     # ---- asking ----
 
     async def _permissions(self, node: Node, item_id: str) -> items.Permissions | None:
-        if self._client.offers.lacks(Ability.ITEMS):
+        if Ability.ITEMS in self._client.offers.lacking:
             find = item_search.find(self._db, self._client, node.kind, item_id, fields=["permissions"])
             return getattr(await find, "permissions", None)
         of = self._client.folders if node.is_folder else self._client.files

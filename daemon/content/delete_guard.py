@@ -83,7 +83,7 @@ class DeleteGuard:
             return False
         if not await self._db.query(lambda conn: leave.leaves_share(conn, node)):
             return False
-        if self._client.offers.lacks(Ability.SHARES):
+        if Ability.SHARES in self._client.offers.lacking:
             log.warning("%s stays: this service cannot %s", node.name, Ability.SHARES.cannot)
             raise errno_map.oserror(errno.EPERM, node.name)
         has_more = await self._db.query(lambda conn: tree.has_children(conn, node.ino))

@@ -123,7 +123,7 @@ class ItemDetails:
         await self._db.write(lambda conn: _keep(conn, node, about, value))
 
     async def _answer(self, item_id: str, kind: ItemKind, about: DetailSubject) -> Any:
-        if self._client.offers.lacks(Ability.ITEMS):
+        if Ability.ITEMS in self._client.offers.lacking:
             return await self._searched(item_id, kind, about)
         if about is DetailSubject.ITEM:
             return (await self._client.items.details(kind, item_id)).model_dump(
@@ -165,10 +165,10 @@ class ItemDetails:
         refusal = ""
         found: list[item_details.PolicyAssignment] = []
         in_force = ""
-        if self._client.offers.lacks(Ability.POLICIES):
+        if Ability.POLICIES in self._client.offers.lacking:
             in_force = "; ".join(await self._holds_in_force())
         try:
-            if self._client.offers.lacks(Ability.POLICIES):
+            if Ability.POLICIES in self._client.offers.lacking:
                 raise errors.NotSupported(405, "not_offered")
             with self._health.request("policies"):
                 found = await policy_reader.all_assignments(self._client)

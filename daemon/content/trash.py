@@ -290,7 +290,7 @@ class RemoteTrash:
             log.warning("this is local only and cannot go to the trash; delete it with `rm`")
             raise errno_map.oserror(errno.EPERM, name)
         missing = Ability.SHARES if is_left else Ability.DELETIONS
-        if self.context.client.offers.lacks(missing):
+        if missing in self.context.client.offers.lacking:
             log.warning("%s stays: this service cannot %s", name, missing.cannot)
             raise errno_map.oserror(errno.EPERM, name)
         self.context.health.check()

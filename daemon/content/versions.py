@@ -22,7 +22,7 @@ class VersionHistory:
 
         Raises `RemoteError`; `Offline` at once while the service is out of reach.
         """
-        if self._client.offers.lacks(Ability.HISTORY):
+        if Ability.HISTORY in self._client.offers.lacking:
             raise errors.NotSupported(405, "not_offered", f"This service cannot {Ability.HISTORY.cannot}")
         if not self._health.can_ask:
             raise errors.Offline("The service cannot be reached.")

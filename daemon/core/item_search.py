@@ -31,7 +31,7 @@ _SECOND = timedelta(seconds=1)
 
 async def look_at(db: Database | None, client: Client, kind: NodeKind, item_id: str) -> items.Item:
     """The item as the service has it now: by its ID, or where that is not offered as `find` has it."""
-    if client.offers.lacks(Ability.ITEMS):
+    if Ability.ITEMS in client.offers.lacking:
         return await find(db, client, kind, item_id)
     return await client.items.get(kind, item_id)
 
@@ -65,7 +65,7 @@ async def find(
 
 async def check_folder(client: Client, folder_id: str) -> None:
     """Return if the folder is there.  Raises `NotFound`, and `Forbidden` or `Gone` where items have IDs."""
-    if client.offers.lacks(Ability.ITEMS):
+    if Ability.ITEMS in client.offers.lacking:
         query = Query(query=EVERYTHING, ancestor_folder_ids=[folder_id], limit=1, fields=["id"])
         await client.search.page(query)
     else:

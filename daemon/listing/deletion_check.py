@@ -165,7 +165,7 @@ class DeletionCheck:
         return living, gone
 
     async def _look(self, node: Node, item_id: str) -> Item | None:
-        if not self._client.offers.lacks(Ability.ITEMS):
+        if Ability.ITEMS not in self._client.offers.lacking:
             return await fetch_item(self._client, self._health, node.kind, item_id)
         try:
             return await item_search.find(self._db, self._client, node.kind, item_id)

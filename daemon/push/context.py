@@ -106,7 +106,7 @@ class PushContext:
         long enough for them."""
         if self.confirming.get(node.ino) or node.draft is None:
             return bool(self.confirming.get(node.ino))
-        if self.client.offers.lacks(Ability.VERSIONS):
+        if Ability.VERSIONS in self.client.offers.lacking:
             return False  # what is written to it after that could never be sent
         return self.drafts.is_overdue(node.draft, node.size, self.settle_seconds)
 

@@ -12,7 +12,7 @@ import trio
 from cmsfs import errors
 from cmsfs.auth import bearer
 from cmsfs.client import session
-from cmsfs.client.transport import bodies, hosts, retry
+from cmsfs.client.transport import hosts, retry, wire
 from cmsfs.models.enterprise import tokens
 
 ONCE = retry.Policy(attempts=1, connect_attempts=1)
@@ -48,7 +48,7 @@ class Service(httpx.AsyncBaseTransport):
 
 
 def bomb(request):
-    packed = gzip.compress(b" " * (8 * bodies.PAGE_BYTES), 1)
+    packed = gzip.compress(b" " * (8 * wire.PAGE_BYTES), 1)
     return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Stream(packed, count=1))
 
 
@@ -70,7 +70,7 @@ async def test_huge_refusal_of_a_token_is_an_error(connect):
     async def fetch():
         return tokens.Token(access_token=pydantic.SecretStr("t"), expires_in=60)
 
-    service = Service(lambda request: httpx.Response(401, stream=Stream(b" " * bodies.SMALL_BYTES, count=40)))
+    service = Service(lambda request: httpx.Response(401, stream=Stream(b" " * wire.SMALL_BYTES, count=40)))
     client = await connect(transport=service, auth=bearer.BearerAuth(fetch), policy=ONCE)
     with pytest.raises(errors.ProtocolError, match="larger than"):
         await client.users.me()

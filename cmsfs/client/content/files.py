@@ -14,9 +14,10 @@ from urllib.parse import urljoin, urlsplit
 from cmsfs import errors
 from cmsfs.client.content.items import living
 from cmsfs.client.content.search import FIELDS_PARAM
+from cmsfs.client.transport.bodies import Body
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
-from cmsfs.client.transport.wire import Body, Wire
+from cmsfs.client.transport.wire import Wire
 from cmsfs.models.base import Reference
 from cmsfs.models.content import items
 

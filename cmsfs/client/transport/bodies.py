@@ -1,31 +1,26 @@
-"""Reads response bodies with limits on size and time.
+"""The bodies of requests and of downloads, which go and come piece by piece.
 
-What is counted is what comes out of the decompression, and it is counted while it comes: a small answer can
-be the whole memory of a machine.  Only gzip is asked for, since how much comes out of it can be limited.
-
-Rule: an endless, a huge or an endlessly slow answer is an error like any other.
+Rule: an endlessly slow download is an error like any other.
 """
 
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import AsyncIterator
 from typing import Protocol
 
 import trio
 
 from cmsfs import errors
+from cmsfs.client.transport import bandwidth
+from cmsfs.client.transport import errors as client_errors
 from cmsfs.client.transport.lazy import httpx
 
-# The largest answers are pages: 1,000 entries with all their fields are some MiB.
-PAGE_BYTES = 32 * 1024 * 1024
-# Tokens, errors, and what comes along with a redirection.
-SMALL_BYTES = 1024 * 1024
-
-# A body may take so long, and a second more for so many bytes.
+# A body may take so long, and a second more for so many bytes (`wire.LEAST_BYTES`, or these).
 GRACE_SECONDS = 60.0
-LEAST_BYTES = 2048
+
+# Who sends less of a download sends nothing that a program could wait for.
+LEAST_DOWNLOAD_BYTES = 256
 
 
 class RequestBody(Protocol):
@@ -36,47 +31,50 @@ class RequestBody(Protocol):
     async def aclose(self) -> None: ...
 
 
-_GZIP = 16 + zlib.MAX_WBITS
+class Body:
+    """The bytes of an answer, as the connection gives them; to be closed."""
 
+    def __init__(self, response: httpx.Response, line: bandwidth.DirectionLimit | None) -> None:
+        self._response = response
+        self._line = line
+        # Raw: `aiter_bytes` cuts pieces to size, which halves the rate (measured).
+        self._pieces = response.aiter_raw()
+        self._rest = b""  # of a piece, while there is a limit
+        self._waited, self._came = 0.0, 0
+        self._ended = False
 
-async def read(response: httpx.Response, *, limit: int = PAGE_BYTES) -> None:
-    """Have `response.content`.  Raises `ProtocolError` for more than `limit`, `RemoteTimeout` for a crawl."""
-    if hasattr(response, "_content"):
-        await response.aclose()
-        return
-    if not response.is_success:
-        limit = min(limit, SMALL_BYTES)
-    pieces, have_ended = response.aiter_raw(), False
-    data, came = bytearray(), 0
-    try:
-        match response.headers.get("content-encoding", "").strip().lower():
-            case "" | "identity":
-                inflate = None
-            case "gzip" | "x-gzip":
-                inflate = zlib.decompressobj(_GZIP)
-            case other:
-                raise errors.ProtocolError(
-                    f"the answer is packed in a way that was not asked for: {other[:40]}"
-                )
-        began = trio.current_time()
-        with trio.CancelScope(deadline=began + GRACE_SECONDS) as scope:
-            async for piece in pieces:
-                came += len(piece)
-                scope.deadline = began + GRACE_SECONDS + came / LEAST_BYTES
-                # One byte more than there may be shows that there is more.
-                data += piece if inflate is None else inflate.decompress(piece, limit - len(data) + 1)
-                if len(data) > limit:
-                    raise errors.ProtocolError(f"the answer is larger than {limit} bytes")
-            have_ended = True
-        if scope.cancelled_caught:
-            raise errors.RemoteTimeout(f"an answer comes too slowly: {came} bytes so far")
-        response._content = bytes(data)
-    except zlib.error as error:
-        raise errors.ProtocolError(f"the answer cannot be unpacked: {error}") from None
-    finally:
-        if not have_ended:
-            await discard(pieces)
-        await response.aclose()
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = self._rest
+        if not piece:
+            began = trio.current_time()
+            try:
+                piece = await anext(self._pieces)
+            except StopAsyncIteration:
+                self._ended = True
+                raise
+            except Exception as error:
+                if (found := client_errors.from_httpx(error)) is None:
+                    raise
+                raise found from error
+            self._waited += trio.current_time() - began
+            self._came += len(piece)
+            if self._waited > GRACE_SECONDS + self._came / LEAST_DOWNLOAD_BYTES:
+                raise errors.RemoteTimeout(f"a download comes too slowly: {self._came} bytes so far")
+        if self._line is None or not self._line.is_limited:
+            self._rest = b""
+            return piece
+        piece, self._rest = piece[: bandwidth.PIECE], piece[bandwidth.PIECE :]
+        await self._line.passed(len(piece))
+        return piece
+
+    async def aclose(self) -> None:
+        """Give back the connection; one with bytes still to come is closed."""
+        if not self._ended:
+            await discard(self._pieces)
+        await self._response.aclose()
 
 
 async def discard(pieces: AsyncIterator[bytes]) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import trio
 
 from cmsfs import errors
+from cmsfs.client.transport.bodies import Body
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
-from cmsfs.client.transport.wire import Body, Counters, M, Wire
+from cmsfs.client.transport.wire import Counters, M, Wire
 
 
 class LateWire(Wire):

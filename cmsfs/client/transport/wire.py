@@ -2,7 +2,12 @@
 
 The capability modules of this folder say what to ask; how asking goes is here, once.
 
+What is read whole is counted as it comes out of the decompression, and while it comes: a small answer can be
+the whole memory of a machine.  Only gzip is asked for, since how much comes out of it can be limited.
+
 Rule: an error answer never leaves as a response, and an httpx exception never leaves at all.
+
+Rule: an endless, a huge or an endlessly slow answer is an error like any other.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import collections
 import contextlib
 import contextvars
 import secrets
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -32,8 +38,15 @@ MAX_REDIRECTS = 5
 # The extension that marks the request of a download, for `download_transport`.
 DOWNLOAD = "cmsfs.download"
 
-# A download may take a second for so many bytes; who sends less sends nothing that a program could wait for.
-LEAST_DOWNLOAD_BYTES = 256
+# The largest answers are pages: 1,000 entries with all their fields are some MiB.
+PAGE_BYTES = 32 * 1024 * 1024
+# Tokens, errors, and what comes along with a redirection.
+SMALL_BYTES = 1024 * 1024
+
+# An answer may take a minute (`bodies.GRACE_SECONDS`), and a second more for so many bytes.
+LEAST_BYTES = 2048
+
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 _applied: contextvars.ContextVar[bool] = contextvars.ContextVar("applied", default=False)
@@ -147,7 +160,7 @@ class Wire:
             kind="token",
             repeat=repeat,
             is_signed=False,
-            limit=bodies.SMALL_BYTES,
+            limit=SMALL_BYTES,
             refusal=client_errors.from_token_response,
         )
 
@@ -160,7 +173,7 @@ class Wire:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str],
         lasting: bool = False,
-    ) -> AsyncIterator[tuple[httpx.Response, Body]]:
+    ) -> AsyncIterator[tuple[httpx.Response, bodies.Body]]:
         """The head of the answer to a GET, and its bytes as they come; redirections are followed.
 
         Attempts are repeated until the head is there.  An answer of 202 means "not ready yet".  `lasting`:
@@ -179,7 +192,7 @@ class Wire:
             if lasting and response.is_success and response.url != request.url:
                 self._addresses.keep(what, str(response.url))
             if response.status_code == httpx.codes.ACCEPTED:
-                await bodies.read(response, limit=bodies.SMALL_BYTES)
+                await read_whole(response, limit=SMALL_BYTES)
                 # Transient like a 5xx, and handled like one.
                 raise errors.ServerError(
                     202,
@@ -191,7 +204,7 @@ class Wire:
 
         response = await self._answer(request, kind=kind, repeat=Repeat.READ, send=send, limit=None)
         line = None if self._flow is None else self._flow.down
-        async with contextlib.aclosing(Body(response, line)) as body:
+        async with contextlib.aclosing(bodies.Body(response, line)) as body:
             try:
                 yield response, body
             except Exception:
@@ -214,7 +227,7 @@ class Wire:
                 self._addresses.forget(what)
         if is_good:
             return response
-        await bodies.read(response, limit=bodies.SMALL_BYTES)
+        await read_whole(response, limit=SMALL_BYTES)
         return None
 
     def _auth_for(self, url: httpx.URL) -> httpx.Auth | None:
@@ -266,7 +279,7 @@ class Wire:
         repeat: Repeat,
         is_signed: bool = True,
         send: Callable[..., Awaitable[httpx.Response]] | None = None,
-        limit: int | None = bodies.PAGE_BYTES,
+        limit: int | None = PAGE_BYTES,
         refusal: Callable[[httpx.Response], errors.RemoteError] = client_errors.from_response,
     ) -> httpx.Response:
         """The answer to a request, which is sent again as the policy allows, by `send` if not as usual.
@@ -284,7 +297,7 @@ class Wire:
                     try:
                         response = await (send or self._http.send)(request, auth=auth, stream=True)
                         if limit is not None or not response.is_success:
-                            await bodies.read(response, limit=limit or bodies.SMALL_BYTES)
+                            await read_whole(response, limit=limit or SMALL_BYTES)
                     except Exception as error:
                         if (found := client_errors.from_httpx(error)) is None:
                             raise
@@ -304,7 +317,7 @@ class Wire:
             target = response.next_request
             if target is None:
                 return response
-            await bodies.read(response, limit=bodies.SMALL_BYTES)
+            await read_whole(response, limit=SMALL_BYTES)
             if response.url.scheme == "https" and target.url.scheme != "https":
                 raise errors.ProtocolError("a download is redirected to an address without TLS")
             if not self._in_process and not self._hosts.may_lead_to(target.url.host):
@@ -314,50 +327,44 @@ class Wire:
         raise errors.ProtocolError(f"a download is redirected more than {MAX_REDIRECTS} times")
 
 
-class Body:
-    """The bytes of an answer, as the connection gives them; to be closed."""
-
-    def __init__(self, response: httpx.Response, line: bandwidth.DirectionLimit | None) -> None:
-        self._response = response
-        self._line = line
-        # Raw: `aiter_bytes` cuts pieces to size, which halves the rate (measured).
-        self._pieces = response.aiter_raw()
-        self._rest = b""  # of a piece, while there is a limit
-        self._waited, self._came = 0.0, 0
-        self._ended = False
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        piece = self._rest
-        if not piece:
-            began = trio.current_time()
-            try:
-                piece = await anext(self._pieces)
-            except StopAsyncIteration:
-                self._ended = True
-                raise
-            except Exception as error:
-                if (found := client_errors.from_httpx(error)) is None:
-                    raise
-                raise found from error
-            self._waited += trio.current_time() - began
-            self._came += len(piece)
-            if self._waited > bodies.GRACE_SECONDS + self._came / LEAST_DOWNLOAD_BYTES:
-                raise errors.RemoteTimeout(f"a download comes too slowly: {self._came} bytes so far")
-        if self._line is None or not self._line.is_limited:
-            self._rest = b""
-            return piece
-        piece, self._rest = piece[: bandwidth.PIECE], piece[bandwidth.PIECE :]
-        await self._line.passed(len(piece))
-        return piece
-
-    async def aclose(self) -> None:
-        """Give back the connection; one with bytes still to come is closed."""
-        if not self._ended:
-            await bodies.discard(self._pieces)
-        await self._response.aclose()
+async def read_whole(response: httpx.Response, *, limit: int = PAGE_BYTES) -> None:
+    """Have `response.content`.  Raises `ProtocolError` for more than `limit`, `RemoteTimeout` for a crawl."""
+    if hasattr(response, "_content"):
+        await response.aclose()
+        return
+    if not response.is_success:
+        limit = min(limit, SMALL_BYTES)
+    pieces, have_ended = response.aiter_raw(), False
+    data, came = bytearray(), 0
+    try:
+        match response.headers.get("content-encoding", "").strip().lower():
+            case "" | "identity":
+                inflate = None
+            case "gzip" | "x-gzip":
+                inflate = zlib.decompressobj(_GZIP)
+            case other:
+                raise errors.ProtocolError(
+                    f"the answer is packed in a way that was not asked for: {other[:40]}"
+                )
+        began = trio.current_time()
+        with trio.CancelScope(deadline=began + bodies.GRACE_SECONDS) as scope:
+            async for piece in pieces:
+                came += len(piece)
+                scope.deadline = began + bodies.GRACE_SECONDS + came / LEAST_BYTES
+                # One byte more than there may be shows that there is more.
+                data += piece if inflate is None else inflate.decompress(piece, limit - len(data) + 1)
+                if len(data) > limit:
+                    raise errors.ProtocolError(f"the answer is larger than {limit} bytes")
+            have_ended = True
+        if scope.cancelled_caught:
+            raise errors.RemoteTimeout(f"an answer comes too slowly: {came} bytes so far")
+        response._content = bytes(data)
+    except zlib.error as error:
+        raise errors.ProtocolError(f"the answer cannot be unpacked: {error}") from None
+    finally:
+        if not have_ended:
+            await bodies.discard(pieces)
+        await response.aclose()
 
 
 def _in_the_clear(url: httpx.URL) -> errors.ProtocolError:

@@ -10,8 +10,7 @@ from cmsfs.replica.changes import Change
 from cmsfs.replica.inodes import Inodes
 from cmsfs.sqlite import Database
 from cmsfs.vfs.ports import HydratorPort, Wakeable
-from cmsfs.vfs.service_limits import ServiceLimits
-from cmsfs.vfs.tree.quota import Quota
+from cmsfs.vfs.tree.limits import Quota, ServiceLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

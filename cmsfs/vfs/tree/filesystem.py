@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.config import local_patterns
+from cmsfs.config.abilities import ServiceOffers
 from cmsfs.disk_reserve import DiskReserve
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
@@ -28,7 +29,6 @@ from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.heuristics.lockfiles import Watcher
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.ports import AccountPort, DeleteGuardPort, HydratorPort, ItemDetailsPort, PinsPort, Wakeable
-from cmsfs.vfs.service_limits import ServiceLimits
 from cmsfs.vfs.tree import attributes, naming, renaming, symlinks
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
 from cmsfs.vfs.tree.context import TreeContext
@@ -36,8 +36,8 @@ from cmsfs.vfs.tree.dir_snapshots import Snapshots
 from cmsfs.vfs.tree.entries import Entries
 from cmsfs.vfs.tree.files import FileIO
 from cmsfs.vfs.tree.handles import FolderHandle, Handles
+from cmsfs.vfs.tree.limits import Quota, ServiceLimits
 from cmsfs.vfs.tree.link_url import LinkUrls
-from cmsfs.vfs.tree.quota import Quota
 from cmsfs.vfs.tree.reaper import Reaper
 from cmsfs.vfs.tree.truncations import Truncations
 from cmsfs.vfs.tree.xattrs import Xattrs
@@ -70,13 +70,13 @@ class Filesystem:
         delete_guard: DeleteGuardPort | None = None,
         publish: Callable[[list[Change]], None] = lambda changes: None,
         reserve: DiskReserve | None = None,
-        limits: ServiceLimits | None = None,
+        offers: ServiceOffers | None = None,
     ) -> None:
         """`publish` is told of what the kernel cannot know of changes that it asked for itself."""
         self._watcher, self._confirm = watcher, confirm
         self.inodes = Inodes()
         self.inodes.attach(db)
-        self._quota, self._limits = Quota(db, account, reserve), limits or ServiceLimits(db)
+        self._quota, self._limits = Quota(db, account, reserve), ServiceLimits(db, offers or ServiceOffers())
         context = TreeContext(
             db=db,
             blocks=blocks,

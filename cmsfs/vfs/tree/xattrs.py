@@ -30,8 +30,8 @@ from cmsfs.vfs.attrs import description_tags, item_fields, policies, sync_status
 from cmsfs.vfs.attrs.item_fields import PREFIX
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.ports import ItemDetailsPort, PinsPort
-from cmsfs.vfs.service_limits import ServiceLimits
 from cmsfs.vfs.tree import link_url
+from cmsfs.vfs.tree.limits import ServiceLimits
 
 Commit = Callable[[Callable[[Connection], None]], Awaitable[None]]
 

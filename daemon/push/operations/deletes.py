@@ -46,7 +46,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
         # What the service has of it, if anything, has come out; the next look at the operation acts on it.
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
-    if context.client.offers.lacks(Ability.DELETIONS):
+    if Ability.DELETIONS in context.client.offers.lacking:
         # From a time when that was not known; at the call it is refused.
         await _refused(context, task, errors.NotSupported(405, "not_offered", _CANNOT))
         return

@@ -8,7 +8,7 @@ from sqlite3 import Connection
 
 from cmsfs import errors
 from cmsfs.client.content.items import ItemKind
-from cmsfs.config.abilities import Ability
+from cmsfs.config.abilities import Ability, not_offered
 from cmsfs.journal import queue
 from cmsfs.models.content import items
 from cmsfs.replica import item_details, kv_store
@@ -38,7 +38,8 @@ async def describe(context: PushContext, task: queue.Task) -> None:
     if wish == Described():
         await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
-    context.client.offers.require(Ability.CHANGES)
+    if Ability.CHANGES in context.client.offers.lacking:
+        raise not_offered(Ability.CHANGES)
     try:
         answer = await _describe(context, node, node.remote_id, wish)
         await _set_metadata(context, node, node.remote_id, wish.metadata)

@@ -7,13 +7,14 @@ one folder.
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
-from cmsfs.config.abilities import Ability
+from cmsfs.config.abilities import Ability, not_offered
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue
 from cmsfs.models import wire_names
 from cmsfs.models.content import items
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
+from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
 from cmsfs.replica.rows import in_flight
 from daemon.push import conflicts, inflight_recovery
@@ -31,7 +32,8 @@ async def mkdir(context: PushContext, task: queue.Task) -> None:
         return
     assert parent is not None
     assert parent.remote_id is not None
-    context.client.offers.require(Ability.FOLDERS)
+    if Ability.FOLDERS in context.client.offers.lacking:
+        raise not_offered(Ability.FOLDERS)
     name = naming.remote_name(node)
     with context.remote_updates.making(parent.remote_id, name):
         try:
@@ -63,7 +65,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *,
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
         in_flight.resolve(conn, task.node.ino)
-        now = ops.adopt(conn, task.node.ino, remote_from_item(answer))
+        now = apply_remote.adopt(conn, task.node.ino, remote_from_item(answer))
         if found and (now.parent, now.name) == (task.node.parent, task.node.name):
             _call_as_there(conn, now, changes)
         now = tree.get(conn, task.node.ino)

@@ -41,7 +41,7 @@ async def move(context: PushContext, task: queue.Task) -> None:
     if new_name is None and new_parent is None:
         await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
-    if context.client.offers.lacks(Ability.CHANGES):
+    if Ability.CHANGES in context.client.offers.lacking:
         await _undo(context, task)
         return
     try:
@@ -118,7 +118,7 @@ async def touch(context: PushContext, task: queue.Task) -> None:
     """Carry out a TOUCH."""
     node = task.node
     assert node.remote_id is not None
-    if context.client.offers.lacks(Ability.CHANGES):
+    if Ability.CHANGES in context.client.offers.lacking:
         # The time came with the upload, as exact as this service keeps it.
         await context.db.write(lambda conn: queue.finish(conn, task.op))
         return

@@ -18,7 +18,7 @@ from sqlite3 import Connection
 from cmsfs import crashpoints, errors
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.client.transport import multipart
-from cmsfs.config.abilities import Ability
+from cmsfs.config.abilities import Ability, not_offered
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.draft import Draft
@@ -294,7 +294,8 @@ def _is_superseded(context: PushContext, node: Node) -> bool:
 async def _send_version(context: PushContext, task: queue.Task, node: Node, path: Path) -> None:
     """A new version of the item that the node stands for."""
     assert node.sha1 is not None
-    context.client.offers.require(Ability.VERSIONS)
+    if Ability.VERSIONS in context.client.offers.lacking:
+        raise not_offered(Ability.VERSIONS)
     base = node.base
     for _ in range(REBASES):
         try:
@@ -337,7 +338,7 @@ async def _done(
     def txn(conn: Connection) -> tuple[list[Change], bool]:
         if 0 < context.profile.parts_from_bytes <= node.size:
             push_multipart.forget(conn, node.ino)
-        holder = ops.adopt(conn, node.ino, theirs)
+        holder = apply_remote.adopt(conn, node.ino, theirs)
         # What another file that has taken its place is sending goes on being awaited.
         in_flight.resolve(conn, node.ino, theirs.id if holder.ino == node.ino else None)
         behind = holder.draft is None and holder.sha1 != holder.base_sha1

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
-from cmsfs.config.abilities import Ability
+from cmsfs.config.abilities import Ability, not_offered
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.models import url_files
@@ -56,7 +56,7 @@ async def upload(context: PushContext, task: queue.Task, node: Node) -> bool:
 
 def _may_become_link(context: PushContext, node: Node) -> bool:
     """Whether the node is a new file that becomes a web link if that is all that it says."""
-    if context.client.offers.lacks(Ability.WEB_LINKS):
+    if Ability.WEB_LINKS in context.client.offers.lacking:
         return False
     if node.kind is not NodeKind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:
         return False
@@ -160,7 +160,8 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
     if wanted == before:
         await _unchanged(context, task, node, data)
         return
-    context.client.offers.require(Ability.CHANGES)
+    if Ability.CHANGES in context.client.offers.lacking:
+        raise not_offered(Ability.CHANGES)
     etag = node.etag
     for _ in range(REBASES):
         try:
@@ -240,7 +241,7 @@ async def _done(
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
         in_flight.resolve(conn, node.ino, theirs.id)
-        ops.adopt(conn, node.ino, theirs)
+        apply_remote.adopt(conn, node.ino, theirs)
         queue.finish(conn, task.op)
         released = _settle(conn, node, data)
         now = tree.get(conn, node.ino)
