@@ -191,7 +191,13 @@ class Agent(Composition):
         complete; what it raises ends the drive."""
         memo = settings.paths.mountpoint
         owner = convert.owner(settings.uid, settings.gid, umask=settings.taken_bits)
-        handlers = operations.Operations(self.shown, owner=owner, copying=self.copy_detector)
+        handlers = operations.Operations(
+            self.shown,
+            owner=owner,
+            copying=self.copy_detector,
+            background=self.background_readers,
+            pictures=self.thumbnails.opened if self.thumbnails is not None else None,
+        )
         async with mount.mounted(
             handlers,
             self.mountpoint,

@@ -16,6 +16,7 @@ from cmsfs.journal.sealing import Sealer
 from cmsfs.replica.changes import ChangeKind, Hub
 from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
+from cmsfs.vfs.heuristics.programs import BackgroundReaders
 from cmsfs.vfs.tree.filesystem import Filesystem
 from cmsfs.wakeup import Wakes
 from daemon.account.account import Account
@@ -140,6 +141,7 @@ class Composition(Answers):
         self.base_bytes = BaseBytes(db, blocks, self.hydrator, self.health)
         self.delete_guard = DeleteGuard(db, client, self.health, self.base_bytes.depends_on)
         self.copy_detector = CopyDetector()
+        self.background_readers = BackgroundReaders(db, blocks, may_download=settings.background_downloads)
         metadata_writer = MetadataWriter(client, self.health)
         self.push_context = push_context = PushContext(
             db=db,
@@ -196,7 +198,6 @@ class Composition(Answers):
             remote_trash=self.trash,
             account=self.account,
             settings=settings,
-            opened=self.thumbnails.opened if self.thumbnails is not None else None,
         )
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
         new_folders = NewFolders(db, self.hydrator)

@@ -4,14 +4,14 @@ Rule: what is shown is put together here; what it means stands with each in `cms
 """
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cmsfs import config
 from cmsfs.config import saved_searches
 from cmsfs.replica import kv_store
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.nodes import Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import permissions
 from cmsfs.vfs.ports import AccountPort, TrashPort
@@ -35,9 +35,8 @@ def build(
     remote_trash: TrashPort,
     account: AccountPort,
     settings: config.Settings,
-    opened: Callable[[Ino], Awaitable[None]] | None = None,
 ) -> Router:
-    """The drive with all that it shows; `opened` hears of folders that are listed."""
+    """The drive with all that it shows."""
     saved = saved_searches.SavedSearches(settings.paths.searches, settings.account)
     finding = RemoteSearch(context.db, context.client, context.hydrator, context.health)
     hidden = [HiddenFolder(".search", SearchFolder(finding, saved))]
@@ -53,7 +52,7 @@ def build(
     views: Sequence[Views] = [
         VersionViews(context.db, VersionHistory(context.client, context.health), check_read)
     ]
-    return Router(fs, context.blocks, context.hydrator, hub, hidden=hidden, views=views, opened=opened)
+    return Router(fs, context.blocks, context.hydrator, hub, hidden=hidden, views=views)
 
 
 @dataclass(frozen=True, slots=True)

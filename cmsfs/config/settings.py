@@ -227,9 +227,14 @@ class Settings(pydantic.BaseModel):
         " stay on this machine), or `never`.",
     )
     thumbnails: bool = _setting(
+        True,
+        "Fill the desktop's thumbnail cache from the service when a file manager opens a folder with"
+        " pictures, so that it does not read every photo. Opening such a folder may take a moment.",
+    )
+    background_downloads: bool = _setting(
         False,
-        "Fill the desktop's thumbnail cache from the service when a folder with pictures is opened, so that a"
-        " file manager does not read every photo. Opening such a folder may take a moment.",
+        "Let thumbnailers and indexers (tumblerd, ffmpegthumbnailer, localsearch, baloo and others) download"
+        " files. Without, they can open only what is on this disk.",
     )
     crawl: bool = _setting(
         True, "List the whole tree in the background after mounting, so that `find` needs no network."

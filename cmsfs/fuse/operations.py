@@ -9,7 +9,7 @@ kernel makes of an answer.
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pyfuse3
 
@@ -18,6 +18,7 @@ from cmsfs.fuse.drive import FilesystemPort
 from cmsfs.fuse.handler import handler, no_reply_handler
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs import errno_map
+from cmsfs.vfs.heuristics import programs
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
 
 # The one namespace of extended attributes that the drive has.
@@ -41,9 +42,14 @@ class Operations(pyfuse3.Operations):
         *,
         owner: convert.Owner | None = None,
         copying: CopyDetector | None = None,
+        background: programs.BackgroundReaders | None = None,
+        pictures: Callable[[Ino], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__()
         self._copying = copying or CopyDetector()
+        self._background = background
+        # Told of folders that a file manager opens, once they are listed; it may wait, and never fails.
+        self._pictures = pictures
         self._drive = drive
         self._folders: dict[int, Ino] = {}  # open ones, by their handles
         self._owner = owner or convert.owner()
@@ -90,6 +96,8 @@ class Operations(pyfuse3.Operations):
     async def opendir(self, ino: Ino, ctx: pyfuse3.RequestContext) -> int:
         fh = await self._drive.opendir(ino)
         self._folders[fh] = ino
+        if self._pictures and programs.of_thread(ctx.pid) is programs.Program.FILE_MANAGER:
+            await self._pictures(ino)
         return fh
 
     @handler
@@ -127,6 +135,8 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def open(self, ino: Ino, flags: int, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
+        if self._background is not None:
+            self._background.check(ctx.pid, ino, flags)
         opened = await self._drive.open(ino, flags)
         if opened.is_news:
             kernel.session.doubt_attributes(ino)

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
-# Folder by size in pixels: those that file managers ask for, but on screens of double density.
-SIZES = {"normal": 128, "large": 256}
+# Folder by size in pixels.  File managers on screens of double density ask for the last one, others never:
+# it is made where the folder shows that somebody has.
+SIZES = {"normal": 128, "large": 256, "x-large": 512}
+_ASKED_FOR = "x-large"
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _URI, _MTIME = b"Thumb::URI", b"Thumb::MTIME"
@@ -43,7 +45,13 @@ def path_of(cache: Path, size: str, of: str) -> Path:
 def is_fresh(cache: Path, of: str, mtime: int) -> bool:
     """Whether there are pictures in all sizes of the file as it is."""
     wanted = {_URI: of.encode(), _MTIME: str(mtime).encode()}
-    return all(wanted.items() <= _texts(path_of(cache, size, of)).items() for size in SIZES)
+    return all(wanted.items() <= _texts(path_of(cache, size, of)).items() for size in sizes(cache))
+
+
+def sizes(cache: Path) -> dict[str, int]:
+    """The sizes that the file managers of this desktop use."""
+    has_largest = (cache / _ASKED_FOR).is_dir()
+    return {name: pixels for name, pixels in SIZES.items() if has_largest or name != _ASKED_FOR}
 
 
 def write(cache: Path, size: str, of: str, mtime: int, picture: bytes) -> None:

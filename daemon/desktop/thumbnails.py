@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 # What file managers draw small, and the service too.
 IMAGES = frozenset(("bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "png", "tif", "tiff", "webp"))
 
-# The next size above the largest that is kept.
-HINTS = "[jpg?dimensions=320x320]"
+# The next size above the largest that is kept, of those that the service makes.
+HINTS = {256: "[jpg?dimensions=320x320]", 512: "[jpg?dimensions=1024x1024]"}
 MAX_BYTES = 1024 * 1024
 
 # An opener waits so long for the pictures of a folder; the rest comes behind its back.
@@ -132,7 +132,8 @@ class Thumbnails:
         assert photo.remote_id is not None and photo.sha1 is not None
         try:
             with trio.move_on_after(PICTURE_SECONDS), self._health.request("thumbnail"):
-                small = await self._client.representations.read(photo.remote_id, HINTS, limit=MAX_BYTES)
+                hints = HINTS[max(thumbnail_cache.sizes(self._cache).values())]
+                small = await self._client.representations.read(photo.remote_id, hints, limit=MAX_BYTES)
                 if small is None:
                     self._has_none(photo.sha1)
                 else:
@@ -150,7 +151,7 @@ class Thumbnails:
         with tempfile.TemporaryDirectory(prefix="cmsfs-") as folder:
             source, target = Path(folder, "source"), Path(folder, "target")
             source.write_bytes(small)
-            for size, pixels in thumbnail_cache.SIZES.items():
+            for size, pixels in thumbnail_cache.sizes(self._cache).items():
                 job = {"what": "picture", "extension": "png", "width": pixels, "height": pixels}
                 async with self._worker:
                     await shop.do(job | {"source": str(source), "target": str(target)})

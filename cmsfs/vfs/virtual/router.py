@@ -9,7 +9,7 @@ that down.
 """
 
 import errno
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cmsfs.cache.blocks import BlockCache, Fetcher
@@ -46,11 +46,8 @@ class Router:
         *,
         hidden: Sequence[HiddenFolder] = (),
         views: Sequence[Views] = (),
-        opened: Callable[[Ino], Awaitable[None]] | None = None,
     ) -> None:
         self._tree = fs
-        # Told of every folder of the tree that is opened, once it is listed; it may wait, and never fails.
-        self._opened = opened
         self._hub = hub
         self._hidden: Mapping[str, HiddenFolder] = {one.name: one for one in hidden}
         self._views = views
@@ -100,11 +97,8 @@ class Router:
     async def opendir(self, ino: Ino) -> int:
         fs, real = self._of(ino)
         fh = await fs.opendir(real)
-        if fs is self._tree:
-            if self._opened is not None:
-                await self._opened(real)
-            if real == ROOT:
-                self._roots.add(fh)
+        if fs is self._tree and real == ROOT:
+            self._roots.add(fh)
         return fh
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
