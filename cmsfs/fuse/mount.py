@@ -22,7 +22,7 @@ import pyfuse3
 import trio
 
 from cmsfs import errors, mounts
-from cmsfs.fuse import kernel
+from cmsfs.fuse import notifier
 from cmsfs.fuse.operations import Operations
 from cmsfs.mountpoint_guard import MountpointGuard
 
@@ -118,7 +118,7 @@ class Mounted:
         """Give the session back; whoever still waits for an answer gets an error."""
         # A notification may wait in the kernel for a request that nobody answers any more.
         await trio.to_thread.run_sync(self.abort)
-        if not await trio.to_thread.run_sync(partial(kernel.session.closing, timeout=5.0)):
+        if not await trio.to_thread.run_sync(partial(notifier.session.closing, timeout=5.0)):
             log.error("a kernel notification hangs; closing the session")
         pyfuse3.close(unmount=self.is_attached)
         self.ground.give_back()
@@ -162,7 +162,7 @@ async def mounted(
     # The one look at the mount from this process, through the kernel's own list.
     found = mounts.find(place)
     drive = Mounted(place, found.connection if found else -1, ground)
-    kernel.session.opened()
+    notifier.session.opened()
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drive.serve, name="fuse")

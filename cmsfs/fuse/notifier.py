@@ -4,19 +4,27 @@ Whoever applies remote changes publishes a `Change` after the commit; this modul
 Everything runs in ONE worker thread, because a notification waits in the kernel for any lookup in the same
 folder, and such a lookup may be waiting for us (GOTCHAS.md, "Notifications").
 
-Rule: publishers post and go on.  Nobody awaits a notification inside a handler or under a lock.
+pyfuse3 keeps one session in module globals, and a call on a session that was closed uses freed memory: all
+calls into the kernel that answer no request go through `session`, and `mount` says when it is live.
+
+Rule: publishers post and go on.  Nobody awaits a notification inside a handler or under a lock, and the event
+loop makes none: it waits in the kernel for requests that only the loop can answer.
 
 Rule: what the kernel does not know although it has been told of it is said once more: our answer may still be
 on its way to whoever asked.
 """
 
+import contextlib
 import errno
 import logging
+import threading
+from collections.abc import Callable
 from typing import Protocol
 
+import pyfuse3
 import trio
 
-from cmsfs.fuse import convert, kernel
+from cmsfs.fuse import convert
 from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import Ino
 from cmsfs.wakeup import Signal
@@ -32,11 +40,95 @@ _NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY, errno.ENOSYS})
 # program that asked for it may have to wait for a processor before its kernel side takes up our answer.
 AGAIN_SECONDS = (0.005, 0.05, 0.5)
 
+# So long is an invalidation waited for that an open file would meet: it waits for reads of that file at most.
+MEET_SECONDS = 1.0
+
 # Whoever asks for news to be taken over wants to see them on the drive.
 SETTLE_SECONDS = 3.0
 
 _INCLUDING = frozenset({ChangeKind.GONE, ChangeKind.CONTENT})
 _INCLUDED = frozenset({ChangeKind.ENTRY, ChangeKind.ATTRIBUTES})
+
+
+class KernelSession:
+    """The one session of this process, safe to call into at any time; without a mount a call does nothing."""
+
+    def __init__(self) -> None:
+        # Held during a call, which may block in the kernel: only `closing` waits for it, with a deadline.
+        self._calling = threading.Lock()
+        self._live = False
+        # The inode of the invalidation under way.
+        self._invalidating: Ino | None = None
+        # Handlers that wait for its end.
+        self._waiting: list[tuple[trio.lowlevel.TrioToken, trio.Event]] = []
+
+    def opened(self) -> None:
+        """The session exists from now on."""
+        self._live = True
+
+    def closing(self, *, timeout: float) -> bool:
+        """No further call begins; whether the one under way has ended within `timeout`."""
+        self._live = False
+        if not self._calling.acquire(timeout=timeout):
+            return False
+        self._calling.release()
+        return True
+
+    def invalidate_inode(
+        self, ino: Ino, *, attributes_only: bool, unless: Callable[[Ino], bool] | None = None
+    ) -> bool:
+        """Forget the attributes of an inode, and its pages too unless `attributes_only`.
+
+        Not if `unless` says so at the last moment (then False): whoever makes it say so, and then finds
+        nothing under way (`met`), is safe from this call.
+        """
+        with self._calling:
+            self._invalidating = ino
+            try:
+                if unless and unless(ino):
+                    return False
+                if self._live:
+                    pyfuse3.invalidate_inode(ino, attr_only=attributes_only)
+                return True
+            finally:
+                self._invalidating = None
+                waiting, self._waiting = self._waiting, []
+                for token, ended in waiting:
+                    with contextlib.suppress(trio.RunFinishedError):
+                        token.run_sync_soon(ended.set)
+
+    async def met(self, ino: Ino) -> None:
+        """Return when no invalidation of this inode is under way: for a handler, before its answer.
+
+        An answer about the size of a file that the kernel asked for before an invalidation, and got after it,
+        is thrown away, and the read that asked ends at the old size.
+        """
+        if self._invalidating != ino:
+            return
+        ended = trio.Event()
+        self._waiting.append((trio.lowlevel.current_trio_token(), ended))
+        if self._invalidating == ino:
+            with trio.move_on_after(MEET_SECONDS):
+                await ended.wait()
+
+    def doubt_attributes(self, ino: Ino) -> None:
+        """Have the kernel ask for the attributes of an inode when it needs them next: for a handler, before
+        its answer, where the notifier may come too late.
+
+        Never waits: not for the kernel, and not for a call of the notifier, which may wait for the handler.
+        """
+        if self._live:
+            with contextlib.suppress(OSError):
+                pyfuse3.invalidate_inode(ino, attr_only=True)
+
+    def invalidate_entry(self, parent: Ino, name: bytes, *, deleted: Ino = 0) -> None:
+        """Forget what a name stands for; those who watch inode `deleted` are told that it is gone."""
+        with self._calling:
+            if self._live:
+                pyfuse3.invalidate_entry(parent, name, deleted)
+
+
+session = KernelSession()
 
 
 class Counts(Protocol):
@@ -160,20 +252,18 @@ class Notifier:
             return True
         match change.what, change.parent:
             case ChangeKind.ENTRY, int(parent):
-                kernel.session.invalidate_entry(parent, convert.raw_name(change.name))
+                session.invalidate_entry(parent, convert.raw_name(change.name))
             case ChangeKind.GONE, int(parent):
-                kernel.session.invalidate_entry(parent, convert.raw_name(change.name), deleted=change.ino)
+                session.invalidate_entry(parent, convert.raw_name(change.name), deleted=change.ino)
             case ChangeKind.CONTENT, _:
                 # News never change the bytes of an open file: it was opened since, and its pages dropped,
                 # or they came wrong.  Dropping them here would wait for its reads.  Where `open` has told
                 # of another size, its first read may be asking for that at this moment.
                 in_use = self._inodes.opens(change.ino) > 0
-                kernel.session.invalidate_inode(
-                    change.ino, attributes_only=in_use, unless=self._inodes.is_refreshed
-                )
+                session.invalidate_inode(change.ino, attributes_only=in_use, unless=self._inodes.is_refreshed)
             case _:
                 unless = None if at_last else self._inodes.is_refreshed
-                return kernel.session.invalidate_inode(change.ino, attributes_only=True, unless=unless)
+                return session.invalidate_inode(change.ino, attributes_only=True, unless=unless)
         return True
 
     def _complain(self, error: OSError) -> None:

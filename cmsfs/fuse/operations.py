@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pyfuse3
 
-from cmsfs.fuse import convert, kernel
+from cmsfs.fuse import convert, notifier
 from cmsfs.fuse.drive import FilesystemPort
 from cmsfs.fuse.handler import handler, no_reply_handler
 from cmsfs.replica.nodes import Ino
@@ -139,8 +139,8 @@ class Operations(pyfuse3.Operations):
             self._background.check(ctx.pid, ino, flags)
         opened = await self._drive.open(ino, flags)
         if opened.is_news:
-            kernel.session.doubt_attributes(ino)
-        await kernel.session.met(ino)
+            notifier.session.doubt_attributes(ino)
+        await notifier.session.met(ino)
         self._copying.opened(ctx.pid, opened.fh, ino, flags)
         return convert.file_info(opened)
 

@@ -15,7 +15,7 @@ from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.replica import naming, pins, tree
 from cmsfs.replica.inodes import Inodes
-from cmsfs.replica.merge import deferred_updates, mass_deletions
+from cmsfs.replica.merge import local_work, mass_deletions
 from cmsfs.replica.nodes import ROOT, Node, NodeKind
 from cmsfs.replica.sharing import offers, shares
 from cmsfs.sqlite import Database
@@ -143,7 +143,7 @@ class StatusReport:
             memory_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
             lookups=lookups,
             opened=opened,
-            doubts=deferred_updates.count(self._db),
+            doubts=local_work.count_deferred(self._db),
         )
 
     def of(self, node: Node) -> control.PathStatus:

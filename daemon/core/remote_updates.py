@@ -3,7 +3,7 @@
 Listings and polls hand their pages to `apply`.  What the push is making at this moment is left aside: the
 item that a page shows may be our own, whose answer is still on its way, and would be taken for somebody
 else's of the same name.  So it is with what was sent without an answer (`replica.rows.in_flight`), until
-the push has found out.  What is left aside is a doubt (`merge.deferred_updates`), which is settled later.
+the push has found out.  What is left aside is a doubt (`merge.local_work`), which is settled later.
 
 Rule: publish after the commit.
 """
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from cmsfs.models import wire_names
 from cmsfs.models.content import entries, items
 from cmsfs.replica import changes, kv_store, tree
-from cmsfs.replica.merge import apply_remote, deferred_updates, deletions
+from cmsfs.replica.merge import apply_remote, deletions, local_work
 from cmsfs.replica.nodes import NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import offers
@@ -76,7 +76,7 @@ class RemoteUpdates:
         gone: Sequence[RemovedItem] = (),
         *,
         generation: int | None = None,
-        settled: Sequence[deferred_updates.DeferredUpdate] = (),
+        settled: Sequence[local_work.DeferredUpdate] = (),
         believed: apply_remote.Believed | None = None,
         note: Callable[[Connection], None] | None = None,
     ) -> int:
@@ -95,12 +95,12 @@ class RemoteUpdates:
 
         def txn(conn: Connection) -> list[changes.Change]:
             if settled:
-                deferred_updates.drop(conn, settled)
+                local_work.end_deferral(conn, settled)
             for one in waiting:
                 key = wire_names.name_key(one.name)
-                deferred_updates.note(
+                local_work.defer(
                     conn,
-                    deferred_updates.DeferredUpdate(
+                    local_work.DeferredUpdate(
                         one.kind, one.id, one.sequence, folder=one.parent_id, name_key=key
                     ),
                 )

@@ -21,7 +21,7 @@ from cmsfs.cache.blocks import BLOCK, BlockCache
 from cmsfs.client.session import Client
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind, Hub
-from cmsfs.replica.merge import deferred_updates
+from cmsfs.replica.merge import local_work
 from cmsfs.replica.nodes import ROOT, Content, Ino, NodeKind
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
@@ -329,8 +329,8 @@ class Hydrator:
     async def _doubt(self, content: Content) -> None:
         """The service does not have these bytes: what it has is asked for."""
         if content.remote_id is not None:
-            news = deferred_updates.DeferredUpdate(NodeKind.FILE, content.remote_id, deferred_updates.ANYHOW)
-            await self._db.write(lambda conn: deferred_updates.note(conn, news))
+            news = local_work.DeferredUpdate(NodeKind.FILE, content.remote_id, local_work.ANYHOW)
+            await self._db.write(lambda conn: local_work.defer(conn, news))
 
     @staticmethod
     def _explained(content: Content, failure: errors.CmsfsError) -> OSError:

@@ -2,7 +2,7 @@
 
 Most are settled by our own answer and cost nothing; of the rest the service is asked one by one.
 
-Rule: nothing is dropped that was not applied, or found to be here already (`merge.deferred_updates`).
+Rule: nothing is dropped that was not applied, or found to be here already (`merge.local_work`).
 """
 
 import logging
@@ -12,8 +12,8 @@ import trio
 
 from cmsfs import errors
 from cmsfs.replica import tree
-from cmsfs.replica.merge import deferred_updates
-from cmsfs.replica.merge.deferred_updates import DeferredUpdate
+from cmsfs.replica.merge import local_work
+from cmsfs.replica.merge.local_work import DeferredUpdate
 from cmsfs.replica.nodes import ItemKey
 from daemon.pull.context import PullContext
 
@@ -57,7 +57,7 @@ class DeferredUpdates:
     def _ready(self) -> list[DeferredUpdate]:
         return [
             one
-            for one in deferred_updates.ready(self._context.db)
+            for one in local_work.ready_updates(self._context.db)
             if not self._is_made(one) and self._again.get((one.kind, one.id), (0, 0.0))[1] <= self._now()
         ]
 
@@ -68,7 +68,7 @@ class DeferredUpdates:
 
     async def _settle(self, found: list[DeferredUpdate]) -> None:
         db, new_folders = self._context.db, self._context.new_folders
-        asked = [one for one in found if not deferred_updates.is_settled(db, one)]
+        asked = [one for one in found if not local_work.is_settled(db, one)]
         # Before the service is asked: who hears something newer meanwhile keeps that.
         known = [tree.find_remote(db, one.kind, one.id) for one in asked]
         believed = {(node.kind, node.remote_id): node.sequence for node in known if node and node.remote_id}
@@ -87,7 +87,7 @@ class DeferredUpdates:
     def _note_remaining(self, found: list[DeferredUpdate]) -> None:
         asked = {(one.kind, one.id) for one in found}
         remaining: dict[ItemKey, tuple[int, float]] = {}
-        for one in deferred_updates.ready(self._context.db):
+        for one in local_work.ready_updates(self._context.db):
             key = (one.kind, one.id)
             count, due = self._again.get(key, (0, 0.0))
             if key in asked:

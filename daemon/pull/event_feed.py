@@ -9,7 +9,7 @@ than the newest is taken.  An event in a folder that is not known has the folder
 position that the service does not know any more, or that is older than it keeps events, begins anew at the
 present, and a sweep finds what was missed.
 
-Rule: the stored position never passes an event that is neither applied nor kept (`merge.deferred_updates`).
+Rule: the stored position never passes an event that is neither applied nor kept (`merge.local_work`).
 """
 
 import logging
@@ -23,8 +23,8 @@ from cmsfs import errors
 from cmsfs.client.content.events import PAGE
 from cmsfs.models.content import events
 from cmsfs.replica import item_details, kv_store, tree
-from cmsfs.replica.merge import apply_remote, deferred_updates
-from cmsfs.replica.merge.deferred_updates import DeferredUpdate
+from cmsfs.replica.merge import apply_remote, local_work
+from cmsfs.replica.merge.local_work import DeferredUpdate
 from cmsfs.replica.nodes import ItemKey, NodeKind, remote_from_item
 from daemon.account import access_loss
 from daemon.core.remote_updates import RemovedItem
@@ -213,7 +213,7 @@ class EventFeed:
 
         def note(conn: Connection) -> None:
             for one in news.unread:
-                deferred_updates.note(conn, DeferredUpdate(*one.key, one.sequence or 0))
+                local_work.defer(conn, DeferredUpdate(*one.key, one.sequence or 0))
             for kind, item_id in touched:
                 item_details.mark_stale(conn, kind, item_id)
             for folder_id in news.empty:

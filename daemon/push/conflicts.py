@@ -20,7 +20,7 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import apply_remote, deletions, lineages, name_conflicts, pending_ops, placement
+from cmsfs.replica.merge import apply_remote, deletions, lineages, local_work, name_conflicts, placement
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, remote_from_item
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import lost_access, shares
@@ -86,7 +86,7 @@ async def keep_both(
 
     def txn(conn: Connection) -> list[Change]:
         if anew:
-            pending_ops.forget(conn, task.node.ino)
+            local_work.forget(conn, task.node.ino)
         changes: list[Change] = []
         if theirs is not None:
             changes += apply_remote.apply(

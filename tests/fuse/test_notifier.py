@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from cmsfs.fuse import kernel, notifier
+from cmsfs.fuse import notifier
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT
 from tests.support.inotify import IN_DELETE_SELF, Watch
@@ -72,8 +72,8 @@ async def test_changed_times_of_a_file_that_is_open_with_news_show(fs, top, told
 
 
 async def test_open_waits_for_an_invalidation_of_its_inode(monkeypatch):
-    monkeypatch.setattr(kernel, "MEET_SECONDS", 100.0)
-    session, asked, go_on = kernel.KernelSession(), trio.Event(), threading.Event()
+    monkeypatch.setattr(notifier, "MEET_SECONDS", 100.0)
+    session, asked, go_on = notifier.KernelSession(), trio.Event(), threading.Event()
 
     def unless(ino):
         trio.from_thread.run_sync(asked.set)
@@ -317,7 +317,7 @@ async def test_a_refusal_of_the_kernel_is_told_once(fs, hub, caplog, expect_log,
     def refuse(*args, **kwargs):
         raise OSError(errno.EPERM, "refused")
 
-    monkeypatch.setattr(kernel.session, "invalidate_inode", refuse)
+    monkeypatch.setattr(notifier.session, "invalidate_inode", refuse)
     fs.is_all_known = True
     tells = notifier.Notifier(hub, fs)
     nursery.start_soon(tells.run)

@@ -21,7 +21,7 @@ OWNERS = {
     "described": "cmsfs.replica.item_details",
     "wished": "cmsfs.replica.item_details",
     "shortcut": "cmsfs.replica.link_texts",
-    "doubt": "cmsfs.replica.merge.deferred_updates",
+    "doubt": "cmsfs.replica.merge.local_work",
     "kept": "cmsfs.replica.local_attributes",
     "cursor": "cmsfs.replica.kv_store",
     "content": "cmsfs.cache.content_table",

@@ -12,7 +12,7 @@ import httpx
 
 from cmsfs.journal import group_commit, queue
 from cmsfs.replica import tree
-from cmsfs.replica.merge import apply_remote, deferred_updates, lineages, pending_ops
+from cmsfs.replica.merge import apply_remote, lineages, local_work
 from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.sqlite import Database
 from cmsfs.vfs.tree import files
@@ -82,12 +82,12 @@ def failure_given_up(put: Put) -> None:
 
 def our_changes_overlooked(put: Put) -> None:
     """News do not look whether something of ours is still to be sent."""
-    put(pending_ops, "pending", lambda conn, ino: set())
+    put(local_work, "pending", lambda conn, ino: set())
 
 
 def deferred_news_forgotten(put: Put) -> None:
     """What came while work of ours was in its way is not looked at again."""
-    put(deferred_updates, "note", lambda conn, update: None)
+    put(local_work, "defer", lambda conn, update: None)
 
 
 def lineage_not_split(put: Put) -> None:

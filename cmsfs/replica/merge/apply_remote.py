@@ -8,7 +8,7 @@ Rule: local work that the service does not have yet always survives.  A node wit
 keeps what the operation is about (its bytes, its place, its times); only the base columns learn.
 
 Rule: `sequence` is that of the base.  What is left aside, and what an answer of ours may have hidden, is
-noted in the same transaction (`deferred_updates`).
+noted in the same transaction (`local_work`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,15 +16,14 @@ from sqlite3 import Connection
 from typing import Any
 
 from cmsfs.models import wire_names
-from cmsfs.replica import fresh_names, kv_store, link_texts, local_attributes, naming, tree
+from cmsfs.replica import inodes, kv_store, link_texts, local_attributes, naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import (
     bulk_insert,
     decisions,
-    deferred_updates,
     lineages,
+    local_work,
     move_cycles,
-    pending_ops,
     placement,
 )
 from cmsfs.replica.merge.decisions import Verdict
@@ -90,9 +89,7 @@ def apply(
 def _leave_old(conn: Connection, node: Node, remote: Remote, generation: int, *, is_listing: bool) -> None:
     """We know something newer of the item, by its number."""
     if is_listing:
-        deferred_updates.note(
-            conn, deferred_updates.DeferredUpdate(remote.kind, remote.id, deferred_updates.ANYHOW, node.ino)
-        )
+        local_work.defer(conn, local_work.DeferredUpdate(remote.kind, remote.id, local_work.ANYHOW, node.ino))
     tree.note_seen(conn, remote.kind, remote.id, generation)
 
 
@@ -106,11 +103,11 @@ def _apply_one(
         conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
         if node.is_lost:
             lost_access.regain(conn, node, remote.parent_id)
-        pending = pending_ops.pending(conn, node.ino)
+        pending = local_work.pending(conn, node.ino)
         if node.parent is None and "upload" in pending:
             # What was deleted here goes with what was to be sent of it, should the item come back.
             op_rows.delete_waiting(conn, node.ino, "upload")
-            pending = pending_ops.pending(conn, node.ino)
+            pending = local_work.pending(conn, node.ino)
     verdict = decisions.decide(conn, node, remote, pending)
     if verdict is Verdict.IGNORE:
         return
@@ -130,7 +127,7 @@ def _merge(
     """Bring the node to where the item is, and to what it is as far as the verdict says."""
     if verdict in (Verdict.PART, Verdict.PART_DISARM):
         node = lineages.split_off(conn, node, changes)
-        pending = pending_ops.pending(conn, node.ino)
+        pending = local_work.pending(conn, node.ino)
     if verdict in (Verdict.DISARM, Verdict.PART_DISARM):
         conn.execute("UPDATE node SET mode = mode & ~? WHERE ino = ?", (decisions.EXECUTE, node.ino))
     if verdict is Verdict.KEEP:
@@ -149,7 +146,7 @@ def _appear_beside(
         _leave_aside(conn, node, remote.sequence)
         return
     was_shown = node.is_folder and tree.was_shown(conn, node.ino)
-    pending_ops.forget(conn, node.ino)
+    local_work.forget(conn, node.ino)
     _appear(conn, remote, generation, changes)
     if (theirs := tree.remote_at(conn, remote.kind, remote.id)) is not None:
         lineages.set_successor(conn, node.ino, theirs.ino)
@@ -215,7 +212,7 @@ def _update_place(
     parent, name = placement.place_of(conn, remote, changes, before=node.parent)
     if parent is None or (node.parent, node.name) == (parent, name):
         return
-    if _is_gone(conn, parent) and pending_ops.has_unsent_below(conn, node.ino):
+    if _is_gone(conn, parent) and local_work.has_unsent_below(conn, node.ino):
         # It may have gone with the folder, or the folder comes back with this page: what only we have of it
         # stays where it can be seen until that is known.
         _leave_aside(conn, node, remote.sequence)
@@ -238,21 +235,19 @@ def _update_place(
     if node.parent is not None:
         changes.append(Change(ChangeKind.ENTRY, node.ino, node.parent, node.name))
     changes += made
-    fresh_names.note(conn, node.ino)
+    inodes.note_fresh(conn, node.ino)
     if node.parent is not None:
         placement.restore_name(conn, node.parent, node.name, changes)
 
 
 def place_from_remote(conn: Connection, node: Node, remote: Remote, changes: list[Change]) -> None:
     """As if the service had just told where this item is and what it is called."""
-    _update_place(conn, node, remote, pending_ops.pending(conn, node.ino), changes)
+    _update_place(conn, node, remote, local_work.pending(conn, node.ino), changes)
 
 
 def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:
     assert node.remote_id is not None
-    deferred_updates.note(
-        conn, deferred_updates.DeferredUpdate(node.kind, node.remote_id, sequence, node.ino)
-    )
+    local_work.defer(conn, local_work.DeferredUpdate(node.kind, node.remote_id, sequence, node.ino))
 
 
 def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:
@@ -272,7 +267,7 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         tree.mark_unlisted(conn, holder.ino)
         return
     if remote.sha1 is not None:
-        pending_ops.resume_after_base(conn, remote.sha1)
+        op_rows.release_uploads_over(conn, remote.sha1)
     mode = FOLDER_MODE if remote.kind is NodeKind.FOLDER else FILE_MODE
     ino = tree.insert(conn, None, name, remote.kind, now_ns=remote.mtime_ns, mode=mode)
     conn.execute(

@@ -9,7 +9,7 @@ from sqlite3 import Connection
 
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.merge import bulk_insert, lineages, pending_ops, placement
+from cmsfs.replica.merge import bulk_insert, lineages, local_work, placement
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.replica.sharing import lost_access, offers, shares
@@ -60,7 +60,7 @@ def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
 
 def _is_elsewhere(conn: Connection, node: Node) -> bool:
     """Whether the service has the node in another folder than it is in here."""
-    if node.remote_id is None or node.parent is None or "move" not in pending_ops.pending(conn, node.ino):
+    if node.remote_id is None or node.parent is None or "move" not in local_work.pending(conn, node.ino):
         return False
     return tree.at_service(conn, node.parent).remote_id != node.base_parent
 
@@ -71,8 +71,8 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         return
     if node.is_folder:
         _drop_symlinks(conn, node.ino, changes)
-    if pending_ops.has_bytes(conn, node) or (node.is_folder and tree.has_children(conn, node.ino)):
-        lost_access.keep(conn, node) if is_lost else pending_ops.recreate(conn, node)
+    if local_work.has_bytes(conn, node) or (node.is_folder and tree.has_children(conn, node.ino)):
+        lost_access.keep(conn, node) if is_lost else local_work.recreate(conn, node)
         return
     if is_lost:
         lost_access.note_wipe(conn)

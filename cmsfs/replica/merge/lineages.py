@@ -21,9 +21,9 @@ machine, and its bytes go with its last handle.
 import time
 from sqlite3 import Connection
 
-from cmsfs.replica import fresh_names, item_details, link_texts, pins, tree
+from cmsfs.replica import inodes, item_details, link_texts, pins, tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.merge import deferred_updates, name_conflicts, pending_ops
+from cmsfs.replica.merge import local_work, name_conflicts
 from cmsfs.replica.nodes import ROOT, Ino, Node
 from cmsfs.replica.rows import in_flight, op_rows, xattr_rows
 from cmsfs.replica.sharing import shares
@@ -56,7 +56,7 @@ def split_off(conn: Connection, node: Node, changes: list[Change]) -> Node:
     conn.execute("UPDATE node SET sha1 = base_sha1 WHERE ino = ?", (fresh,))
     op_rows.transfer_item(conn, node.ino, fresh)
     in_flight.transfer_versions(conn, node.ino, fresh)
-    deferred_updates.transfer(conn, node.ino, fresh)
+    local_work.transfer_deferred(conn, node.ino, fresh)
     _hand_on(conn, node.ino, fresh)
     if node.parent is not None:
         displace(conn, node, successor=fresh)
@@ -119,12 +119,12 @@ def name_displaced(conn: Connection, ino: Ino, changes: list[Change]) -> None:
         parent, name = row["parent"], row["name"]
     parent = _made_anew(conn, parent, changes)
     if not row["lost"]:
-        pending_ops.recreate(conn, node)
+        local_work.recreate(conn, node)
     if row["successor"] is not None or tree.child_at(conn, parent, name) is not None:
         name = name_conflicts.free_name(conn, parent, name)
     tree.place(conn, ino, parent, name)
     changes.append(Change(ChangeKind.ENTRY, ino, parent, name))
-    fresh_names.note(conn, ino)
+    inodes.note_fresh(conn, ino)
 
 
 def name_all_displaced(conn: Connection) -> int:
@@ -138,7 +138,7 @@ def name_all_displaced(conn: Connection) -> int:
     ).fetchall()
     for row in rows:
         name_displaced(conn, row["ino"], [])
-        pending_ops.record(conn, row["ino"], "upload")
+        op_rows.record_once(conn, row["ino"], "upload")
     conn.execute("DELETE FROM lineage")
     return len(rows)
 
@@ -174,7 +174,7 @@ def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> I
     if row["lost"]:
         fresh = split_off(conn, node, changes).ino
     else:
-        pending_ops.recreate(conn, node)
+        local_work.recreate(conn, node)
         fresh = tree.insert(conn, None, name, node.kind, now_ns=time.time_ns(), mode=node.mode)
         op_rows.transfer(conn, node.ino, fresh)
         set_successor(conn, node.ino, fresh)

@@ -9,8 +9,8 @@ from sqlite3 import Connection
 
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.merge import pending_ops
 from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.rows import op_rows
 
 
 def make_conflict_copy(conn: Connection, node: Node, changes: list[Change]) -> str:
@@ -21,7 +21,7 @@ def make_conflict_copy(conn: Connection, node: Node, changes: list[Change]) -> s
     tree.place(conn, node.ino, parent, name)
     if node.remote_id is not None:
         # It is known under a place; being called something else there is a rename to send.
-        pending_ops.record(conn, node.ino, "move")
+        op_rows.record_once(conn, node.ino, "move")
     changes.append(Change(ChangeKind.ENTRY, node.ino, parent, node.name))
     changes.append(Change(ChangeKind.ENTRY, node.ino, parent, name))
     return name

@@ -17,8 +17,8 @@ from sqlite3 import Connection
 
 from cmsfs.journal import ops
 from cmsfs.models import wire_names
-from cmsfs.replica import fresh_names, inodes, tree
-from cmsfs.replica.merge import lineages, name_conflicts, pending_ops
+from cmsfs.replica import inodes, tree
+from cmsfs.replica.merge import lineages, local_work, name_conflicts
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows
 from cmsfs.vfs.heuristics.local_files import LocalFiles
@@ -102,9 +102,9 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
     It does if it has just come to this name with bytes that only we have: nobody has seen it here.  A file
     that is merely open goes; but whoever has it open has not given it up, so what is written to it is kept.
     """
-    if not fresh_names.is_fresh(conn, target):
+    if not inodes.is_fresh(conn, target):
         return False
-    if not pending_ops.has_bytes(conn, target):
+    if not local_work.has_bytes(conn, target):
         if not target.is_folder and inodes.is_open(conn, target.ino):
             lineages.displace(conn, target)
         return False

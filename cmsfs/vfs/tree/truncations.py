@@ -2,7 +2,7 @@
 
 The kernel asks for the inode that the name leads to by then, while the program may have looked a moment
 before, when the name was another file's, or nobody's.  So unsent bytes of a file to which a remote change
-gave its name a moment ago (`replica.fresh_names`) are kept, as when the name is removed or replaced: the
+gave its name a moment ago (`replica.inodes`) are kept, as when the name is removed or replaced: the
 file becomes a conflict copy, and the name an empty file.
 """
 
@@ -12,9 +12,9 @@ from sqlite3 import Connection
 
 from cmsfs.journal import ops
 from cmsfs.journal.drafts import Drafts
-from cmsfs.replica import fresh_names, tree
+from cmsfs.replica import inodes, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import name_conflicts, pending_ops
+from cmsfs.replica.merge import local_work, name_conflicts
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.context import TreeContext
@@ -49,7 +49,7 @@ class Truncations:
 
         def txn(conn: Connection) -> Node | None:
             node = _at_name(conn, ino)
-            if node is None or not fresh_names.is_fresh(conn, node) or not pending_ops.has_bytes(conn, node):
+            if node is None or not inodes.is_fresh(conn, node) or not local_work.has_bytes(conn, node):
                 return None
             if not size:
                 _make_empty(conn, node, changes, due_ns=due)

@@ -29,7 +29,7 @@ from cmsfs.models.content import items
 from cmsfs.models.url_files import ParsedShortcut, Shortcut
 from cmsfs.replica import item_details, kv_store, link_texts, naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.merge import apply_remote, pending_ops
+from cmsfs.replica.merge import apply_remote, local_work
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
 from cmsfs.replica.rows import in_flight
 from daemon.push import conflicts, inflight_recovery
@@ -214,7 +214,7 @@ async def _become_file(context: PushContext, task: queue.Task, node: Node) -> No
         if now.kind is NodeKind.LINK and now.remote_id is not None:
             surplus = tree.insert(conn, None, now.name, NodeKind.LINK, now_ns=ops.now_ns())
             ops.hand_over(conn, now.ino, surplus)
-            pending_ops.forget(conn, now.ino)
+            local_work.forget(conn, now.ino)
             link_texts.forget(conn, now.ino)
             ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=ops.now_ns())
         queue.give_back(conn, task.op, not_before_ns=0)

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from cmsfs.models.content import items
-from cmsfs.replica import fresh_names, kv_store
+from cmsfs.replica import inodes, kv_store
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import remote_from_item
 from tests.support.daemon_drive import Drive, Remote
@@ -316,7 +316,7 @@ async def test_update_at_name_keeps_unsent_bytes(
 async def test_short_lived_item_is_removed(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fresh_names, "MOMENT_SECONDS", 0.0)
+    monkeypatch.setattr(inodes, "MOMENT_SECONDS", 0.0)
     moved = await other.file("a.txt", b"old")
     await drive.names()
     held, go = network.gate("POST", "/content", before=True)

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from cmsfs import config
-from cmsfs.replica.merge import deferred_updates
-from cmsfs.replica.merge.deferred_updates import DeferredUpdate
+from cmsfs.replica.merge import local_work
+from cmsfs.replica.merge.local_work import DeferredUpdate
 from cmsfs.replica.nodes import NodeKind
 from cmsfs.sqlite import Connection
 from cmsfs.vfs.tree.attributes import SetAttr
@@ -31,7 +31,7 @@ async def reached(event: trio.Event) -> None:
 async def settled(drive: Drive) -> None:
     await drive.sync()
     await drive.poll()
-    assert deferred_updates.count(drive.db) == 0
+    assert local_work.count_deferred(drive.db) == 0
     assert drive.ops() == []
 
 
@@ -157,7 +157,7 @@ async def test_own_new_file_is_not_foreign(drive: Drive, other: Remote, network:
     await drive.write("f", b"ours")
     await reached(carried_out)
     await drive.poll()
-    assert deferred_updates.count(drive.db) == 1
+    assert local_work.count_deferred(drive.db) == 1
     assert await drive.names() == ["f"]
     before = len(network.requests)
     go.set()
@@ -226,7 +226,7 @@ async def test_deferred_update_survives_a_restart(
         await other.client.items.update("file", number, name="theirs")
         await drive.poll()
     async with starting() as drive:
-        assert deferred_updates.count(drive.db) == 1
+        assert local_work.count_deferred(drive.db) == 1
         await settled(drive)
         assert await drive.names() == ["theirs"]
         assert await drive.read("theirs") == await other.read("theirs") == b"ours"
@@ -240,11 +240,11 @@ async def test_deferred_updates_back_off(
     now = 0.0
     agent = drive.agents.deferred_updates
     monkeypatch.setattr(agent, "_now", lambda: now)
-    doubt = DeferredUpdate(NodeKind.FILE, number, deferred_updates.ANYHOW)
+    doubt = DeferredUpdate(NodeKind.FILE, number, local_work.ANYHOW)
     monkeypatch.setattr(
-        deferred_updates, "drop", lambda conn, found: None
+        local_work, "end_deferral", lambda conn, found: None
     )  # as if it were left aside at once again
-    await drive.db.write(lambda conn: deferred_updates.note(conn, doubt))
+    await drive.db.write(lambda conn: local_work.defer(conn, doubt))
     asked = []
     for second in range(64):
         now = float(second)
@@ -264,16 +264,14 @@ async def test_deferred_updates_retry_despite_others(
     now = 0.0
     agent = drive.agents.deferred_updates
     monkeypatch.setattr(agent, "_now", lambda: now)
-    drop = deferred_updates.drop
+    drop = local_work.end_deferral
 
     def drop_others(conn: Connection, found: Any) -> None:
         drop(conn, [one for one in found if one.id != number])
 
-    monkeypatch.setattr(deferred_updates, "drop", drop_others)
+    monkeypatch.setattr(local_work, "end_deferral", drop_others)
     await drive.db.write(
-        lambda conn: deferred_updates.note(
-            conn, DeferredUpdate(NodeKind.FILE, number, deferred_updates.ANYHOW)
-        )
+        lambda conn: local_work.defer(conn, DeferredUpdate(NodeKind.FILE, number, local_work.ANYHOW))
     )
     asked = []
     # An item a second, longer than a number can be doubled.
@@ -281,9 +279,7 @@ async def test_deferred_updates_retry_despite_others(
         now = float(second)
         before = network.count("GET", f"/files/{number}")
         await drive.db.write(
-            lambda conn: deferred_updates.note(
-                conn, DeferredUpdate(NodeKind.FILE, another, deferred_updates.ANYHOW)
-            )
+            lambda conn: local_work.defer(conn, DeferredUpdate(NodeKind.FILE, another, local_work.ANYHOW))
         )
         with trio.fail_after(5):
             await agent.settle()

@@ -7,8 +7,8 @@ import pytest
 
 from cmsfs.replica import kv_store
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import deferred_updates, listing_diff
-from cmsfs.replica.merge.deferred_updates import DeferredUpdate
+from cmsfs.replica.merge import listing_diff, local_work
+from cmsfs.replica.merge.local_work import DeferredUpdate
 from cmsfs.replica.nodes import ROOT, NodeKind
 from cmsfs.sqlite import Connection
 from daemon.core.remote_updates import RemovedItem
@@ -63,15 +63,15 @@ async def test_newer_update_stays_deferred(db: Any) -> None:
     older, newer = DeferredUpdate(NodeKind.FILE, "7", 3), DeferredUpdate(NodeKind.FILE, "7", 5)
 
     def settle(conn: Connection) -> None:
-        deferred_updates.note(conn, older)
+        local_work.defer(conn, older)
         # While the service is asked about the older ones.
-        deferred_updates.note(conn, newer)
-        deferred_updates.drop(conn, [older])
+        local_work.defer(conn, newer)
+        local_work.end_deferral(conn, [older])
 
     await db.write(settle)
-    assert [one.sequence for one in deferred_updates.ready(db)] == [5]
-    await db.write(lambda conn: deferred_updates.drop(conn, [newer]))
-    assert deferred_updates.ready(db) == []
+    assert [one.sequence for one in local_work.ready_updates(db)] == [5]
+    await db.write(lambda conn: local_work.end_deferral(conn, [newer]))
+    assert local_work.ready_updates(db) == []
 
 
 async def test_short_listing_is_incomplete(drive: Drive, other: Remote, network: Network) -> None:

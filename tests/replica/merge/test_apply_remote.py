@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.merge import apply_remote, deferred_updates, deletions, listing_diff
+from cmsfs.replica.merge import apply_remote, deletions, listing_diff, local_work
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind, Remote, remote_from_item
 from cmsfs.replica.sharing import shares
 from cmsfs.sqlite import Connection, Database
@@ -265,10 +265,10 @@ async def test_unsent_bytes_survive_lost_target_folder(db: Database) -> None:
     await apply(db, an_item("file", 2, "f", 1, sequence=2), an_item("file", 3, "g", 1, sequence=2))
     assert names(db) == ["f"]
     # Whether it is gone, too, is asked.
-    assert [(one.kind, one.id) for one in deferred_updates.ready(db)] == []
+    assert [(one.kind, one.id) for one in local_work.ready_updates(db)] == []
     await db.write(lambda conn: conn.execute("DELETE FROM op"))
-    (doubt,) = deferred_updates.ready(db)
-    assert (doubt.id, deferred_updates.is_settled(db, doubt)) == ("2", False)
+    (doubt,) = local_work.ready_updates(db)
+    assert (doubt.id, local_work.is_settled(db, doubt)) == ("2", False)
 
 
 async def test_early_child_enters_restored_folder(db: Database) -> None:

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from cmsfs.journal import recovery
-from cmsfs.replica import fresh_names, tree
+from cmsfs.replica import inodes, tree
 from cmsfs.replica.naming import CONFLICT_MARK
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import SetAttr
@@ -344,8 +344,8 @@ async def test_file_opened_by_new_name_is_meant(drive: Drive, how: str, name: st
 
 
 async def test_fresh_names_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fresh_names, "MOMENT_SECONDS", 0.0)
-    names = fresh_names.FreshNames()
+    monkeypatch.setattr(inodes, "MOMENT_SECONDS", 0.0)
+    names = inodes.FreshNames()
     for number in range(10_000):
         names._note(number, ROOT, "f")
     assert len(names._places) < 2_000

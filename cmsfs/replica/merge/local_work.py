@@ -1,4 +1,4 @@
-"""Remote updates that could not be applied because a local operation was in progress.
+"""Local work that the service does not have yet, and the updates that wait for its end.
 
 While a change of ours waits or is on its way to the service, what is told of the same item stays aside:
 bytes are not mixed, a place is not fought over twice, an answer may be older than the news that overtook it.
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.replica import naming, tree
-from cmsfs.replica.nodes import ROOT, Ino, NodeKind
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
+from cmsfs.replica.rows import op_rows
 from cmsfs.sqlite import Database
 
 # Newer than whatever an answer of ours may say: the item is asked about in any case.
@@ -29,6 +30,51 @@ _READY = """
       WHERE n.kind = d.kind AND n.remote_id = d.remote_id AND n.draft IS NOT NULL)
   LIMIT 1000
 """
+
+
+def pending(conn: Connection, ino: Ino) -> set[str]:
+    """The kinds of changes of a node that are still to be sent."""
+    return {row[0] for row in conn.execute("SELECT kind FROM op WHERE ino = ?", (ino,))}
+
+
+def has_bytes(conn: Connection, node: Node) -> bool:
+    """Whether the node has bytes that only we have."""
+    return node.draft is not None or "upload" in pending(conn, node.ino)
+
+
+def has_unsent_below(conn: Connection, ino: Ino) -> bool:
+    """Whether there are bytes or folders at the node or below it that the service does not have."""
+    for one in tree.subtree(conn, ino):
+        if pending(conn, one) & {"upload", "mkdir"} or tree.get(conn, one).draft is not None:
+            return True
+    return False
+
+
+def forget(conn: Connection, ino: Ino) -> None:
+    """The service does not have this node, or has it as another's: it is only ours, and no web link, then."""
+    conn.execute(
+        "UPDATE node SET kind = CASE kind WHEN 'web_link' THEN 'file' ELSE kind END,"
+        " remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
+        " base_parent = NULL, base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",
+        (ino,),
+    )
+
+
+def recreate(conn: Connection, node: Node) -> None:
+    """The service no longer has the node (or shows it to us): as it is here it is an item to be made."""
+    if node.remote_id is not None:
+        # The answer to what we are sending at this moment may bring it back, though not here.
+        defer(conn, DeferredUpdate(node.kind, node.remote_id, ANYHOW, node.ino))
+    if node.base_sha1 is not None and node.remote_id is not None:
+        # What it was laid over can be had there again, should the item come back.
+        tree.keep_version(conn, node.base_sha1, node.remote_id, node.version)
+    forget(conn, node.ino)
+    op_rows.delete_kinds(conn, node.ino, "move", "touch", "trash")
+    if node.is_folder:
+        op_rows.record_once(conn, node.ino, "mkdir")
+
+
+# ---- updates that were left aside --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +93,7 @@ class DeferredUpdate:
     name_key: str | None = None
 
 
-def note(conn: Connection, doubt: DeferredUpdate) -> None:
+def defer(conn: Connection, doubt: DeferredUpdate) -> None:
     """Something was left aside.  Inside the transaction that did so."""
     conn.execute(
         "INSERT INTO doubt(kind, remote_id, ino, folder, name_key, sequence) VALUES (?, ?, ?, ?, ?, ?)"
@@ -57,7 +103,7 @@ def note(conn: Connection, doubt: DeferredUpdate) -> None:
     )
 
 
-def drop(conn: Connection, found: Iterable[DeferredUpdate]) -> None:
+def end_deferral(conn: Connection, found: Iterable[DeferredUpdate]) -> None:
     """These are being settled in this transaction, before anything is applied that may leave them again."""
     conn.executemany(
         "DELETE FROM doubt WHERE kind = ? AND remote_id = ? AND sequence <= ?",
@@ -65,12 +111,12 @@ def drop(conn: Connection, found: Iterable[DeferredUpdate]) -> None:
     )
 
 
-def transfer(conn: Connection, old: Ino, new: Ino) -> None:
+def transfer_deferred(conn: Connection, old: Ino, new: Ino) -> None:
     """What the work of `old` is in the way of waits for that of `new`."""
     conn.execute("UPDATE doubt SET ino = ?2 WHERE ino = ?1", (old, new))
 
 
-def ready(db: Database) -> list[DeferredUpdate]:
+def ready_updates(db: Database) -> list[DeferredUpdate]:
     """Those that no operation and no open draft is in the way of any more; a thousand at most."""
     return [
         DeferredUpdate(NodeKind(kind), remote_id, sequence, ino, folder, name_key)
@@ -78,7 +124,7 @@ def ready(db: Database) -> list[DeferredUpdate]:
     ]
 
 
-def count(db: Database) -> int:
+def count_deferred(db: Database) -> int:
     """How many there are."""
     row = db.row("SELECT count(*) AS n FROM doubt")
     return row["n"] if row else 0
