@@ -114,7 +114,7 @@ async def load_service(entries: int) -> None:
     """Give the service a folder of many small files, by its own upload operation."""
     from cmsfs import config
     from cmsfs.auth import connect
-    from cmsfs.client.transport import multipart
+    from cmsfs.client.content.uploads import BytesSource
     from cmsfs.models.content import uploads
 
     settings = config.load("demo", profile="embedded")
@@ -129,7 +129,7 @@ async def load_service(entries: int) -> None:
                     {"name": f"entry{number:05}.txt", "parent": {"id": folder.id}}
                 )
                 sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
-                await client.uploads.new_file(attributes, multipart.BytesSource(data), sha1=sha1)
+                await client.uploads.new_file(attributes, BytesSource(data), sha1=sha1)
 
         async with trio.open_nursery() as nursery:
             for _ in range(4):

@@ -37,7 +37,7 @@ import trio
 from cmsfs import config
 from cmsfs.auth import connect
 from cmsfs.client import session
-from cmsfs.client.transport import multipart
+from cmsfs.client.content.uploads import BytesSource
 from cmsfs.models import base
 from cmsfs.models.content import uploads
 from cmsfs.replica import tree
@@ -193,7 +193,7 @@ class Person:
     async def _elsewhere(self, node: Node | None = None) -> str:
         """Another program makes a file, or the next version of this one; its name."""
         data = self._data()
-        source, sha1 = multipart.BytesSource(data), hashlib.sha1(data, usedforsecurity=False).hexdigest()
+        source, sha1 = BytesSource(data), hashlib.sha1(data, usedforsecurity=False).hexdigest()
         if node is not None and node.remote_id is not None:
             await self._client.uploads.new_version(node.remote_id, source, sha1=sha1)
             return node.name

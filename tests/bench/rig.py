@@ -261,7 +261,7 @@ async def _fill(bench: Bench, files: list[tuple[str, str, int]]) -> None:
     """Upload files of random bytes: (folder path, name, size)."""
     from cmsfs import config
     from cmsfs.auth import connect
-    from cmsfs.client.transport import multipart
+    from cmsfs.client.content.uploads import BytesSource
     from cmsfs.models.content import uploads
 
     async with connect.open_backend(config.load("bench")) as client:
@@ -281,7 +281,7 @@ async def _fill(bench: Bench, files: list[tuple[str, str, int]]) -> None:
                     {"name": name, "parent": {"id": folders[folder]}}
                 )
                 sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
-                made = await client.uploads.new_file(attributes, multipart.BytesSource(data), sha1=sha1)
+                made = await client.uploads.new_file(attributes, BytesSource(data), sha1=sha1)
                 bench.ids[f"{folder}/{name}".lstrip("/")] = made.id
 
         async with trio.open_nursery() as nursery:

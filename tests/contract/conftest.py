@@ -16,8 +16,8 @@ import trio
 
 from cmsfs.auth import bearer, grants
 from cmsfs.client import session
+from cmsfs.client.content.uploads import BytesSource
 from cmsfs.client.transport import embedded
-from cmsfs.client.transport.multipart import BytesSource
 from cmsfs.models.base import Reference
 from cmsfs.models.content import items, uploads
 from cmsfs.service.provisioning import demo

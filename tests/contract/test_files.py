@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from cmsfs import errors
-from cmsfs.client.transport.multipart import PIECE, BytesSource
+from cmsfs.client.content.uploads import PIECE, BytesSource
 
 DATA = bytes(range(256)) * 12_000
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cmsfs import errors
-from cmsfs.client.transport.multipart import BytesSource
+from cmsfs.client.content.uploads import BytesSource
 from cmsfs.models.content import items
 
 

@@ -10,7 +10,7 @@ import trio
 from cmsfs import errors
 from cmsfs.auth import bearer, grants, token_refresh, token_store
 from cmsfs.client import session
-from cmsfs.client.transport.multipart import PIECE, BytesSource
+from cmsfs.client.content.uploads import PIECE, BytesSource
 from cmsfs.models.base import Reference
 from cmsfs.models.content import uploads
 from cmsfs.models.enterprise import tokens

@@ -6,7 +6,7 @@ import pytest
 
 from cmsfs import errors
 from cmsfs.client.content import upload_sessions as content_upload_sessions
-from cmsfs.client.transport.multipart import BytesSource, FileSource
+from cmsfs.client.content.uploads import BytesSource, FileSource
 from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.uploads import upload_sessions
 

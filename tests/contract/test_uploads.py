@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from cmsfs import errors
-from cmsfs.client.transport.multipart import PIECE, BytesSource, FileSource, SourceChanged
+from cmsfs.client.content.uploads import PIECE, BytesSource, FileSource, SourceChanged
 from cmsfs.models.base import Reference
 from cmsfs.models.content import uploads
 

@@ -21,7 +21,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.auth import connect
-from cmsfs.client.transport import multipart
+from cmsfs.client.content.uploads import BytesSource
 from cmsfs.models import base
 from cmsfs.models.content import uploads
 from tests.support import faults
@@ -113,7 +113,7 @@ class Faulty:
                 for name in names:
                     size = SIZES[int(name[1:]) % len(SIZES)]
                     data = self.dice.randbytes(size)
-                    source, sha1 = multipart.BytesSource(data), hashlib.sha1(data).hexdigest()
+                    source, sha1 = BytesSource(data), hashlib.sha1(data).hexdigest()
                     self.versions.setdefault(name, []).append(data)
                     if name in self.ids:
                         await client.uploads.new_version(self.ids[name], source, sha1=sha1)

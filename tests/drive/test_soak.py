@@ -22,7 +22,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.auth import connect
-from cmsfs.client.transport import multipart
+from cmsfs.client.content.uploads import BytesSource
 from cmsfs.models import base
 from cmsfs.models.content import uploads
 from tests.support import faults
@@ -133,7 +133,7 @@ class Other:
             folder = (await client.folders.create("elsewhere", "0")).id
             while trio.current_time() < end:
                 name, data = f"r{dice.randrange(40):02}", dice.randbytes(dice.choice([5, 5000, 300_000]))
-                source, sha1 = multipart.BytesSource(data), hashlib.sha1(data).hexdigest()
+                source, sha1 = BytesSource(data), hashlib.sha1(data).hexdigest()
                 if name in ids and dice.random() < 0.2:
                     await client.items.delete("file", ids.pop(name))
                     del self.files[name]

@@ -4,7 +4,7 @@ import httpx
 
 from cmsfs import errors
 from cmsfs.client import session
-from cmsfs.client.transport import multipart
+from cmsfs.client.content.uploads import BytesSource
 from cmsfs.models import base
 from cmsfs.models.content import uploads
 from tests.simulation.ledger import ANY, Ledger, sha1
@@ -61,14 +61,12 @@ class Person:
         wish = uploads.UploadAttributes(
             name=NAMES[which % len(NAMES)], parent=base.Reference(id=self._folder(where))
         )
-        await self.client.uploads.new_file(wish, multipart.BytesSource(data), sha1=sha1(data))
+        await self.client.uploads.new_file(wish, BytesSource(data), sha1=sha1(data))
         self.ledger.wrote(data, over=ANY)
 
     async def do_edit(self, which: int) -> None:
         data = self._text()
-        await self.client.uploads.new_version(
-            self._some(1, which), multipart.BytesSource(data), sha1=sha1(data)
-        )
+        await self.client.uploads.new_version(self._some(1, which), BytesSource(data), sha1=sha1(data))
         self.ledger.wrote(data, over=ANY)
 
     async def do_promote(self, which: int, past: int) -> None:

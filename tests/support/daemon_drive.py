@@ -14,7 +14,7 @@ import trio
 
 from cmsfs.client import session
 from cmsfs.client.content.search import EVERYTHING
-from cmsfs.client.transport import multipart
+from cmsfs.client.content.uploads import BytesSource, Source
 from cmsfs.models import base
 from cmsfs.models.content import items, search, uploads
 from cmsfs.replica import tree
@@ -206,8 +206,8 @@ def fails(*numbers: int) -> Any:
     return pytest.raises(OSError, check=lambda error: error.errno in numbers)
 
 
-def _source(data: bytes) -> multipart.Source:
-    return multipart.BytesSource(data)
+def _source(data: bytes) -> Source:
+    return BytesSource(data)
 
 
 def _sha1(data: bytes) -> str:

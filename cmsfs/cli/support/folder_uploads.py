@@ -16,8 +16,8 @@ from cmsfs import errors
 from cmsfs.cli.support import progress, transfers
 from cmsfs.cli.support.folder_transfers import ByteCount, Exclusions, FolderTransfer, side_by_side
 from cmsfs.client import remote_paths
+from cmsfs.client.content.uploads import FileSource
 from cmsfs.client.session import Client
-from cmsfs.client.transport import multipart
 from cmsfs.models import base
 from cmsfs.models.content import items, uploads
 
@@ -108,7 +108,7 @@ async def send(
     """
     if there is not None and not isinstance(there, items.File):
         raise errors.UserError(f"{name} already exists and is not a file.")
-    source = multipart.FileSource(local)
+    source = FileSource(local)
     if there is not None:
         return await client.uploads.new_version(there.id, source, sha1=sha1, etag=there.etag, progress=bar)
     attributes = uploads.UploadAttributes(name=name, parent=base.Reference(id=parent_id))

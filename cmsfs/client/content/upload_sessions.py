@@ -14,8 +14,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.content.search import FIELDS_PARAM
-from cmsfs.client.content.uploads import BAD_DIGEST, OTHER_BYTES
-from cmsfs.client.transport import multipart
+from cmsfs.client.content.uploads import BAD_DIGEST, OTHER_BYTES, BytesSource, FileSource, Progress, Source
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.content import items, upload_sessions, uploads
@@ -40,7 +39,7 @@ class PartDamaged(errors.IntegrityError):
 class PartSource:
     """The bytes of one part as a body that can be sent again."""
 
-    def __init__(self, source: multipart.Source) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
         self._reader: AsyncIterator[bytes] | None = None
         self._begun = False
@@ -115,9 +114,9 @@ class UploadSessionsApi:
     async def send(
         self,
         session: upload_sessions.UploadSession,
-        source: multipart.FileSource | multipart.BytesSource,
+        source: FileSource | BytesSource,
         *,
-        progress: multipart.Progress | None = None,
+        progress: Progress | None = None,
     ) -> list[upload_sessions.Part]:
         """Send the parts that have not arrived; all parts, ready for `commit`.
 
@@ -164,7 +163,7 @@ class UploadSessionsApi:
         self,
         session: upload_sessions.UploadSession,
         offset: int,
-        piece: multipart.Source,
+        piece: Source,
         sha1: str,
         total: int,
     ) -> upload_sessions.Part:
@@ -181,7 +180,7 @@ class UploadSessionsApi:
         self,
         session: upload_sessions.UploadSession,
         offset: int,
-        piece: multipart.Source,
+        piece: Source,
         sha1: str,
         total: int,
     ) -> upload_sessions.Part:
@@ -263,7 +262,7 @@ class UploadSessionsApi:
         return session.session_endpoints.upload_part or f"{self._url}/upload_sessions/{session.id}"
 
 
-async def _sha1(source: multipart.Source) -> str:
+async def _sha1(source: Source) -> str:
     found = hashlib.sha1(usedforsecurity=False)
     body = PartSource(source)
     try:

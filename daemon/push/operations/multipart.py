@@ -13,7 +13,8 @@ from datetime import datetime
 
 from cmsfs import crashpoints, errors
 from cmsfs.client.content import upload_sessions
-from cmsfs.client.transport import multipart, retry
+from cmsfs.client.content.uploads import FileSource, Progress
+from cmsfs.client.transport import retry
 from cmsfs.crashpoints import Point
 from cmsfs.models.content import items
 from cmsfs.models.content import upload_sessions as models_upload_sessions
@@ -32,11 +33,11 @@ async def send(
     context: PushContext,
     ino: int,
     target: Target,
-    source: multipart.FileSource,
+    source: FileSource,
     *,
     sha1: str,
     content_modified_at: datetime,
-    progress: multipart.Progress,
+    progress: Progress,
 ) -> items.File:
     """The file as it is at the service when all parts have arrived and are joined.
 

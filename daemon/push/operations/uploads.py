@@ -17,7 +17,7 @@ from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
 from cmsfs.cache.blocks import BLOCK
-from cmsfs.client.transport import multipart
+from cmsfs.client.content.uploads import BytesSource, FileSource, Progress, Source
 from cmsfs.config.abilities import Ability, not_offered
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops, queue, sealing
@@ -241,7 +241,7 @@ async def _send(context: PushContext, task: queue.Task, node: Node, path: Path, 
     assert node.sha1 is not None
     time, progress = to_timestamp(node.mtime_ns), _progress(context, task, node)
     if 0 < context.profile.parts_from_bytes <= node.size:
-        source = multipart.FileSource(path)
+        source = FileSource(path)
         return await push_multipart.send(
             context=context,
             ino=node.ino,
@@ -253,9 +253,9 @@ async def _send(context: PushContext, task: queue.Task, node: Node, path: Path, 
         )
     small = context.sealed.get(node.ino)
     if small is not None and small.data is not None and small.sha1 == node.sha1:
-        whole: multipart.Source = multipart.BytesSource(small.data)
+        whole: Source = BytesSource(small.data)
     else:
-        whole = multipart.FileSource(path) if node.size else multipart.BytesSource(b"")
+        whole = FileSource(path) if node.size else BytesSource(b"")
     with context.health.request("upload"):
         if isinstance(target, Base):
             return await context.client.uploads.new_version(
@@ -272,7 +272,7 @@ async def _send(context: PushContext, task: queue.Task, node: Node, path: Path, 
         return await context.client.uploads.new_file(attributes, whole, sha1=node.sha1, progress=progress)
 
 
-def _progress(context: PushContext, task: queue.Task, node: Node) -> multipart.Progress:
+def _progress(context: PushContext, task: queue.Task, node: Node) -> Progress:
     nearly_done = node.size - max(NEARLY_DONE_BYTES, node.size // 10)
 
     def note(sent: int) -> None:

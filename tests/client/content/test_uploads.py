@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from cmsfs import errors
 from cmsfs.client import session
-from cmsfs.client.transport.multipart import PIECE, BytesSource, FileSource, SourceChanged
+from cmsfs.client.content.uploads import PIECE, BytesSource, FileSource, SourceChanged
 from cmsfs.models.base import Reference
 from cmsfs.models.content import uploads
 

@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from cmsfs import config, errors
 from cmsfs.auth import connect as auth_connect
-from cmsfs.client.transport import bandwidth, multipart
+from cmsfs.client.content.uploads import BytesSource
+from cmsfs.client.transport import bandwidth
 from cmsfs.models import base
 from cmsfs.models.content import uploads
 
@@ -43,7 +44,7 @@ async def taken(request):
 async def upload(client):
     attributes = uploads.UploadAttributes(name="f", parent=base.Reference(id="0"))
     sha1 = hashlib.sha1(DATA, usedforsecurity=False).hexdigest()
-    await client.uploads.new_file(attributes, multipart.BytesSource(DATA), sha1=sha1)
+    await client.uploads.new_file(attributes, BytesSource(DATA), sha1=sha1)
 
 
 async def test_a_download_is_as_slow_as_its_limit(connect, autojump_clock):

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmsfs.client.transport import multipart
-from cmsfs.client.transport.multipart import (
+from cmsfs.client.content.uploads import (
     PIECE,
     SMALL,
     BytesSource,
@@ -161,4 +160,4 @@ async def test_growing_file_is_detected(tmp_path):
 
 def test_missing_file_is_an_oserror(tmp_path):
     with pytest.raises(FileNotFoundError):
-        multipart.FileSource(tmp_path / "none")
+        FileSource(tmp_path / "none")
