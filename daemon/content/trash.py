@@ -196,7 +196,8 @@ class RemoteTrash:
             log.warning("this folder is local only: restore to another folder and copy from there")
             raise errno_map.oserror(errno.EPERM, folder.name)
         permissions.check(folder, await self.account.rights.learn(folder), NodeRight.WRITE)
-        await self.context.hydrator.listing(ino)
+        if not tree.is_listed(self.context.db, ino):
+            await self.context.hydrator.listing(ino)
         if folder.remote_id is None:
             await self.push.confirm(ino, seconds=SEND_SECONDS)
             folder = tree.find(self.context.db, ino)

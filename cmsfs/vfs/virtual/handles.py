@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.deadline import with_deadline
 from cmsfs.vfs.tree.attributes import DirEntry, OpenResult
-from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder
-from cmsfs.vfs.virtual.virtual_inodes import FIRST, VirtualInodes
+from cmsfs.vfs.virtual.node import FIRST, VirtualFile, VirtualFolder, VirtualInodes, with_deadline
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
 

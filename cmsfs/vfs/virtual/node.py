@@ -1,24 +1,42 @@
-"""Virtual nodes: folders, files and links that are not items of the account.
+"""Virtual nodes: folders, files and links that are not items of the account; their inode numbers, and how
+long what is asked of them may take.
 
 The trash, the results of a search and the past versions of a file are made of these.  `VirtualFilesystem`
 gives them inode numbers and answers the kernel; whoever shows something derives from these classes and says
 what it is, what is in it, and what may be done there.  Everything that is not said is refused.
 
-Rule: a method raises `OSError`, or a `CmsfsError` that `deadline` translates; it may wait for the service,
-and is given up at `deadline.DEADLINE_SECONDS`.
+Rows of the tree count up from 1, virtual nodes from far above, so that a number alone says which side
+answers; a number is kept while the kernel or a handle uses it.
+
+Rule: a method raises `OSError`, or a `CmsfsError` that `with_deadline` translates; it may wait for the
+service, and is given up after `DEADLINE_SECONDS`.
 """
 
 import errno
+import os
 import stat
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
+import trio
+
+from cmsfs import errors
+from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import Attributes
 
 # What is shown here is asked for anew after this long, unless a node says otherwise.
 TIMEOUT_SECONDS = 1.0
+
+# How long a program waits for what is asked of the service on its behalf.
+DEADLINE_SECONDS = 30.0
+
+FIRST: Ino = 1 << 62
+
+T = TypeVar("T")
 
 
 class VirtualNode:
@@ -156,3 +174,107 @@ class Views:
     async def find(self, parent: Ino, name: str) -> VirtualNode | None:
         """What such a name stands for in a folder that has no item of the name; None: nothing."""
         return None
+
+
+# ---- numbers -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Known:
+    node: VirtualNode
+    uses: int = 0
+    # What it became when it was moved into the account's tree: the row answers from then on.
+    real: Ino | None = None
+
+
+class VirtualInodes:
+    """The virtual nodes that somebody may still ask for, by number and by key.
+
+    `counts`: the kernel's lookups are counted with those of the tree, whose numbers are others.
+    """
+
+    def __init__(self, counts: Inodes) -> None:
+        self._counts = counts
+        self._next = FIRST
+        self._known: dict[Ino, _Known] = {}
+        self._by_key: dict[Hashable, Ino] = {}
+
+    def use(self, node: VirtualNode) -> Ino:
+        """The number of a node, kept until `unused`; from now on this object answers for it."""
+        ino = self._by_key.get(node.key)
+        if ino is None:
+            ino, self._next = self._next, self._next + 1
+            self._known[ino] = _Known(node)
+            self._by_key[node.key] = ino
+        self._known[ino].node = node
+        self._known[ino].uses += 1
+        return ino
+
+    def unused(self, ino: Ino) -> None:
+        """One `use` less."""
+        self._known[ino].uses -= 1
+        self._consider(ino)
+
+    def looked_up(self, ino: Ino) -> None:
+        """The kernel holds a lookup more; only of a number that is in use."""
+        self._counts.looked_up(ino)
+
+    def forgotten(self, ino: Ino, count: int) -> None:
+        self._counts.forgotten(ino, count)
+        if ino in self._known:
+            self._consider(ino)
+
+    def node(self, ino: Ino) -> VirtualNode:
+        """Raises `OSError` (ESTALE) where nobody may ask for the number."""
+        if (known := self._known.get(ino)) is None:
+            raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
+        return known.node
+
+    def folder(self, ino: Ino) -> VirtualFolder:
+        """As `node`; `OSError` (ENOTDIR) for what is no folder."""
+        node = self.node(ino)
+        if not isinstance(node, VirtualFolder):
+            raise errno_map.oserror(errno.ENOTDIR)
+        return node
+
+    def became(self, key: Hashable, real: Ino) -> None:
+        """What has this key is a row of the tree now, which answers for its number."""
+        # Should the like of it appear again, it is another one.
+        if (ino := self._by_key.pop(key, None)) is not None:
+            self._known[ino].real = real
+
+    def real(self, ino: Ino) -> Ino:
+        """The row that answers for a number; the number itself if there is none."""
+        if ino < FIRST:
+            return ino
+        known = self._known.get(ino)
+        return ino if known is None or known.real is None else known.real
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _consider(self, ino: Ino) -> None:
+        known = self._known[ino]
+        if not known.uses and not self._counts.lookups(ino):
+            del self._known[ino]
+            if self._by_key.get(known.node.key) == ino:
+                del self._by_key[known.node.key]
+
+
+# ---- answers -----------------------------------------------------------------------------------
+
+
+async def with_deadline(answer: Awaitable[T]) -> T:
+    """The answer.  Raises `OSError` for what went wrong; what is absent now may be there in a moment, and
+    as nobody would tell the kernel, it must not remember that."""
+    try:
+        with trio.fail_after(DEADLINE_SECONDS):
+            return await answer
+    except FileNotFoundError as error:
+        raise errno_map.TransientEnoent(errno.ENOENT, os.strerror(errno.ENOENT), error.filename) from error
+    except trio.TooSlowError as error:
+        raise errno_map.oserror(errno.ETIMEDOUT) from error
+    except errors.NotFound as error:
+        raise errno_map.TransientEnoent(errno.ENOENT, os.strerror(errno.ENOENT), str(error)) from error
+    except errors.CmsfsError as error:
+        raise errno_map.to_oserror(error) from error

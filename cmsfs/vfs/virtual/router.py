@@ -4,7 +4,7 @@ Hidden folders at the root (`.trash`, `.search`) and views of an item (`report.o
 nodes.  `VirtualFilesystem` answers for them, `Filesystem` for all else, both with the same methods.  Only
 what concerns both is here: names at the root, views beside an item, and moves from one side to the other.
 
-Rule: a number below `virtual_inodes.FIRST` is a row and goes to the tree at once; nothing here may slow
+Rule: a number below `node.FIRST` is a row and goes to the tree at once; nothing here may slow
 that down.
 """
 
@@ -16,13 +16,11 @@ from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.deadline import with_deadline
 from cmsfs.vfs.tree import naming
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
 from cmsfs.vfs.tree.filesystem import Filesystem
-from cmsfs.vfs.virtual.node import Views, VirtualFolder
+from cmsfs.vfs.virtual.node import FIRST, Views, VirtualFolder, VirtualInodes, with_deadline
 from cmsfs.vfs.virtual.virtual_filesystem import VirtualFilesystem
-from cmsfs.vfs.virtual.virtual_inodes import FIRST, VirtualInodes
 
 
 @dataclass(frozen=True, slots=True)

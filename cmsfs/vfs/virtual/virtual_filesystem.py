@@ -1,7 +1,7 @@
 """The operations of a file system on virtual nodes: the other half of what `router` shows.
 
 It has the methods of `tree.filesystem.Filesystem`, for the inode numbers and handles from
-`virtual_inodes.FIRST` on.  What a node or a folder allows it says itself (`node`).
+`node.FIRST` on.  What a node or a folder allows it says itself (`node`).
 """
 
 import errno
@@ -10,11 +10,9 @@ from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.deadline import with_deadline
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr
 from cmsfs.vfs.virtual.handles import VirtualHandles
-from cmsfs.vfs.virtual.node import VirtualFile, VirtualLink, VirtualNode
-from cmsfs.vfs.virtual.virtual_inodes import VirtualInodes
+from cmsfs.vfs.virtual.node import VirtualFile, VirtualInodes, VirtualLink, VirtualNode, with_deadline
 
 
 class VirtualFilesystem:

@@ -8,7 +8,7 @@ import pytest
 
 from cmsfs import config
 from cmsfs.replica.nodes import ROOT
-from cmsfs.vfs.virtual.virtual_inodes import FIRST
+from cmsfs.vfs.virtual.node import FIRST
 from daemon.content import trash
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.log_watch import ExpectLog

@@ -12,9 +12,8 @@ from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import ROOT, Content, Ino
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import DirEntry
-from cmsfs.vfs.virtual.node import Views, VirtualFile, VirtualFolder, VirtualLink, VirtualNode
+from cmsfs.vfs.virtual.node import FIRST, Views, VirtualFile, VirtualFolder, VirtualLink, VirtualNode
 from cmsfs.vfs.virtual.router import HiddenFolder, Router
-from cmsfs.vfs.virtual.virtual_inodes import FIRST
 from tests.vfs.conftest import Drive
 
 PAGE = 3
