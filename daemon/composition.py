@@ -178,6 +178,7 @@ class Composition(Answers):
             account=self.account,
             settle_seconds=settings.settle_seconds,
             local_names=settings.local_names,
+            exclude=settings.exclude,
             confirm=self._confirm if settings.fsync == "remote" else None,
             pins=self.pins.set,
             watcher=self.document_locks,

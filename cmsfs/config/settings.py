@@ -143,6 +143,12 @@ class Settings(pydantic.BaseModel):
         example=["*.tmp", ".~lock.*#"],
         remark=f"{len(local_patterns.DEFAULT)} patterns; `cmsfs config show --all` lists them",
     )
+    exclude: tuple[str, ...] = _setting(
+        (),
+        "Folders that this machine does not want, as paths on the drive. They are neither shown nor"
+        " downloaded, and nothing can be made in their place; at the service they stay as they are.",
+        example=["/Archive", "/Projects/Old"],
+    )
     local_days: int = _setting(
         30,
         "Local-only files that nobody has touched for so long are moved to the recovered files; 0: never.",
@@ -299,6 +305,20 @@ class Settings(pydantic.BaseModel):
     def _split(cls, value: object) -> object:
         # In the environment a list is one string.
         return tuple(value.split()) if isinstance(value, str) else value
+
+    @pydantic.field_validator("exclude", mode="before")
+    @classmethod
+    def _split_paths(cls, value: object) -> object:
+        # In the environment, as in PATH.
+        return tuple(filter(None, value.split(":"))) if isinstance(value, str) else value
+
+    @pydantic.field_validator("exclude")
+    @classmethod
+    def _absolute(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for path in value:
+            if not path.startswith("/") or not path.strip("/"):
+                raise ValueError(f"{path!r} is not the path of a folder, such as /Archive")
+        return value
 
     @property
     def paths(self) -> Paths:

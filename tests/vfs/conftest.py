@@ -3,7 +3,7 @@
 import errno
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -89,7 +89,7 @@ class Shelf:
 class Drive:
     """A file system with everything below it, and the service's side of the story in short calls."""
 
-    def __init__(self, db: Database, root: Path) -> None:
+    def __init__(self, db: Database, root: Path, *, exclude: Sequence[str] = ()) -> None:
         self.db = db
         (root / "drafts").mkdir()
         self.blocks = BlockCache(
@@ -103,6 +103,7 @@ class Drive:
             *(db, self.blocks, self.drafts, self.commit, self.shelf, self.shelf, self.shelf),
             settle_seconds=0,
             reserve=self.reserve,
+            exclude=exclude,
         )
         self.sealer = Sealer(self.drafts, self.blocks, self.shelf, self.commit)
         self._sequence = 0
@@ -222,8 +223,16 @@ class Drive:
 
 
 @pytest.fixture
-async def drive(db: Database, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Drive]:
-    made = Drive(db, tmp_path)
+def exclude() -> Sequence[str]:
+    """The folders that are not shown."""
+    return ()
+
+
+@pytest.fixture
+async def drive(
+    db: Database, tmp_path: Path, nursery: trio.Nursery, exclude: Sequence[str]
+) -> AsyncIterator[Drive]:
+    made = Drive(db, tmp_path, exclude=exclude)
     await made.blocks.recover(clean_shutdown=True, same_boot=True)
     await db.write(lambda conn: tree.mark_listed(conn, ROOT, at=0))
     nursery.start_soon(made.fs.run)

@@ -11,6 +11,7 @@ from cmsfs.replica.inodes import Inodes
 from cmsfs.sqlite import Database
 from cmsfs.vfs.ports import HydratorPort, Wakeable
 from cmsfs.vfs.tree.limits import Quota, ServiceLimits
+from cmsfs.vfs.tree.naming import ExcludedFolders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,5 +27,6 @@ class TreeContext:
     inodes: Inodes
     quota: Quota
     limits: ServiceLimits
+    excluded: ExcludedFolders
     settle_seconds: float
     publish: Callable[[list[Change]], None]

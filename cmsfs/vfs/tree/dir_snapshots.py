@@ -8,7 +8,7 @@ Rule: a position is a place in that list, so it means the same entry until the r
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from sqlite3 import Connection
 
@@ -53,8 +53,10 @@ class Snapshot:
 class Snapshots:
     """The listings that are being read, by the handle of each."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, hides: Callable[[Node], bool] = lambda node: False) -> None:
+        """`hides`: what is not listed."""
         self._db = db
+        self._hides = hides
         self._taken: dict[int, Snapshot] = {}
 
     async def entries(self, fh: int, folder: Ino, after: int) -> list[tuple[str, Node, int]]:
@@ -65,7 +67,8 @@ class Snapshots:
         found: list[tuple[str, Node, int]] = []
         while not found and after < len(snapshot.inos):
             last = min(after + PAGE, len(snapshot.inos))
-            found = list(self._page(snapshot, folder, after, last))
+            page = self._page(snapshot, folder, after, last)
+            found = [line for line in page if not self._hides(line[1])]
             after = last
         return found
 

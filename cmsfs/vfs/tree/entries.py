@@ -47,6 +47,7 @@ class Entries:
         self._hydrator = context.hydrator
         self._push = context.push
         self._quota, self._limits = context.quota, context.limits
+        self._excluded = context.excluded
         self._local_names = local_names
         self._allowed = allowed
         self._save_patterns = SavePatterns()
@@ -110,6 +111,7 @@ class Entries:
         def txn(conn: Connection) -> tuple[Ino, int | None]:
             folder = _folder(conn, parent)
             if (holder := tree.child_at(conn, parent, name)) is not None:
+                self._excluded.check(holder)
                 raise naming.name_clash(name, holder.name)
             local = self._local_names.covers(folder, name, kind)
             # Below a folder that gives its group, folders do so too.
@@ -203,6 +205,7 @@ class Entries:
         naming.check(call.parent, call.name)
         if (target := tree.find_child(self._db, call.parent, call.name)) is not None and target.is_folder:
             await self.listed(target.ino)
+        self._excluded.check(target)
         self._check_limits(call, node, target)
         recently = self._save_patterns.is_newborn(node.ino)
         await self._allowed(node, NodeRight.RENAME if call.parent == call.old_parent else NodeRight.DELETE)

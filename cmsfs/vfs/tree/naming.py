@@ -1,4 +1,4 @@
-"""Validates names that programs create on the drive.
+"""Validates names that programs create on the drive, and knows those that are not shown.
 
 The service decides what a name is; asking it would be too late, so its rules are applied here, before
 anything is recorded.
@@ -6,10 +6,13 @@ anything is recorded.
 
 import errno
 import logging
+from collections.abc import Iterable
 
 from cmsfs.models import wire_names
+from cmsfs.replica import tree
 from cmsfs.replica.naming import MAX_BYTES, is_reserved
-from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.replica.nodes import ROOT, Ino, Node
+from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,30 @@ def check(parent: Ino, name: str) -> None:
     if problem is not None:
         log.warning("the service rejects this name (%s); choose another one", problem)
         raise errno_map.oserror(errno.EINVAL, name)
+
+
+class ExcludedFolders:
+    """The folders that this machine does not want to have on the drive, by their paths.
+
+    They are in the tree like all others, and neither looked up nor listed.
+    """
+
+    def __init__(self, db: Database, paths: Iterable[str]) -> None:
+        self._db = db
+        self._keys = {key for path in paths if (key := wire_names.name_key(path.rstrip("/")))}
+        self._names = {key.rpartition("/")[2] for key in self._keys}
+
+    def hides(self, node: Node) -> bool:
+        """Whether it is one of them."""
+        if not self._keys or not node.is_folder or wire_names.name_key(node.name) not in self._names:
+            return False
+        return wire_names.name_key(tree.path(self._db, node.ino)) in self._keys
+
+    def check(self, holder: Node | None) -> None:
+        """Raise EPERM if the holder of a name that a program wants is one of them."""
+        if holder is not None and self.hides(holder):
+            log.warning("this name is that of a folder which the settings exclude (`exclude`)")
+            raise errno_map.oserror(errno.EPERM, holder.name)
 
 
 def check_length(name: str) -> None:
