@@ -64,6 +64,7 @@ from daemon.sharing.shared_items import SharedItems
 from daemon.sharing.wipe import Wiper
 from daemon.shutdown import Shutdown
 from daemon.systemd import SystemdNotifier
+from daemon.ui.server import PageServer
 
 if TYPE_CHECKING:
     from daemon.desktop.thumbnails import Thumbnails
@@ -256,6 +257,7 @@ class Composition(Answers):
             disk=lambda: disk_status.problems(state.reserve, state.blocks),
         )
         self.server = server.ControlServer(db, self.health, self)
+        self.page = self._page = PageServer(self, nursery)
 
     def _thumbnails(self) -> "Thumbnails | None":
         if not self.settings.thumbnails:

@@ -3,6 +3,8 @@
 Rule: as there, fields may be added, none is renamed.
 """
 
+from typing import Literal
+
 import pydantic
 
 
@@ -42,3 +44,16 @@ class OfferStatus(_Part):
     name: str
     owner: str
     declined: bool = False
+
+
+class PendingChange(_Part):
+    """A change that the service does not have yet."""
+
+    seq: int
+    kind: str  # as the journal names it: create, replace, mkdir, move, trash, touch
+    path: str  # below the mountpoint
+    state: Literal["waiting", "running", "held"]
+    attempts: int = 0
+    error: str = ""  # why the last attempt failed, or why it is held
+    size: int = 0  # bytes to upload; 0 for a change without content
+    sent: int = 0  # of these, while it runs

@@ -21,6 +21,7 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     GetPathStatus          PathStatus
     Pause, Resume          Done
     SetLogLevel            Done
+    OpenPage               PageAddress
     Adopt                  Adopted what lay below the drive Progress, at least every second
 
 Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a
@@ -193,6 +194,17 @@ class Adopt(Request):
     kind: Literal["adopt"] = "adopt"
 
 
+class OpenPage(Request):
+    """Serve the drive's own page on loopback, for a browser that is opened now.
+
+    `section` is one of those of `daemon/ui/server.py`; of the item at `path`, if one is named.
+    """
+
+    kind: Literal["open-page"] = "open-page"
+    section: str = ""
+    path: str = ""
+
+
 class DecideOffers(Request):
     """A person accepts these offers, named by their ids or names, or declines them."""
 
@@ -211,30 +223,6 @@ class DecideMissing(Request):
 # -- answers ----------------------------------------------------------------------------------------
 
 
-class HealthStatus(_Message):
-    """The state of the connection to the service."""
-
-    state: Literal["starting", "online", "offline", "unauthorised", "degraded", "read-only", "paused"] = (
-        "starting"
-    )
-    since: pydantic.AwareDatetime
-    reason: str = ""  # one sentence with the remedy, if there is one
-    paused_until: pydantic.AwareDatetime | None = None  # while paused for a time
-
-
-class PendingChange(_Message):
-    """A change that the service does not have yet."""
-
-    seq: int
-    kind: str  # as the journal names it: create, replace, mkdir, move, trash, touch
-    path: str  # below the mountpoint
-    state: Literal["waiting", "running", "held"]
-    attempts: int = 0
-    error: str = ""  # why the last attempt failed, or why it is held
-    size: int = 0  # bytes to upload; 0 for a change without content
-    sent: int = 0  # of these, while it runs
-
-
 class QueueStatus(_Message):
     """The journal: counts of all ops, and the ones worth naming (held, running, then oldest first)."""
 
@@ -242,7 +230,7 @@ class QueueStatus(_Message):
     running: int = 0
     held: int = 0
     bytes_pending: int = 0
-    ops: list[PendingChange] = []  # at most MAX_OPS
+    ops: list[attention.PendingChange] = []  # at most MAX_OPS
 
     @property
     def pending(self) -> int:
@@ -291,7 +279,7 @@ class DriveStatus(_Message):
     pid: int
     version: str
     started: pydantic.AwareDatetime
-    health: HealthStatus
+    health: diagnostics.HealthStatus
     queue: QueueStatus = QueueStatus()
     cache: diagnostics.CacheStatus = diagnostics.CacheStatus()
     listing: diagnostics.ListingStatus = diagnostics.ListingStatus()
@@ -315,13 +303,20 @@ class Conflicts(_Message):
     copies: list[attention.ConflictCopyStatus] = []
     missing: attention.Missing | None = None
     offers: list[attention.OfferStatus] = []
-    held: list[PendingChange] = []  # at most MAX_OPS
-    stuck: list[PendingChange] = []  # tried for a minute or more; they go on being tried
+    held: list[attention.PendingChange] = []  # at most MAX_OPS
+    stuck: list[attention.PendingChange] = []  # tried for a minute or more; they go on being tried
 
 
 class PinList(_Message):
     kind: Literal["pins"] = "pins"
     pins: diagnostics.Pinning
+
+
+class PageAddress(_Message):
+    """Where the page is; good once, and for a minute."""
+
+    kind: Literal["page"] = "page"
+    url: str
 
 
 class Freed(_Message):
@@ -371,10 +366,8 @@ class Failure(_Message):
     exit_code: int = 1
 
 
-Answer = Annotated[
-    Pong | DriveStatus | Conflicts | PinList | Freed | Adopted | PathStatus | Progress | Done | Failure,
-    pydantic.Field(discriminator="kind"),
-]
+_Said = Pong | DriveStatus | Conflicts | PinList | PageAddress | Freed | Adopted | PathStatus
+Answer = Annotated[_Said | Progress | Done | Failure, pydantic.Field(discriminator="kind")]
 
 _REQUESTS: Any = functools.reduce(operator.or_, Request.__subclasses__())
 _requests: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(

@@ -103,3 +103,14 @@ class Troubles(_Part):
     left_out: list[str] = []  # the first items of the service that this machine cannot hold, with the reason
     left_out_items: int = 0
     came_wrong: list[str] = []  # the first files that came with other bytes than the service says they have
+
+
+class HealthStatus(_Part):
+    """The state of the connection to the service."""
+
+    state: Literal["starting", "online", "offline", "unauthorised", "degraded", "read-only", "paused"] = (
+        "starting"
+    )
+    since: pydantic.AwareDatetime
+    reason: str = ""  # one sentence with the remedy, if there is one
+    paused_until: pydantic.AwareDatetime | None = None  # while paused for a time

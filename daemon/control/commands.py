@@ -5,6 +5,7 @@ Rule: nothing is decided here; each answer is an agent's.
 
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import trio
 
@@ -34,6 +35,13 @@ from daemon.sharing.offers import Offers
 from daemon.shutdown import Shutdown
 
 
+class PagePort(Protocol):
+    """The drive's own page, which `daemon.ui` serves."""
+
+    async def open(self, section: str, path: str) -> str:
+        """An address that shows it, good once.  Raises `UserError` for a section that there is none of."""
+
+
 class Answers:
     """The handlers of the control socket's requests; `app.Agent` derives from it."""
 
@@ -52,6 +60,7 @@ class Answers:
     pausing: Pausing
     notifier: Notifier
     fs: Filesystem
+    _page: PagePort
     ground: MountpointGuard | None = None  # below the mount
     _eviction: Eviction
     _status: StatusReport
@@ -196,6 +205,20 @@ class Answers:
     @answers(control.GetPins)
     async def told_pins(self) -> control.PinList:
         return control.PinList(pins=await self.pinned())
+
+    @answers(control.OpenPage)
+    async def open_page(self, section: str, path: str) -> control.PageAddress:
+        if path:
+            path = (await self.told_of(path)).path
+        return control.PageAddress(url=await self._page.open(section, path))
+
+    def moment(self) -> control.QueueStatus:
+        """What changes from second to second."""
+        return self._status.queue()
+
+    def downloads(self) -> list[tuple[str, int, int]]:
+        """The files of which bytes are on their way: path, bytes here, size."""
+        return self._status.downloads()
 
     @answers(control.SetLogLevel)
     def set_log_level(self, level: str) -> None:

@@ -10,7 +10,7 @@ import trio
 import cmsfs
 from cmsfs import config
 from cmsfs.cache.blocks import BlockCache
-from cmsfs.ipc import control, diagnostics
+from cmsfs.ipc import attention, control, diagnostics
 from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.replica import naming, pins, tree
@@ -95,7 +95,7 @@ class StatusReport:
 
     async def whole(self) -> control.DriveStatus:
         """Everything there is to tell."""
-        health = control.HealthStatus(
+        health = diagnostics.HealthStatus(
             state=self._health.state.value,
             since=self._health.since,
             reason=self._health.reason,
@@ -109,7 +109,7 @@ class StatusReport:
             version=cmsfs.__version__,
             started=self._started,
             health=health,
-            queue=self._queue(),
+            queue=self.queue(),
             cache=diagnostics.CacheStatus(
                 used_bytes=self._blocks.usage(), limit_bytes=self._settings.cache_bytes
             ),
@@ -162,7 +162,8 @@ class StatusReport:
         cached = sync_status.cached(self._blocks, node) or 0
         return found.model_copy(update={"size": node.size, "cached_bytes": cached})
 
-    def _queue(self) -> control.QueueStatus:
+    def queue(self) -> control.QueueStatus:
+        """What is to be uploaded."""
         counts = queue.counts(self._db)
         return control.QueueStatus(
             waiting=counts.get("ready", 0),
@@ -172,19 +173,30 @@ class StatusReport:
             ops=[self._op(op) for op in queue.listed(self._db, control.MAX_OPS)],
         )
 
-    def held(self) -> list[control.PendingChange]:
+    def downloads(self) -> list[tuple[str, int, int]]:
+        """The files of which bytes are on their way: path, bytes that are here, size."""
+        found = []
+        for sha1 in sorted(self._hydrator.coming()):
+            inos = tree.nodes_with_content(self._db, sha1)
+            node = tree.find(self._db, inos[0]) if inos else None
+            if node is not None:
+                here = sync_status.cached(self._blocks, node) or 0
+                found.append((tree.path(self._db, node.ino), here, node.size))
+        return found
+
+    def held(self) -> list[attention.PendingChange]:
         """The changes that wait for a person."""
         return [self._op(op) for op in queue.listed(self._db, control.MAX_OPS) if op.state == "held"]
 
-    def tired(self) -> list[control.PendingChange]:
+    def tired(self) -> list[attention.PendingChange]:
         """The changes that have got nowhere for a minute, though nobody refuses them."""
         if not self._health.may_work:
             return []  # that the service is out of reach is told already
         return [self._op(op) for op in queue.failed(self._db) if is_looping(op)][: control.MAX_OPS]
 
-    def _op(self, op: Op) -> control.PendingChange:
+    def _op(self, op: Op) -> attention.PendingChange:
         node = tree.find(self._db, op.ino)
-        return control.PendingChange(
+        return attention.PendingChange(
             seq=op.seq,
             kind=op.kind,
             path=tree.path(self._db, op.ino),

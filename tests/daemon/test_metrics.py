@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 import pytest
 import trio
 
-from cmsfs.ipc import control
+from cmsfs.ipc import attention, control, diagnostics
 from daemon import metrics
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def status():
-    op = control.PendingChange(
+    op = attention.PendingChange(
         seq=1, kind="upload", path="/Private/plan.txt", state="held", attempts=1, error="no"
     )
     return control.DriveStatus(
@@ -25,7 +25,7 @@ def status():
         pid=1,
         version="1",
         started=NOW,
-        health=control.HealthStatus(state="offline", since=NOW, reason="cut"),
+        health=diagnostics.HealthStatus(state="offline", since=NOW, reason="cut"),
         queue=control.QueueStatus(waiting=3, running=1, held=1, bytes_pending=12345678901, ops=[op]),
         requests={"read": 7, "upload": 2},
         last_poll=NOW,

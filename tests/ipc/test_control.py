@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pydantic
 import pytest
 
-from cmsfs.ipc import control, ready
+from cmsfs.ipc import attention, control, diagnostics, ready
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ def test_a_request_comes_out_as_it_went_in(request_):
 
 
 def test_a_status_comes_out_as_it_went_in():
-    op = control.PendingChange(
+    op = attention.PendingChange(
         seq=1, kind="create", path="/a\nb.txt", state="held", attempts=3, error="refused"
     )
     status = control.DriveStatus(
@@ -38,7 +38,7 @@ def test_a_status_comes_out_as_it_went_in():
         pid=1,
         version="0.1.0",
         started=NOW,
-        health=control.HealthStatus(state="online", since=NOW),
+        health=diagnostics.HealthStatus(state="online", since=NOW),
         queue=control.QueueStatus(waiting=2, held=1, ops=[op]),
         requests={"search": 3},
     )

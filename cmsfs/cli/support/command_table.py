@@ -18,6 +18,7 @@ GROUPS = {
         "mount": CommandEntry("drive.drive", "Mount the drive"),
         "umount": CommandEntry("drive.drive", "Upload pending changes and unmount the drive"),
         "open": CommandEntry("drive.open", "Open the drive, or a file on it, in the file manager"),
+        "ui": CommandEntry("drive.ui", "Open the page of the drive in the browser"),
         "demo": CommandEntry("drive.drive", "Mount a demo drive with sample files; needs no account"),
         "pin": CommandEntry("drive.pins", "Keep files and folders available offline"),
         "unpin": CommandEntry("drive.pins", "Stop keeping files and folders available offline"),

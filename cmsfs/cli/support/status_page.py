@@ -4,7 +4,7 @@ Rule: the first line says whether all is well; what needs a person comes before 
 """
 
 from cmsfs import output
-from cmsfs.ipc import control, diagnostics
+from cmsfs.ipc import attention, control, diagnostics
 
 
 def show(status: control.DriveStatus) -> None:
@@ -89,7 +89,7 @@ def summary(status: control.DriveStatus) -> str:
     return "up to date" if status.health.state == "online" else "starting"
 
 
-def _connection(health: control.HealthStatus) -> str:
+def _connection(health: diagnostics.HealthStatus) -> str:
     text = f"{health.state}, since {output.ago(health.since).removesuffix(' ago')}"
     return f"{text}: {health.reason}" if health.reason else text
 
@@ -158,7 +158,7 @@ def _counts(queue: control.QueueStatus) -> list[tuple[str, int]]:
     return [("held", queue.held), ("running", queue.running), ("waiting", queue.waiting)]
 
 
-def _row(op: control.PendingChange) -> list[str]:
+def _row(op: attention.PendingChange) -> list[str]:
     state = f"{100 * op.sent // op.size} %" if op.state == "running" and op.size else op.state
     tail = op.path
     if op.error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from cmsfs import config
 from cmsfs.cli import main
 from cmsfs.cli.support import asking, daemonctl
-from cmsfs.ipc import control
+from cmsfs.ipc import attention, control, diagnostics
 
 
 def _status(**fields):
@@ -24,7 +24,7 @@ def _status(**fields):
         "pid": 4711,
         "version": "0.1.0",
         "started": moment,
-        "health": control.HealthStatus(state="online", since=moment),
+        "health": diagnostics.HealthStatus(state="online", since=moment),
     }
     return control.DriveStatus(**(values | fields))
 
@@ -56,7 +56,7 @@ def test_status_begins_with_whether_all_is_well(spoken_to, capsys):
 
 
 def test_status_names_what_is_held_and_why(spoken_to, capsys):
-    op = control.PendingChange(
+    op = attention.PendingChange(
         seq=1, kind="create", path="Legal/a.txt", state="held", attempts=2, error="no space", size=2000
     )
     spoken_to(lambda request: [_status(queue=control.QueueStatus(waiting=4, held=1, ops=[op]))])
@@ -136,7 +136,7 @@ def test_sync_waits_for_the_last_word(spoken_to, capsys):
 
 
 def test_sync_fails_when_something_is_held(spoken_to, capsys):
-    op = control.PendingChange(seq=1, kind="create", path="a.txt", state="held", error="no space left.")
+    op = attention.PendingChange(seq=1, kind="create", path="a.txt", state="held", error="no space left.")
 
     def answers(request):
         if isinstance(request, control.Sync):

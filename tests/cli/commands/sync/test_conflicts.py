@@ -10,7 +10,7 @@ COPY = attention.ConflictCopyStatus(
     original="/a.txt",
     modified=datetime(2026, 11, 21, tzinfo=UTC),
 )
-HELD = control.PendingChange(
+HELD = attention.PendingChange(
     seq=1, kind="upload", path="/b.bin", state="held", error="There is no space left."
 )
 

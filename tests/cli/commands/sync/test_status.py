@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cmsfs.cli.support import status_watch
-from cmsfs.ipc import control, diagnostics
+from cmsfs.ipc import attention, control, diagnostics
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 FULL = control.DriveStatus(
@@ -16,11 +16,11 @@ FULL = control.DriveStatus(
     pid=1,
     version="0.1.0",
     started=NOW,
-    health=control.HealthStatus(state="paused", since=NOW, reason="Resumes at 13:00."),
+    health=diagnostics.HealthStatus(state="paused", since=NOW, reason="Resumes at 13:00."),
     queue=control.QueueStatus(
         running=1,
         bytes_pending=100,
-        ops=[control.PendingChange(seq=1, kind="upload", path="/big", state="running", size=100, sent=25)],
+        ops=[attention.PendingChange(seq=1, kind="upload", path="/big", state="running", size=100, sent=25)],
     ),
     listing=diagnostics.ListingStatus(state="running", items=10, total=40),
     pins=diagnostics.Pinning(

@@ -1,0 +1,1 @@
+"""The drive's own page in the browser: `cmsfs ui`."""

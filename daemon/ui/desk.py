@@ -1,0 +1,85 @@
+"""What stands behind every page: the drive, the browser that asks, and its form.
+
+Rule: a page decides nothing; it asks what the control socket's commands ask, or an agent that they ask.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from starlette import requests, responses
+
+from cmsfs import errors
+from cmsfs.user_messages import explain
+from daemon.control.commands import Answers
+from daemon.ui import rendering
+from daemon.ui.door import Browser, Notice, PageDoor
+
+# A form of ours is a few lines; the largest is a folder's name and a setting's value.
+MOST_FORM = 64 * 1024
+
+# The pages that are always to be seen, by the last part of their addresses.
+TABS: dict[str, str] = {"": "Overview"}
+
+
+@dataclass(frozen=True, slots=True)
+class PageDesk:
+    """One request of a browser that was let in."""
+
+    drive: Answers
+    door: PageDoor
+    browser: Browser
+    here: str  # the page, as in TABS
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    def page(self, template: str, title: str, **values: Any) -> responses.Response:
+        """A page with its frame."""
+        return rendering.page(
+            template,
+            title=title,
+            at=self.door.at,
+            here=self.here,
+            tabs=TABS,
+            drive=self.drive.pong(),
+            notice=self.browser.take_notice(),
+            **values,
+        )
+
+    def link(self, page: str, **query: str) -> str:
+        """The address of a page."""
+        words = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+        return f"{self.door.at}/{page}" + (f"?{words}" if words else "")
+
+    def to(self, page: str, said: str = "", **query: str) -> responses.Response:
+        """Go on with a page, which tells what was done."""
+        if said:
+            self.browser.notice = Notice(said)
+        return responses.RedirectResponse(self.link(page, **query), 303, rendering.HEADERS)
+
+
+Page = Callable[[PageDesk], Awaitable[responses.Response]]
+Form = Callable[[PageDesk, dict[str, str]], Awaitable[responses.Response]]
+Endpoint = Callable[[requests.Request], Awaitable[responses.Response]]
+
+
+def said(error: Exception) -> str:
+    """A failure in a sentence.  Anything unforeseen is raised again."""
+    if isinstance(error, errors.CmsfsError | OSError):
+        return explain(error).message
+    raise error
+
+
+async def fields(request: requests.Request) -> dict[str, str] | None:
+    """A form; None if it is none of ours."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
+        return None
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MOST_FORM:
+            return None
+    try:
+        return dict(parse_qsl(data.decode(), keep_blank_values=True, errors="strict", max_num_fields=100))
+    except ValueError:
+        return None

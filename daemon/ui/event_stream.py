@@ -1,0 +1,48 @@
+"""Server-sent events: what is told again and again over one answer, until the browser goes."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from starlette import responses, types
+
+from daemon.ui import rendering
+from daemon.ui.live import Live
+
+# A browser that has gone is noticed when something is sent to it.
+HEARTBEAT_SECONDS = 15.0
+
+
+class EventStream(responses.Response):
+    """The state of the drive, now and whenever it has changed; `told` is called each time."""
+
+    def __init__(self, live: Live, told: Callable[[], None]) -> None:
+        super().__init__(headers=rendering.HEADERS, media_type="text/event-stream")
+        del self.headers["content-length"]
+        self._live = live
+        self._told = told
+
+    async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async with trio.open_nursery() as nursery:
+
+            async def gone() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(gone)
+            async with self._live.viewing():
+                await self._tell(send)
+
+    async def _tell(self, send: types.Send) -> None:
+        before: dict[str, Any] | None = None
+        while True:
+            now = self._live.now
+            data = b":\n\n" if now == before else f"data: {json.dumps(now)}\n\n".encode()
+            before = now
+            self._told()
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+            with trio.move_on_after(HEARTBEAT_SECONDS):
+                await self._live.changed.wait()

@@ -1,0 +1,1 @@
+"""What the drive's page shows, a subject a file."""

@@ -1,0 +1,145 @@
+"""Serves the page on loopback while somebody looks at it, and not otherwise.
+
+`cmsfs ui` asks for an address by the control socket; the first who does opens a port, which the kernel
+chooses, and the last who has gone closes it after a while.  Who connects has to be this user (`peers`), and
+to have a key or the cookie for it (`door`).
+
+Rule: nothing is imported and nothing listens before somebody asks.
+"""
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import trio
+
+from cmsfs import errors
+from daemon.core.supervisor import Starts
+from daemon.ui import peers
+
+if TYPE_CHECKING:
+    from daemon.control.commands import Answers
+    from daemon.ui.door import PageDoor
+    from daemon.ui.live import Live
+    from daemon.ui.site import Site
+
+log = logging.getLogger(__name__)
+
+# A person who has closed the page, or sleeps; whoever comes back runs `cmsfs ui` again.
+UNSEEN_SECONDS = 600.0
+
+# Connections at the same time; a browser opens six, and one more for each page that follows what happens.
+MOST_CONNECTIONS = 64
+
+KEEP_ALIVE_SECONDS = 30.0
+
+# How often it is looked whether the last viewer has gone.
+LOOK_SECONDS = 30.0
+
+# What may be opened, with the pages that they are on.
+SECTIONS = {
+    "": "",
+    "overview": "",
+}
+
+
+class PageServer:
+    """The page of one drive."""
+
+    def __init__(self, drive: "Answers", nursery: Starts, *, table: Path = peers.TABLE) -> None:
+        self._drive = drive
+        self._nursery = nursery
+        self._table = table
+        self._opening = trio.Lock()
+        self._door: PageDoor | None = None
+        self.closed = trio.Event()  # nothing listens any more
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything listens."""
+        return self._door is not None
+
+    async def open(self, section: str, path: str) -> str:
+        """An address that shows a section, perhaps of the item at a path; good once and soon.
+
+        Raises `UserError` if there is no such section, or nothing can be listened on.
+        """
+        if (page := SECTIONS.get(section)) is None:
+            raise errors.UserError(
+                f"The page has no section {section!r}; it has {', '.join(filter(None, SECTIONS))}."
+            )
+        to = f"/{page}" + (f"?path={quote(path, safe='')}" if path else "")
+        async with self._opening:
+            if self._door is None:
+                self._door = await self._start()
+            return self._door.new_key(to)
+
+    async def _start(self) -> "PageDoor":
+        # A drive that nobody looks at does without these libraries.
+        from daemon.ui.door import PageDoor
+        from daemon.ui.live import Live
+        from daemon.ui.site import Site
+
+        try:
+            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        except OSError as error:
+            raise errors.UserError(f"The page cannot be served: {error.strerror}.") from error
+        door, live = PageDoor(listener.socket.getsockname()[1]), Live(self._drive)
+        self._nursery.start_soon(self._serve, listener, door, live, Site(self._drive, door, live))
+        self.closed = trio.Event()
+        return door
+
+    async def _serve(
+        self, listener: trio.SocketListener, door: "PageDoor", live: "Live", site: "Site"
+    ) -> None:
+        from cmsfs.service.server.http1 import Http1Server
+
+        server = Http1Server(site, scheme="http", keep_alive_seconds=KEEP_ALIVE_SECONDS)
+        room = trio.CapacityLimiter(MOST_CONNECTIONS)
+
+        async def handle(stream: trio.SocketStream) -> None:
+            try:
+                room.acquire_nowait()
+            except trio.WouldBlock:
+                await trio.aclose_forcefully(stream)
+                return
+            try:
+                async with stream:
+                    if await self._is_ours(stream):
+                        await server.serve(stream)
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # the browser has gone
+            finally:
+                room.release()
+
+        log.info("the page is open")
+        try:
+            async with listener, trio.open_nursery() as nursery:
+                nursery.start_soon(trio.serve_listeners, handle, [listener])
+                nursery.start_soon(live.run)
+                await self._unseen(door, live, site)
+                self._door = None  # who asks from here on has another one opened
+                nursery.cancel_scope.cancel()
+        finally:
+            if self._door is door:
+                self._door = None
+            self.closed.set()
+        log.info("the page is closed")
+
+    async def _unseen(self, door: "PageDoor", live: "Live", site: "Site") -> None:
+        """Return when nobody has looked for a while, and nobody is about to."""
+        while True:
+            is_seen = live.is_watched or door.is_expected
+            if not is_seen and trio.current_time() > site.seen + UNSEEN_SECONDS:
+                return
+            await trio.sleep(LOOK_SECONDS)
+
+    async def _is_ours(self, stream: trio.SocketStream) -> bool:
+        client, server = stream.socket.getpeername(), stream.socket.getsockname()
+        uid = await trio.to_thread.run_sync(peers.owner, client, server, self._table)
+        if uid != os.geteuid():
+            log.warning("another user's program asked for the page and was turned away")
+            return False
+        return True
