@@ -93,11 +93,16 @@ class Answers:
         return done.model_copy(update={"message": waits or self.recovered()})
 
     @answers(control.Poll, tells_progress=True)
-    async def poll(self, *, full: bool) -> None:
+    async def poll(self, *, full: bool) -> str:
         self.health.asked_for()
         self.trash.outdated()
-        await (self.reconciler.once(full=True) if full else self.pull.poll())
+        said = ""
+        if full:
+            said = await self.reconciler.compare()
+        else:
+            await self.pull.poll()
         await self.notifier.settled_soon()
+        return said
 
     @answers(control.Retry)
     async def retry(self, path: str | None) -> None:

@@ -121,20 +121,32 @@ class Reconciler:
                 await self._context.health.reachable()
                 pause = QUICK_SECONDS
                 try:
-                    await self.once(full=await self.is_full_due())
+                    if await self.once(full=await self.is_full_due()) is None:
+                        await self._rest(LOOK_SECONDS)
+                        continue
                 except (errors.RemoteError, OSError) as error:
                     log.info("the comparison with the service was interrupted: %s", error)
                     pause = PAUSE_SECONDS
                 await self._until_due(pause)
 
+    async def compare(self) -> str:
+        """Compare everything, for a person who waits for it; what the person should know.
+
+        Of a tree that is still being listed everything is compared once it is.  Raises `RemoteError`.
+        """
+        if await self.once(full=True) is not None:
+            return ""
+        await self._context.db.write(lambda conn: schedule(conn, FULL))
+        return "The tree is still being listed; it will be compared with the service after that."
+
     def soon(self) -> None:
         """Something may have been missed: look without waiting for the hour."""
         self._wanted.set()
 
-    async def once(self, *, full: bool) -> int:
+    async def once(self, *, full: bool) -> int | None:
         """Compare now, and apply what differs; how many changes that made.  Raises `RemoteError`.
 
-        Of a tree that is not listed yet, or not to its end, nothing can be said.
+        None: of a tree that is not listed yet, or not to its end, nothing can be said.
         """
         async with self._sweeping:
             await self._poll()
@@ -142,7 +154,7 @@ class Reconciler:
                 not tree.is_listed(self._context.db, ROOT)
                 or kv_store.get(self._context.db, kv_store.CRAWL) is not None
             ):
-                return 0
+                return None
             requests = self._context.health.requests.total()
             began = kv_store.get(self._context.db, kv_store.GENERATION)
             if self._fill is not None:

@@ -140,7 +140,9 @@ async def test_partial_crawl_resumes_after_restart(large: None, starting: Starti
         assert len(await drive.names()) == FOLDERS
         # Only the root is known: nothing can be compared with the service yet.
         asked = network.count("GET", "/search")
-        assert await drive.agents.reconciler.once(full=True) == 0
+        assert await drive.agents.reconciler.once(full=True) is None
+        assert "still being listed" in await drive.agents.reconciler.compare()
+        assert await drive.agents.reconciler.is_full_due()
         assert network.count("GET", "/search") == asked
     async with starting() as drive:
         asked = len(network.requests)

@@ -3,12 +3,15 @@
 import httpx
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import config
 from cmsfs.replica import kv_store
 from cmsfs.service.storage import tree_paths
 from cmsfs.sqlite import Connection
 from daemon.pull import reconciler
+from daemon.pull.context import PullContext
+from daemon.pull.new_folders import NewFolders
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
@@ -30,6 +33,31 @@ async def test_what_was_purged_goes_with_the_quick_sweep(drive: Drive, other: Re
     assert await drive.names("docs") == ["gone", "kept"]
     assert await drive.agents.reconciler.once(full=False) == 1
     assert await drive.names("docs") == ["kept"]
+
+
+async def test_comparison_waits_for_the_listing(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+) -> None:
+    agents, polls = drive.agents, 0
+
+    async def poll() -> None:
+        nonlocal polls
+        polls += 1
+        assert polls < 5, "asks without rest"
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(reconciler, "SETTLE_SECONDS", 0)
+    context = PullContext(
+        drive.db, agents.client, agents.remote_updates, agents.health, NewFolders(drive.db, agents.hydrator)
+    )
+    made = reconciler.Reconciler(context, agents.deletion_check, poll=poll, fill=None, full_seconds=0)
+    await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.FULL))
+    nursery.start_soon(made.run)
+    with trio.fail_after(20):
+        while not polls:
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    assert polls == 1
 
 
 async def test_unchanged_quick_comparison_is_one_request(drive: Drive, other: Remote) -> None:

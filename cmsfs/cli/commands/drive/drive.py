@@ -275,8 +275,7 @@ def sync(ctx: context.Context, *, timeout: float | None, full: bool, as_json: bo
         raise errors.UserError("No drive is mounted; `cmsfs mount` mounts one.")
     with progress.changes() as bar:
         done = _last(daemon, control.Sync(), bar, timeout=timeout)
-        if full:
-            _last(daemon, control.Poll(full=True), bar, timeout=timeout)
+        compared = _last(daemon, control.Poll(full=True), bar, timeout=timeout) if full else None
     if as_json:
         output.document(done.model_dump(include={"held", "pending"}))
     if done.held:
@@ -291,6 +290,8 @@ def sync(ctx: context.Context, *, timeout: float | None, full: bool, as_json: bo
         output.say("Everything is uploaded.")
     if done.message and not done.pending:
         output.note(done.message)
+    if compared is not None and compared.message:
+        output.note(compared.message)
 
 
 def _last(
