@@ -26,6 +26,8 @@ from daemon.account.pausing import Pausing
 from daemon.account.permissions import RightsReader
 from daemon.content.delete_guard import DeleteGuard
 from daemon.content.document_locks import DocumentLocks
+from daemon.content.favorites import Favorites
+from daemon.content.folder_locks import FolderLockGuard
 from daemon.content.item_details import ItemDetails
 from daemon.content.trash import RemoteTrash
 from daemon.control import disk_status, server
@@ -168,6 +170,8 @@ class Composition(Answers):
         self.pins = Pins(db, blocks, self.hydrator, self.health, self.hub)
         self.wiper = Wiper(db, blocks, self.hydrator, self.pins, self.hub, rights, mountpoint)
         self._eviction = Eviction(db, blocks, self.hydrator, self.pins, self.hub)
+        self.folder_locks = FolderLockGuard(db, client, self.health)
+        self.favorites = Favorites(db, client, self.health, self.hub, nursery)
         self.item_details = ItemDetails(db, client, self.health, nursery, metadata_writer)
         self.fs = Filesystem(
             db=db,
@@ -185,6 +189,8 @@ class Composition(Answers):
             watcher=self.document_locks,
             item_details=self.item_details,
             delete_guard=self.delete_guard,
+            folder_locks=self.folder_locks,
+            favorites=self.favorites,
             offers=client.offers,
             publish=self.hub.publish,
             reserve=state.reserve,
@@ -251,6 +257,7 @@ class Composition(Answers):
             crawler=self.crawler,
             whole=whole,
             pins=self.pins,
+            favorites=self.favorites,
             pace=self.pace,
             pausing=self.pausing,
             inodes=self.fs.inodes,

@@ -19,7 +19,9 @@ import cmsfs
 from cmsfs import errors
 from cmsfs.client.content import (
     events,
+    favorites,
     files,
+    folder_locks,
     folders,
     items,
     locks,
@@ -101,6 +103,8 @@ class Client:
         self.web_links = web_links.WebLinksApi(wire, base)
         self.trash = trash.TrashApi(wire, base)
         self.locks = locks.LocksApi(wire, base)
+        self.folder_locks = folder_locks.FolderLocksApi(wire, base)
+        self.favorites = favorites.FavoritesApi(wire, base)
         self.collaborations = collaborations.CollaborationsApi(wire, base)
         self.shared_links = shared_links.SharedLinksApi(wire, base)
         self.versions = versions.VersionsApi(wire, base)

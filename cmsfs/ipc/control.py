@@ -164,8 +164,6 @@ class Watch(Request):
 
 
 class GetPathStatus(Request):
-    """The sync status of the item at `path`."""
-
     kind: Literal["path"] = "path"
     path: str
 
@@ -248,6 +246,7 @@ class PathStatus(_Message):
     pinned: str = ""  # the path of the pinned item that it belongs to
     conflict: bool = False  # it is a conflict copy
     owner: str = ""  # whose it is, if it is somebody else's
+    favorite: bool = False  # it is among the account's favorites, as far as is known
     size: int = 0  # of a file
     cached_bytes: int = 0  # of these, here
 

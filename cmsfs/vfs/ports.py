@@ -127,6 +127,30 @@ class DeleteGuardPort(Protocol):
         """
 
 
+class FolderLocksPort(Protocol):
+    """Tells which folders are locked against being moved and deleted."""
+
+    async def check(self, node: Node, *, removes: bool) -> None:
+        """`OSError` (EPERM) if the folder is known to be locked against this; the reason is in the log.
+
+        Asks the service if that is not known, for some seconds at most; what is not known is allowed.
+        """
+
+
+class FavoritesPort(Protocol):
+    """The favorites of the account."""
+
+    async def find(self, node: Node) -> bool | None:
+        """Whether an item is one; None if that cannot be known."""
+
+    async def set(self, node: Node, *, is_one: bool) -> None:
+        """Have an item among them, or not.
+
+        `OSError`: ENOTSUP where there are none, EBUSY for an item that the service does not have yet, EACCES
+        without the right, ENETDOWN and ETIMEDOUT without the service.
+        """
+
+
 class TrashPages(Protocol):
     """What is in the trash, page by page."""
 

@@ -16,6 +16,7 @@ from cmsfs.journal import queue
 from cmsfs.mountpoint_guard import MountpointGuard
 from cmsfs.vfs.tree.filesystem import Filesystem
 from daemon.account.pausing import Pausing
+from daemon.content.favorites import Favorites
 from daemon.content.trash import RemoteTrash
 from daemon.control import conflict_copies
 from daemon.control.server import answers
@@ -56,6 +57,7 @@ class Answers:
     deletion_check: DeletionCheck
     offers: Offers
     pins: Pins
+    favorites: Favorites
     trash: RemoteTrash
     pausing: Pausing
     notifier: Notifier
@@ -96,6 +98,7 @@ class Answers:
     async def poll(self, *, full: bool) -> str:
         self.health.asked_for()
         self.trash.outdated()
+        self.favorites.doubt()
         said = ""
         if full:
             said = await self.reconciler.compare()

@@ -21,6 +21,7 @@ from cmsfs.replica.sharing import offers, shares
 from cmsfs.sqlite import Database
 from cmsfs.vfs.attrs import sync_status
 from daemon.account.pausing import Pausing
+from daemon.content.favorites import Favorites
 from daemon.core.health import Health
 from daemon.core.request_scheduler import RequestScheduler
 from daemon.core.stall_detector import StallDetector
@@ -55,6 +56,7 @@ class StatusReport:
         crawler: Crawler,
         whole: FullEnumeration | None,
         pins: Pins,
+        favorites: Favorites,
         pace: RequestScheduler,
         pausing: Pausing,
         inodes: Inodes,
@@ -66,6 +68,7 @@ class StatusReport:
         self._pace = pace
         self._pausing = pausing
         self._pins = pins
+        self._favorites = favorites
         self._settings = settings
         self._profile = config.profile(settings)
         self._mountpoint = mountpoint
@@ -156,6 +159,7 @@ class StatusReport:
             pinned="" if holder is None else tree.path(self._db, holder),
             conflict=naming.original_name(node.name) is not None,
             owner=shares.owner(self._db, node.ino),
+            favorite=self._favorites.is_one(node),
         )
         if node.kind is not NodeKind.FILE:
             return found

@@ -108,18 +108,18 @@ TOLD = {}  # path: (when, answer)
 
 
 class Shown:
-    """Files whose marks are on the screen, maybe; the file manager asks about each once, and a state passes.
+    """Files whose marks are on the screen, maybe; the file manager asks about each once, and marks change.
 
     One is asked about at a time, so a daemon with other things to do is not crowded.
     """
 
     def __init__(self):
-        self._files = OrderedDict()  # path: (weak reference, place, state)
+        self._files = OrderedDict()  # path: (weak reference, place, what is shown)
         self._busy = False
 
-    def note(self, file, place, state):
+    def note(self, file, place, told):
         path = file.get_location().get_path()
-        self._files[path] = (file.weak_ref(), place, state)
+        self._files[path] = (file.weak_ref(), place, states.shown(told))
         self._files.move_to_end(path)
         while len(self._files) > SHOWN_MOST:
             self._files.popitem(last=False)
@@ -129,25 +129,25 @@ class Shown:
         if self._busy or not self._files:
             return
         self._busy = True
-        syncing = any(state == "syncing" for _, _, state in self._files.values())
+        syncing = any(shown[0] == "syncing" for _, _, shown in self._files.values())
         GLib.timeout_add_seconds(SYNCING_SECONDS if syncing else SHOWN_SECONDS, self._next, list(self._files))
 
     def _next(self, left):
         while left:
             path = left.pop()
-            reference, place, state = self._files.get(path, (lambda: None, None, None))
+            reference, place, shown = self._files.get(path, (lambda: None, None, None))
             if file := reference():
-                self._ask(path, file, place, state, left)
+                self._ask(path, file, place, shown, left)
                 return GLib.SOURCE_REMOVE
             self._files.pop(path, None)
         self._busy = False
         self._wait()
         return GLib.SOURCE_REMOVE
 
-    def _ask(self, path, file, place, state, left):
+    def _ask(self, path, file, place, shown, left):
         def heard(told):
             # Nothing is said while the daemon restarts.
-            if told and states.state(told) != state:
+            if told and states.shown(told) != shown:
                 self._files.pop(path, None)
                 _changed(file, None)
             GLib.idle_add(self._next, left)
@@ -170,13 +170,16 @@ class CmsfsInfo(GObject.GObject, Nautilus.InfoProvider):
         def done(told):
             TOLD[path] = (time.monotonic(), told)
             if state := states.state(told):
-                SHOWN.note(file, place, state)
+                SHOWN.note(file, place, told)
                 emblem, word = states.STATES[state]
                 if emblem:
                     file.add_emblem(emblem)
                 if owner := states.owner(told):
                     file.add_emblem(states.SHARED)
                     word = f"{word}; shared by {owner}"
+                if states.is_favorite(told):
+                    file.add_emblem(states.FAVORITE)
+                    word = f"{word}; favorite"
                 file.add_string_attribute("cmsfs_state", word)
             Nautilus.info_provider_update_complete_invoke(
                 closure, provider, handle, Nautilus.OperationResult.COMPLETE

@@ -69,6 +69,15 @@ def owner(told):
     return str(told.get("owner", "")) if told and told.get("kind") == "path" else ""
 
 
+# On what is among the account's favorites, beside the state.
+FAVORITE = "emblem-cmsfs-favorite"
+
+
+def is_favorite(told):
+    """Whether an item is a favorite, from the answer about its path."""
+    return bool(told and told.get("kind") == "path" and told.get("favorite"))
+
+
 def state(told):
     """The state of an item, a key of `STATES`, from the answer about its path; None if there is none."""
     if not told or told.get("kind") != "path":
@@ -87,6 +96,11 @@ def state(told):
     if told.get("type") == "file" and told.get("size", 0) > 0 and not told.get("cached_bytes", 0):
         return "online"
     return "synced"
+
+
+def shown(told):
+    """What the marks on an item say; they are drawn anew when it says something else."""
+    return state(told), is_favorite(told)
 
 
 def menu(told):

@@ -67,11 +67,18 @@ def test_owner_is_shown_for_shared_items(states: ModuleType) -> None:
     assert states.owner(None) == ""
 
 
+def test_a_favorite_is_marked_beside_its_state(states: ModuleType) -> None:
+    assert states.is_favorite(told(favorite=True))
+    assert not states.is_favorite(told()) and not states.is_favorite(None)
+    assert states.shown(told(favorite=True)) == ("synced", True) != states.shown(told())
+
+
 def test_each_mark_is_a_picture_of_its_own(states: ModuleType, tmp_path: Path) -> None:
     subprocess.run([sys.executable, PACKAGING / "share", tmp_path], check=True, timeout=60)
     emblems = tmp_path / "icons" / "hicolor" / "scalable" / "emblems"
     pictures = [(emblems / f"{name}.svg").read_text() for name, _ in states.STATES.values() if name]
-    assert len(set(pictures)) == len(pictures) == len(states.STATES) - 1
+    pictures.append((emblems / f"{states.FAVORITE}.svg").read_text())
+    assert len(set(pictures)) == len(pictures) == len(states.STATES)
 
 
 def test_it_knows_where_the_drive_shows_versions(states: ModuleType) -> None:

@@ -24,6 +24,13 @@ class CollectionItems(Model):
     entries: list[Item] = pydantic.Field(default_factory=list)
 
 
+class ItemCollections(Model):
+    """An item of any kind, with the collections that it is in."""
+
+    id: str
+    collections: list[Collection] | None = None
+
+
 class RecentItem(Model):
     """An item, and what its user last did with it."""
 

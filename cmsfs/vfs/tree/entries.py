@@ -23,7 +23,7 @@ from cmsfs.vfs.heuristics import local_files, save_patterns
 from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.heuristics.save_patterns import SavePatterns
 from cmsfs.vfs.permissions import NodeRight
-from cmsfs.vfs.ports import DeleteGuardPort
+from cmsfs.vfs.ports import DeleteGuardPort, FolderLocksPort
 from cmsfs.vfs.tree import attributes, naming, renaming, shared_folder, symlinks
 from cmsfs.vfs.tree.attributes import SetAttr
 from cmsfs.vfs.tree.context import TreeContext
@@ -40,8 +40,10 @@ class Entries:
         local_names: LocalFiles,
         allowed: Callable[[Node, NodeRight], Awaitable[None]],
         delete_guard: DeleteGuardPort | None = None,
+        folder_locks: FolderLocksPort | None = None,
     ) -> None:
         self._delete_guard = delete_guard
+        self._folder_locks = folder_locks
         self._db = context.db
         self._group_commit = context.group_commit
         self._hydrator = context.hydrator
@@ -142,6 +144,8 @@ class Entries:
         is_left = node is not None and follower is None and await self._is_left(node)
         if node is not None:
             await self._allowed(node, NodeRight.LEAVE if is_left else NodeRight.DELETE)
+            if folder and not is_left:
+                await self._check_unlocked(node, removes=True)
         asked, gone = node, None
         if node is not None and not (folder or is_left or follower) and await self._is_gone(node):
             gone = node
@@ -170,6 +174,11 @@ class Entries:
         if removed is not None and not folder:
             self._save_patterns.note_left(removed, parent, name)
         return removed
+
+    async def _check_unlocked(self, node: Node, *, removes: bool) -> None:
+        """Raise EPERM for a folder that is locked at the service against this."""
+        if self._folder_locks is not None and node.is_folder and node.remote_id is not None:
+            await self._folder_locks.check(node, removes=removes)
 
     async def _is_left(self, node: Node) -> bool:
         """Whether somebody else shares the node, so that removing it takes it from here alone."""
@@ -213,6 +222,9 @@ class Entries:
             await self._allowed(into, NodeRight.WRITE)
         if target is not None and target.ino != node.ino:
             await self._allowed(target, NodeRight.WRITE if recently else NodeRight.DELETE)
+        await self._check_unlocked(node, removes=False)
+        if target is not None and target.ino != node.ino:
+            await self._check_unlocked(target, removes=not call.flags & renaming.EXCHANGE)
         left = self._save_patterns.who_left(call.parent, call.name)
         due = self.due()
 

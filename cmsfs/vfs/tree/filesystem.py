@@ -23,12 +23,11 @@ from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.sqlite import Database
-from cmsfs.vfs import errno_map, permissions
+from cmsfs.vfs import errno_map, permissions, ports
 from cmsfs.vfs.heuristics import leftovers
 from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.heuristics.lockfiles import Watcher
 from cmsfs.vfs.permissions import NodeRight
-from cmsfs.vfs.ports import AccountPort, DeleteGuardPort, HydratorPort, ItemDetailsPort, PinsPort, Wakeable
 from cmsfs.vfs.tree import attributes, naming, renaming, symlinks
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
 from cmsfs.vfs.tree.context import TreeContext
@@ -57,18 +56,20 @@ class Filesystem:
         blocks: BlockCache,
         drafts: Drafts,
         group_commit: GroupCommit,
-        hydrator: HydratorPort,
-        push: Wakeable,
-        account: AccountPort,
+        hydrator: ports.HydratorPort,
+        push: ports.Wakeable,
+        account: ports.AccountPort,
         *,
         settle_seconds: float,
         local_names: Iterable[str] = local_patterns.DEFAULT,
         exclude: Iterable[str] = (),
         confirm: Callable[[Ino], Awaitable[None]] | None = None,
-        pins: PinsPort | None = None,
+        pins: ports.PinsPort | None = None,
         watcher: Watcher | None = None,
-        item_details: ItemDetailsPort | None = None,
-        delete_guard: DeleteGuardPort | None = None,
+        item_details: ports.ItemDetailsPort | None = None,
+        delete_guard: ports.DeleteGuardPort | None = None,
+        folder_locks: ports.FolderLocksPort | None = None,
+        favorites: ports.FavoritesPort | None = None,
         publish: Callable[[list[Change]], None] = lambda changes: None,
         reserve: DiskReserve | None = None,
         offers: ServiceOffers | None = None,
@@ -102,12 +103,13 @@ class Filesystem:
         # What is about bytes alone is answered there.
         self.read, self.write = self._files.read, self._files.writes.write
         self.flush, self.release = self._files.flush, self._files.release
-        self._entries = Entries(context, LocalFiles(local_names), self._allowed, delete_guard)
+        self._entries = Entries(context, LocalFiles(local_names), self._allowed, delete_guard, folder_locks)
         self._truncations = Truncations(context, self._files, self._entries)
         self._xattrs = Xattrs(
             db=db,
             blocks=blocks,
             item_details=item_details,
+            favorites=favorites,
             pins=pins,
             change=self._entries.change,
             due=self._entries.due,

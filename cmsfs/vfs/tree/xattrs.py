@@ -29,14 +29,16 @@ from cmsfs.vfs import errno_map, metadata_values
 from cmsfs.vfs.attrs import description_tags, item_fields, policies, sync_status, user_xattrs
 from cmsfs.vfs.attrs.item_fields import PREFIX
 from cmsfs.vfs.permissions import NodeRight
-from cmsfs.vfs.ports import ItemDetailsPort, PinsPort
+from cmsfs.vfs.ports import FavoritesPort, ItemDetailsPort, PinsPort
 from cmsfs.vfs.tree import link_url
 from cmsfs.vfs.tree.limits import ServiceLimits
 
 Commit = Callable[[Callable[[Connection], None]], Awaitable[None]]
 
-# The one that can be set: 1 keeps the item here, and all that is below it.
+# These can be set.  1 keeps the item here, and all that is below it.
 PINNED = "pinned"
+# 1 has the item among the account's favorites; in no listing, or copies of it would be ones, too.
+FAVORITE = "favorite"
 SYNC = "sync"
 CACHED = "cached"
 
@@ -83,6 +85,7 @@ class Xattrs:
         db: Database,
         blocks: BlockCache,
         item_details: ItemDetailsPort | None,
+        favorites: FavoritesPort | None,
         pins: PinsPort | None,
         change: Commit,
         due: Callable[[], int],
@@ -94,6 +97,7 @@ class Xattrs:
         self._db = db
         self._blocks = blocks
         self._item_details = item_details
+        self._favorites = favorites
         self._pins = pins
         self._change = change
         self._due = due
@@ -119,6 +123,9 @@ class Xattrs:
         key = name.removeprefix(PREFIX)
         if key in LOCAL:
             return self._local(node, key)
+        if key == FAVORITE:
+            found = None if self._favorites is None or node.local else await self._favorites.find(node)
+            return None if found is None else str(int(found))
         if key in policies.NAMES:
             return await self._policy(node, key)
         if key == metadata_values.WORD or metadata_values.place(key) is not None:
@@ -232,6 +239,9 @@ class Xattrs:
         if name == PREFIX + PINNED and self._pins is not None:
             await self._pins(node.ino, pinned=sync_status.parse_bool(value))
             return
+        if name == PREFIX + FAVORITE and self._favorites is not None:
+            await self._favorites.set(node, is_one=sync_status.parse_bool(value))
+            return
         if (word := description_tags.meaning(node, name)) is not None:
             await self._say(node, description_tags.parsed(word, value))
             return
@@ -249,6 +259,9 @@ class Xattrs:
         """Remove an attribute; ENODATA if there is none of that name."""
         if name == PREFIX + PINNED and self._pins is not None:
             await self._pins(node.ino, pinned=False)
+            return
+        if name == PREFIX + FAVORITE and self._favorites is not None:
+            await self._favorites.set(node, is_one=False)
             return
         if (word := description_tags.meaning(node, name)) is not None:
             if self._item(node).get(word):

@@ -63,6 +63,7 @@ def test_the_table_has_every_attribute_and_no_other() -> None:
         item_fields.NAMES
         | policies.NAMES
         | xattrs.LOCAL
+        | {xattrs.FAVORITE}
         | {"metadata", "metadata.<scope>.<template>.<field>"}
     )
     assert documented() == there

@@ -1,10 +1,12 @@
-"""`cmsfs lock` and `unlock`: locks files at the service against changes by others.
+"""`cmsfs lock` and `unlock`: locks files at the service against changes by others, and folders against being
+moved and deleted by anybody.
 
 Straight through the client, so they work without a drive, too.
 
 Rule: a lock of somebody else is told, with who has it, and left.
 """
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -14,7 +16,8 @@ from cmsfs.auth import connect
 from cmsfs.cli.support import asking, context, daemonctl, durations, path_argument
 from cmsfs.client import remote_paths
 from cmsfs.client.session import Client
-from cmsfs.models.content import items
+from cmsfs.models import wire_names
+from cmsfs.models.content import folder_locks, items
 
 
 @click.command()
@@ -28,7 +31,10 @@ from cmsfs.models.content import items
 def lock(
     ctx: context.Context, remote: str, *, seconds: float | None, no_download: bool, as_json: bool
 ) -> None:
-    """Lock the file REMOTE, for example /Documents/a.txt, against changes by others until `unlock`."""
+    """Lock REMOTE, for example /Documents/a.txt, until `unlock`.
+
+    A file is locked against changes by others, a folder against being moved, renamed and deleted by anybody.
+    """
     done = asking.run(_lock, ctx, remote, seconds, no_download)
     daemonctl.have_looked(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)
@@ -39,14 +45,20 @@ def lock(
 @output.json_option
 @context.pass_context
 def unlock(ctx: context.Context, remote: str, *, as_json: bool) -> None:
-    """Unlock the file REMOTE."""
+    """Unlock the file or folder REMOTE."""
     done = asking.run(_unlock, ctx, remote)
     daemonctl.have_looked(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)
 
 
-def _tell(remote: str, done: items.File, *, as_json: bool) -> None:
+def _tell(remote: str, done: items.File | folder_locks.FolderLock | None, *, as_json: bool) -> None:
     path = remote_paths.normal(remote)
+    if not isinstance(done, items.File):
+        if as_json:
+            output.document({"path": path, "lock": done.model_dump(mode="json") if done else None})
+        else:
+            output.say(f"{path} is {'' if done else 'not '}locked against being moved and deleted.")
+        return
     if as_json:
         found = done.lock.model_dump(mode="json") if done.lock is not None else None
         output.document({"path": path, "lock": found})
@@ -58,9 +70,17 @@ def _tell(remote: str, done: items.File, *, as_json: bool) -> None:
         output.say(f"{path} is locked for you{until}.")
 
 
-async def _lock(ctx: context.Context, remote: str, seconds: float | None, no_download: bool) -> items.File:
+async def _lock(
+    ctx: context.Context, remote: str, seconds: float | None, no_download: bool
+) -> items.File | folder_locks.FolderLock:
     async with connect.open_backend(ctx.settings()) as client:
-        found = await _file(client, ctx, remote)
+        found = await _item(client, ctx, remote)
+        if isinstance(found, items.Folder):
+            if seconds is not None or no_download:
+                raise errors.UserError("A folder's lock neither expires nor prevents downloads.", exit_code=2)
+            with contextlib.suppress(errors.Conflict):
+                return await client.folder_locks.lock(found.id)
+            return (await client.folder_locks.of(found.id))[0]
         ends = None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
         try:
             return await client.locks.lock(found.id, expires_at=ends, prevent_download=no_download)
@@ -68,19 +88,23 @@ async def _lock(ctx: context.Context, remote: str, seconds: float | None, no_dow
             raise await _whose(client, found, error) from error
 
 
-async def _unlock(ctx: context.Context, remote: str) -> items.File:
+async def _unlock(ctx: context.Context, remote: str) -> items.File | None:
     async with connect.open_backend(ctx.settings()) as client:
-        found = await _file(client, ctx, remote)
+        found = await _item(client, ctx, remote)
+        if isinstance(found, items.Folder):
+            await client.folder_locks.unlock(found.id)
+            return None
         try:
             return await client.locks.unlock(found.id)
         except errors.Forbidden as error:
             raise await _whose(client, found, error) from error
 
 
-async def _file(client: Client, ctx: context.Context, remote: str) -> items.File:
+async def _item(client: Client, ctx: context.Context, remote: str) -> items.File | items.Folder:
     found = await remote_paths.RemotePaths(client, ctx.settings()).get(remote)
-    if not isinstance(found, items.File):
-        raise errors.UserError(f"{remote_paths.normal(remote)} is not a file; only files can be locked.")
+    if isinstance(found, items.WebLink) or found.id == wire_names.ROOT_ID:
+        said = "only files and folders can be locked, the top folder not"
+        raise errors.UserError(f"{remote_paths.normal(remote)} cannot be locked: {said}.")
     return found
 
 

@@ -17,10 +17,19 @@ def test_a_file_is_locked_and_unlocked(cmsfs):
     assert (done.returncode, done.stdout) == (0, "/Welcome.md is not locked.\n")
 
 
+def test_a_folder_is_locked_and_unlocked(cmsfs):
+    for _ in range(2):
+        done = cmsfs("lock", "/Reports")
+        assert done.stdout == "/Reports is locked against being moved and deleted.\n"
+    assert json.loads(cmsfs("lock", "/Reports", "--json").stdout)["lock"]["type"] == "folder_lock"
+    assert cmsfs("unlock", "/Reports").stdout == "/Reports is not locked against being moved and deleted.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["lock", "/"], 1, "only files can be locked"),
+        (["lock", "/"], 1, "only files and folders can be locked"),
+        (["lock", "/Reports", "--for", "1h"], 2, "A folder's lock neither expires"),
         (["lock", "/nothing"], 1, "There is no /nothing on the service."),
         (["lock", "/Welcome.md", "--for", "soon"], 2, "not a duration"),
         (["unlock", "/nothing"], 1, "There is no /nothing on the service."),
