@@ -14,6 +14,7 @@ from cmsfs.fuse.notifier import Notifier
 from cmsfs.ipc import control, diagnostics
 from cmsfs.journal import queue
 from cmsfs.mountpoint_guard import MountpointGuard
+from cmsfs.replica.changes import Hub
 from cmsfs.vfs.tree.filesystem import Filesystem
 from daemon.account.pausing import Pausing
 from daemon.content.favorites import Favorites
@@ -62,6 +63,7 @@ class Answers:
     pausing: Pausing
     notifier: Notifier
     fs: Filesystem
+    hub: Hub
     _page: PagePort
     ground: MountpointGuard | None = None  # below the mount
     _eviction: Eviction

@@ -122,7 +122,7 @@ class Live:
             "waiting": output.plural(moment.pending, "change") if moment.pending else "none",
             "bytes": output.size(moment.bytes_pending),
             "held": moment.held,
-            "attention": self._attention,
+            "attention": self._attention or "",
             "transfers": transfers[:MOST],
             "more": max(0, len(transfers) - MOST),
         }

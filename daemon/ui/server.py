@@ -42,6 +42,9 @@ LOOK_SECONDS = 30.0
 SECTIONS = {
     "": "",
     "overview": "",
+    "attention": "attention",
+    "conflicts": "attention",
+    "conflict": "conflict",
 }
 
 

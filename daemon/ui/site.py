@@ -14,12 +14,12 @@ from daemon.ui.desk import TABS, Endpoint, Form, Page, PageDesk, fields, said
 from daemon.ui.door import COOKIE, Notice, PageDoor
 from daemon.ui.event_stream import EventStream
 from daemon.ui.live import Live
-from daemon.ui.pages import overview
+from daemon.ui.pages import attention, conflict, overview
 
 log = logging.getLogger(__name__)
 
-PAGES: dict[str, Page] = {**overview.PAGES}
-FORMS: dict[str, Form] = {**overview.FORMS}
+PAGES: dict[str, Page] = {**overview.PAGES, **attention.PAGES, **conflict.PAGES}
+FORMS: dict[str, Form] = {**overview.FORMS, **attention.FORMS, **conflict.FORMS}
 
 _REFUSED = "This page is opened by `cmsfs ui`, and by the menu of the drive. A link to it is good once."
 

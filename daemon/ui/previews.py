@@ -1,0 +1,75 @@
+"""What is in a file, as far as a person sees it at a glance: the beginning of a text, or a picture.
+
+Rule: at most so many bytes are read, and they are looked at in linear time, in a thread.
+"""
+
+import os
+from dataclasses import dataclass
+
+import trio
+
+from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.vfs.tree.filesystem import Filesystem
+from daemon.ui import line_diff
+
+MOST_TEXT = 128 * 1024
+MOST_PICTURE = 8 * 1024 * 1024
+
+# By how they begin.  A drawing of vectors is a document, with scripts perhaps, and no picture here.
+_PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`text` or `picture` (its media type), or neither."""
+
+    text: str = ""
+    is_whole: bool = True
+    picture: str = ""
+
+
+async def beginning(fs: Filesystem, node: Node, most: int) -> bytes:
+    """The first bytes of a file.  `OSError` if they cannot be had."""
+    opened = await fs.open(node.ino, os.O_RDONLY)
+    try:
+        return bytes(await fs.read(opened.fh, 0, min(node.size, most)))
+    finally:
+        await fs.release(opened.fh)
+
+
+async def preview(fs: Filesystem, node: Node) -> Preview:
+    """A file at a glance.  `OSError` if it cannot be read."""
+    if node.kind is not NodeKind.FILE or not node.size:
+        return Preview()
+    data = await beginning(fs, node, MOST_TEXT)
+    if kind := picture_type(data):
+        return Preview(picture=kind if node.size <= MOST_PICTURE else "")
+    text = await trio.to_thread.run_sync(_text, data, node.size > MOST_TEXT)
+    return Preview() if text is None else Preview(text, node.size <= MOST_TEXT)
+
+
+async def difference(old: Preview, new: Preview) -> list[line_diff.DiffLine]:
+    """The lines in which two texts differ."""
+    return await trio.to_thread.run_sync(line_diff.compare, old.text, new.text)
+
+
+def picture_type(data: bytes) -> str:
+    """The media type of a picture that browsers show; "" for anything else."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for mark, kind in _PICTURES.items() if data.startswith(mark)), "")
+
+
+def _text(data: bytes, is_cut: bool) -> str | None:
+    """What the bytes say; None if they are no text."""
+    encoding = next((one for mark, one in _MARKS.items() if data.startswith(mark)), "utf-8")
+    if is_cut:
+        # Perhaps in the middle of a character.
+        data = data[: data.rfind(b"\n") + 1] or data
+    try:
+        text = data.decode(encoding)
+    except ValueError:
+        return None
+    return None if "\0" in text else text
