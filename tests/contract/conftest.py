@@ -1,11 +1,11 @@
 """The embedded service twice: through its transport, and as a server on a socket.
 
 A test that takes `client` runs once over each; what it says holds for both, so that neither can differ
-from the other unnoticed.
+from the other unnoticed.  Both are held against the public description (tests/support/public_api.py).
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from cmsfs.models.content import items, uploads
 from cmsfs.service.provisioning import demo
 from cmsfs.service.server import app, serve
 from cmsfs.service.storage import store as service_store
+from tests.support import public_api, recorded
 
 Upload = Callable[..., Awaitable[items.File]]
 
@@ -33,6 +34,14 @@ class Way:
 
     endpoints: session.ServiceEndpoints
     transport: httpx.AsyncBaseTransport | None
+
+
+@pytest.fixture(autouse=True)
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[public_api.Exchange]]:
+    """What our client and the service say to each other, which is as the public description has it."""
+    found = recorded.install(monkeypatch)
+    yield found
+    recorded.conform(found)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from cmsfs.service.api import operations
 from cmsfs.service.server import app, openapi
+from tests.support import public_api, public_deviations
 
 OTHERS = [*app.OAUTH, *app.PUBLIC]
 OTHER_GROUPS = [*app.OAUTH_GROUPS, *app.PUBLIC_GROUPS]
@@ -86,3 +87,22 @@ async def check(answer: httpx.Response) -> None:
         for error in validator.iter_errors(json.loads(answer.content))
     ]
     assert not problems, (one.line, status, problems)
+    await _check_publicly(answer)
+
+
+async def _check_publicly(answer: httpx.Response) -> None:
+    """Hold an answer against the public description as well, of which ours may deviate where that is told."""
+    request = answer.request
+    if one := public_api.find(request.method, request.url.path):
+        query = frozenset(request.url.params)
+        json_there = "json" in answer.headers.get("content-type", "") and answer.content
+        exchange = public_api.Exchange(
+            method=request.method,
+            path=request.url.path,
+            query=query,
+            asked=None,
+            status=answer.status_code,
+            answered=json.loads(answer.content) if json_there else None,
+            length=len(answer.content),
+        )
+        assert public_deviations.untold(public_api.problems_of_answer(one, exchange)) == []

@@ -21,7 +21,8 @@ class LocksApi:
         wish = items.NewLock(access="lock", is_download_prevented=prevent_download)
         if expires_at is not None:
             wish.expires_at = expires_at
-        return await self._put(file_id, wish.body())
+        # The public description requires `type` and describes `access`: whichever is read, it is there.
+        return await self._put(file_id, {"type": "lock"} | wish.body())
 
     async def unlock(self, file_id: str) -> items.File:
         """Unlocking what is not locked does nothing."""

@@ -46,10 +46,15 @@ class WebhookTarget(Model):
     id: str
 
 
-class Webhook(Model):
+class WebhookMini(Model):
+    """As a list has it."""
+
     type: Literal["webhook"] = "webhook"
     id: str
     target: dict[str, Any] | None = None
+
+
+class Webhook(WebhookMini):
     created_by: UserMini | None = None
     created_at: Timestamp | None = None
     address: str | None = None

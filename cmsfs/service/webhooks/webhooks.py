@@ -49,7 +49,7 @@ async def list_webhooks(call: calls.Call) -> responses.Response:
     after = marker_pagination.read_marker(params)
     rows = call.store.read(sql, call.caller.client_id, call.caller.id, after, limit + 1)
     page, marker = marker_pagination.cut(rows, limit)
-    return calls.answer(marker_pagination.envelope([_shape(row) for row in page], limit, marker))
+    return calls.answer(marker_pagination.envelope([_mini(row) for row in page], limit, marker))
 
 
 async def create(call: calls.Call) -> responses.Response:
@@ -151,11 +151,16 @@ async def delete(call: calls.Call) -> responses.Response:
     return responses.Response(status_code=204)
 
 
-def _shape(row: Row) -> dict[str, Any]:
+def _mini(row: Row) -> dict[str, Any]:
     return {
         "type": "webhook",
         "id": str(row["id"]),
         "target": {"type": KIND_NAMES[ItemKind(row["kind"])], "id": str(row["target"])},
+    }
+
+
+def _shape(row: Row) -> dict[str, Any]:
+    return _mini(row) | {
         "created_by": {
             "type": "user",
             "id": str(row["created_by"]),
@@ -175,7 +180,7 @@ routes = [
         "GET /webhooks",
         list_webhooks,
         "List webhooks",
-        paging.MarkerPage[_SHOWN],
+        paging.MarkerPage[webhooks.WebhookMini],
         query=operations.MARKED,
         more="Those of the application that asks and of its user.",
     ),

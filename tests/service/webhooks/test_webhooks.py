@@ -23,9 +23,10 @@ async def test_a_webhook_is_made_found_changed_and_deleted(api):
     assert await api.ask("GET", path) == made
     second = await hook(api, other, ADDRESS, "FILE.UPLOADED")
     first = await api.ask("GET", "/webhooks?limit=1")
-    assert first["entries"] == [made]
+    mini = ("type", "id", "target")
+    assert first["entries"] == [{name: made[name] for name in mini}]
     rest = await api.ask("GET", f"/webhooks?limit=1&marker={first['next_marker']}")
-    assert (rest["entries"], rest["next_marker"]) == ([second], None)
+    assert (rest["entries"], rest["next_marker"]) == ([{name: second[name] for name in mini}], None)
     refused = await hook(api, folder, ADDRESS, "FILE.MOVED", expect=409)
     assert refused["code"] == "conflict"
     await api.ask("PUT", path, json={"target": {"type": "folder", "id": other["id"]}}, expect=409)

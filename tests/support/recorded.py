@@ -1,0 +1,95 @@
+"""Records what clients and the service say to each other, to hold it against the public description."""
+
+import json
+import re
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cmsfs.service.server import app
+from tests.support import public_api, public_deviations
+from tests.support.public_api import Exchange
+
+# Of a body that is sent: uploads are long, and say what they are at their beginning.
+_MOST = 1024**2
+_ATTRIBUTES = re.compile(rb'name="attributes"[^\r]*\r\n(?:[^\r\n]+\r\n)*\r\n(.*?)\r\n--', re.DOTALL)
+
+
+class Recorder:
+    """An application that takes note of what passes it."""
+
+    def __init__(self, inner: ASGIApp, exchanges: list[Exchange]) -> None:
+        self._inner = inner
+        self._exchanges = exchanges
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        sent, given = bytearray(), bytearray()
+        answer: dict[str, Any] = {}
+
+        async def received() -> Message:
+            message = await receive()
+            if len(sent) < _MOST:
+                sent.extend(message.get("body", b""))
+            return message
+
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answer.update(message)
+            elif len(given) < _MOST * 16:
+                given.extend(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._inner(scope, received, told)
+        finally:
+            if answer and scope["method"] != "HEAD":
+                self._exchanges.append(_exchange(scope, bytes(sent), answer, bytes(given)))
+
+
+def _exchange(scope: Scope, sent: bytes, answer: dict[str, Any], given: bytes) -> Exchange:
+    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    return Exchange(
+        method=scope["method"],
+        path=scope["path"],
+        query=frozenset(name for name, _ in query),
+        asked=_body(_header(scope["headers"], b"content-type"), sent),
+        status=answer["status"],
+        answered=_body(_header(answer.get("headers", ()), b"content-type"), given),
+        length=len(given),
+    )
+
+
+def _header(headers: Any, name: bytes) -> bytes:
+    return next((value for one, value in headers if one.lower() == name), b"")
+
+
+def _body(content_type: bytes, body: bytes) -> Any:
+    if b"multipart" in content_type:
+        found = _ATTRIBUTES.search(body)
+        return None if found is None else {"attributes": json.loads(found[1])}
+    if b"urlencoded" in content_type:
+        return dict(parse_qsl(body.decode("utf-8")))
+    return json.loads(body) if b"json" in content_type and body else None
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
+    """The list of what passes the services that are built from now on."""
+    found: list[Exchange] = []
+    build = app.build
+
+    def recorded(*args: Any, **options: Any) -> ASGIApp:
+        return Recorder(build(*args, **options), found)
+
+    monkeypatch.setattr(app, "build", recorded)
+    return found
+
+
+def conform(exchanges: list[Exchange]) -> None:
+    """Fail for an exchange that deviates from the public description in a way that is not told."""
+    lines = [line for one in exchanges for line in public_api.problems(one)]
+    assert public_deviations.untold(list(dict.fromkeys(lines))) == []
