@@ -19,6 +19,11 @@ def pass_on(values: dict[str, str]) -> None:
     os.environ.update(values)
 
 
+def with_values(values: dict[str, str]) -> dict[str, str]:
+    """This process's environment with more variables, for a program that is started."""
+    return {**os.environ, **values}
+
+
 def load_less() -> None:
     """Have libraries leave alone what no part of this process uses; to be called before they are loaded."""
     # A command line of httpx's own, with libraries for tables and colours: without it, httpx does without.

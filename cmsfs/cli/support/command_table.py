@@ -31,6 +31,8 @@ GROUPS = {
         "put": CommandEntry("files.files", "Upload a file or folder"),
         "text": CommandEntry("files.text", "Print the text of a document"),
         "versions": CommandEntry("files.versions", "List, download and restore versions of a file"),
+        "log": CommandEntry("files.log", "Show who changed what, and when"),
+        "watch": CommandEntry("files.log", "Print changes as they happen, and run a command on each"),
         "trash": CommandEntry("files.trash", "List, restore and permanently delete trashed items"),
         "favorites": CommandEntry("files.favorites", "List, add and remove favorites"),
         "lock": CommandEntry("files.lock", "Lock a file against changes, or a folder against being moved"),

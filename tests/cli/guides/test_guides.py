@@ -73,6 +73,10 @@ ELSEWHERE = {
     "cmsfs login --token-store file": ("tests/cli/commands/test_secrets.py", '"--token-store", "file"'),
     "cmsfs umount --dead": ("tests/cli/mount/test_units.py", '"--dead"'),
     "cmsfs umount --force": ("tests/cli/commands/drive/test_drive.py", '"umount", "--force"'),
+    "cmsfs watch /figures --exec 'make -C ~/site'": ("tests/cli/commands/files/test_log.py", '"watch"'),
+    "cmsfs ui --conflict PATH": ("tests/cli/commands/drive/test_ui.py", '"--conflict", "/a.txt"'),
+    "cmsfs ui PATH": ("tests/cli/commands/drive/test_ui.py", '"ui", "--print"'),
+    "cmsfs ui": ("tests/cli/commands/drive/test_ui.py", 'cmsfs("ui")'),
     "cmsfs discard PATH": ("tests/cli/commands/sync/test_conflicts.py", '"discard"'),
     "cmsfs missing --remove": ("tests/cli/commands/sync/test_conflicts.py", '"missing", "--remove"'),
     "cmsfs shared --accept Team": (
