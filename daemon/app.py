@@ -29,7 +29,7 @@ from cmsfs.user_messages import explain
 from daemon import instance_lock, maintenance, manifest_writer
 from daemon.composition import Composition
 from daemon.control import server
-from daemon.core import concurrency, request_scheduler
+from daemon.core import concurrency, replaced_files, request_scheduler
 from daemon.core.request_scheduler import Priority, RequestScheduler
 from daemon.core.supervisor import Supervisor
 from daemon.late_service import LateService, watch_deadline
@@ -141,6 +141,7 @@ class Agent(Composition):
         self._is_started = True
         state, with_priority = self.state, request_scheduler.run_with_priority
         send = functools.partial(self.account.once_known, self.push.run)
+        agents.start_soon(trio.to_thread.run_sync, replaced_files.load_the_rest, name="late modules")
         agents.keep(self.health.run, self.account.who, name="health")
         agents.keep(self.login_watch.run, name="login watch")
         agents.keep(with_priority, Priority.UPLOAD, send, name="push")

@@ -24,7 +24,8 @@ from cmsfs import (
     user_messages,
 )
 from cmsfs.ipc import ready as ipc_ready
-from daemon import app
+from daemon import app, unsent_changes
+from daemon.core.replaced_files import ReplacedFiles
 
 # How long a thread that wants the interpreter's lock waits for it: the loop and the thread that writes to the
 # tree hand it to one another many times for each page of a listing.  The default is 5 ms.
@@ -69,6 +70,14 @@ def _writable(_: click.Context, option: click.Parameter, fd: int | None) -> int 
     return fd
 
 
+def _tell_unsent(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Say what the service does not have, and end."""
+    if wanted:
+        for line in unsent_changes.report(config.states()):
+            click.echo(line)
+        ctx.exit()
+
+
 @click.command()
 @click.option("--account", help="The account to mount (default: the configuration's).")
 @click.option("--profile", help="How the service is reached (default: the configuration's).")
@@ -83,6 +92,14 @@ def _writable(_: click.Context, option: click.Parameter, fd: int | None) -> int 
     type=int,
     callback=_writable,
     help="File descriptor that receives READY, or ERROR and the reason.",
+)
+@click.option(
+    "--unsent",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_unsent,
+    help="Show which accounts have changes that were never uploaded, and exit.",
 )
 @click.version_option(cmsfs.__version__)
 def main(
@@ -122,6 +139,7 @@ def main(
             sample=sample,
             ready=starter.ready,
         )
+        ReplacedFiles().guard()
         durability.raise_open_file_limit()
         durability.keep_spare()
         sys.setswitchinterval(SWITCH_SECONDS)

@@ -22,7 +22,7 @@ from cmsfs.config.loading import (
     resolved,
     unknown_variables,
 )
-from cmsfs.config.paths import Paths, config_file, crash_plan, session_bus, thumbnails_folder
+from cmsfs.config.paths import Paths, config_file, crash_plan, session_bus, states, thumbnails_folder
 from cmsfs.config.profiles import Limits, Profile, profile, profile_names, require_service
 from cmsfs.config.settings import OLD_NAMES, Settings, service_data
 
@@ -51,6 +51,7 @@ __all__ = [
     "resolved",
     "service_data",
     "session_bus",
+    "states",
     "thumbnails_folder",
     "unknown_variables",
 ]

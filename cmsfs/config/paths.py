@@ -47,6 +47,11 @@ def _runtime_path() -> Path:
     return platformdirs.user_state_path(APP) / "run"
 
 
+def states() -> Path:
+    """The folder that has a folder for each drive: its tree, and what the service does not have."""
+    return platformdirs.user_state_path(APP)
+
+
 def thumbnails_folder() -> Path:
     """Where the desktop keeps small pictures of files."""
     return platformdirs.user_cache_path() / "thumbnails"

@@ -54,8 +54,7 @@ class _Message(pydantic.BaseModel):
 
 
 class Request(_Message):
-    """What may be asked: each class below, told apart by its `kind`.  `daemon/control/commands.py` answers
-    them."""
+    """What may be asked: each class below, told apart by its `kind` (`daemon/control/commands.py`)."""
 
 
 class Ping(Request):
@@ -278,6 +277,7 @@ class DriveStatus(_Message):
     pid: int
     version: str
     started: pydantic.AwareDatetime
+    installed: str = ""  # the version that was installed over the running one; it waits for a restart
     health: diagnostics.HealthStatus
     queue: QueueStatus = QueueStatus()
     cache: diagnostics.CacheStatus = diagnostics.CacheStatus()

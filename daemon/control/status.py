@@ -23,6 +23,7 @@ from cmsfs.vfs.attrs import sync_status
 from daemon.account.pausing import Pausing
 from daemon.content.favorites import Favorites
 from daemon.core.health import Health
+from daemon.core.replaced_files import ReplacedFiles
 from daemon.core.request_scheduler import RequestScheduler
 from daemon.core.stall_detector import StallDetector
 from daemon.fetch.hydrate import Hydrator
@@ -86,6 +87,7 @@ class StatusReport:
         self.stage: control.Stage = "starting"
         self._governors: list[StallDetector] = [pull.governor]
         self._started = datetime.now(UTC)
+        self._files = ReplacedFiles()
 
     def pong(self) -> control.Pong:
         return control.Pong(
@@ -111,6 +113,7 @@ class StatusReport:
             pid=os.getpid(),
             version=cmsfs.__version__,
             started=self._started,
+            installed=self._files.installed(),
             health=health,
             queue=self.queue(),
             cache=diagnostics.CacheStatus(

@@ -43,7 +43,15 @@ def rows(status: control.DriveStatus) -> list[list[str]]:
         *([["scheduler", waiting]] if waiting else []),
         ["last poll", looked],
         ["daemon", f"process {status.pid}, {status.version}, started {output.ago(status.started)}"],
+        *([["upgrade", _upgrade(status)]] if status.installed else []),
     ]
+
+
+def _upgrade(status: control.DriveStatus) -> str:
+    if status.installed == "none":
+        return "cmsfs is not installed any more; this drive runs until it is unmounted"
+    program = output.command()
+    return f"{status.installed} is installed; `{program} umount` and then `{program} mount` start it"
 
 
 def _waiting(budget: diagnostics.SchedulerStatus) -> str:

@@ -53,6 +53,10 @@ _NEVER = re.compile(r"(?!)()()")
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b")) + b"\x7f"
 
 
+# A drive's package comes without the libraries of documents: a trial of the service does without them.
+NO_READER = "what reads it is not installed (the package cmsfs-server; with pip the extra `server`)"
+
+
 class Unreadable(Exception):
     """A document whose words cannot be had; the text says why, in a few words."""
 
@@ -120,6 +124,8 @@ def words(path: Path) -> str:
         return _cut(_pieces(path, head))
     except (Unreadable, OSError, MemoryError):
         raise
+    except ImportError:
+        raise Unreadable(NO_READER) from None
     except Exception as error:
         # Each library has its own ways to say that a file is damaged, and some have many.
         raise Unreadable(f"{type(error).__name__}: {error}"[:200]) from error

@@ -52,6 +52,8 @@ def draw(path: Path, extension: str, width: int, height: int) -> bytes:
         raise extraction.Unreadable(f"it has more than {MAX_PIXELS} pixels") from None
     except (extraction.Unreadable, MemoryError):
         raise
+    except ImportError:
+        raise extraction.Unreadable(extraction.NO_READER) from None
     except Exception as error:
         raise extraction.Unreadable(f"{type(error).__name__}: {error}"[:200]) from error
 

@@ -53,6 +53,16 @@ def answering(request):
             return [control.Done()]
 
 
+@pytest.mark.parametrize(
+    ("installed", "told"), [("", ""), ("0.2.0", "0.2.0 is installed; `"), ("none", "not installed any more")]
+)
+def test_status_tells_of_a_newer_version(cmsfs, spoken_to, installed, told):
+    spoken_to(lambda _: [FULL.model_copy(update={"installed": installed})])
+    shown = cmsfs("status").stdout
+    assert told in shown
+    assert ("upgrade" in shown) is bool(installed)
+
+
 def test_status_shows_pins_and_queue_order(cmsfs, spoken_to):
     spoken_to(answering)
     shown = cmsfs("status").stdout
