@@ -1,8 +1,8 @@
 """Manual pages from what `--help` shows and from what the settings say of themselves.
 
 `pages()` gives every page as a name and its text: `cmsfs(1)`, one for each command and command of a command
-(`cmsfs-token-downscope(1)`), `cmsfsd(8)` and `cmsfs.toml(5)`.  Nothing is written twice: a command's page is
-made of its docstring and options, a setting's entry of its description in `cmsfs.config`.
+(`cmsfs-token-downscope(1)`), `cmsfsd(8)`, `mount.cmsfs(8)` and `cmsfs.toml(5)`.  Nothing is written twice: a
+command's page is made of its docstring and options, a setting's entry of its description in `cmsfs.config`.
 """
 
 import inspect
@@ -16,6 +16,7 @@ import click
 
 import cmsfs
 from cmsfs.cli import main
+from cmsfs.cli.mount import mount_helper
 from cmsfs.config import descriptions
 from daemon import command as daemon_program
 
@@ -48,6 +49,8 @@ def pages() -> Iterator[tuple[str, str]]:
     daemon = click.Context(daemon_program.main, info_name="cmsfsd")
     yield "cmsfsd.8", _command_page(daemon_program.main, daemon, section=8)
     yield "cmsfs.toml.5", settings_page()
+    yield "mount.cmsfs.8", helper_page()
+    yield "mount.fuse.cmsfs.8", helper_page()
 
 
 def _command_pages(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, str]]:
@@ -108,6 +111,42 @@ def settings_page() -> str:
         old = f" Its old name, which is still read: {', '.join(one.old_names)}." if one.old_names else ""
         lines.append(_line(one.text + old))
     return _text([*lines, ".SH SEE ALSO", "cmsfs(1), cmsfsd(8)"])
+
+
+def helper_page() -> str:
+    """`mount.cmsfs(8)`, what fstab(5) and mount(8) take."""
+    usage, _, options = mount_helper.USAGE.removeprefix("usage: mount.cmsfs ").partition("[")
+    lines = [_head("mount.cmsfs", 8), _name("mount.cmsfs", "Mounts the drive of an account for mount(8).")]
+    lines += [".SH SYNOPSIS", ".B mount \\-t fuse.cmsfs", escaped(f"[{options} {usage}".strip())]
+    lines += [
+        ".SH DESCRIPTION",
+        *_paragraphs(
+            [
+                "The program that mount(8) starts for the type `fuse.cmsfs`, also from fstab(5). ACCOUNT is"
+                " an account of the configuration, cmsfs.toml(5), and FOLDER where its drive is mounted.",
+                "`umount` unmounts it after pending changes were uploaded, as `cmsfs umount` does.",
+            ]
+        ),
+        ".SH OPTIONS",
+        *_entries(
+            [
+                ("setuid=USER", "Run the drive as this user, with the configuration in their home folder."),
+                ("config=FILE", "Another configuration file."),
+                ("ro", "Mount with a token that can only read."),
+                (
+                    "KEY=VALUE, KEY, noKEY",
+                    "Every setting of cmsfs.toml(5) under its own name, such as `nocrawl`.",
+                ),
+            ]
+        ),
+        ".SH EXIT STATUS",
+        *_entries([("0", "Success."), ("1", "The command line is wrong."), ("32", "The mount failed.")]),
+        ".SH EXAMPLES",
+        ".nf",
+        escaped("default  /home/ada/cmsfs  fuse.cmsfs  noauto,x-systemd.automount,_netdev,setuid=ada  0  0"),
+        ".fi",
+    ]
+    return _text([*lines, ".SH SEE ALSO", "cmsfs(1), cmsfsd(8), cmsfs.toml(5), mount(8), fstab(5)"])
 
 
 # ---- groff ----

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for package in ("cmsfs", "daemon") for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-SCRIPTS = [ROOT / "packaging" / name for name in ("setup", "run", "test", "wheel", "stage", "deb")] + [
+SCRIPTS = [ROOT / "packaging" / name for name in ("setup", "run", "test", "wheel", "stage", "deb", "rpm")] + [
     ROOT / ".ci" / "run"
 ]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.file_manager import Files
-from tests.support.machine import CLEAN, Machine, Person, run, unified, until
+from tests.support.machine import CLEAN, Machine, Person, run, server_of, unified, until
 from tests.support.screen import Screen
 
 HERE = Path(__file__).parent
@@ -62,16 +62,33 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The .deb of this checkout."""
     if named := os.environ.get("CMSFS_TEST_DEB"):
         return Path(named)
     folder = tmp_path_factory.mktemp("deb")
-    done = run(ROOT / "packaging" / "deb", folder, check=False, seconds=1500)
+    done = run(
+        *("env", f"CMSFS_STAGE={request.getfixturevalue('stage')}", ROOT / "packaging" / "deb", folder),
+        check=False,
+        seconds=900,
+    )
     if "please install" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the packages of this checkout.  CMSFS_TEST_STAGE names them if they are made already."""
+    if named := os.environ.get("CMSFS_TEST_STAGE"):
+        return Path(named)
+    folder = tmp_path_factory.mktemp("stage")
+    done = run(ROOT / "packaging" / "stage", folder, check=False, seconds=1500)
+    if "please install" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +145,10 @@ def installed(machine: Machine, package: Path) -> Machine:
 
 
 def install(machine: Machine, package: Path) -> None:
-    shutil.copyfile(package, machine.root / "srv" / package.name)
-    machine.sh(f"dpkg -i /srv/{package.name}")
+    both = (package, server_of(package))
+    for one in both:
+        shutil.copyfile(one, machine.root / "srv" / one.name)
+    machine.sh(f"dpkg -i {' '.join(f'/srv/{one.name}' for one in both)}")
 
 
 @pytest.fixture(scope="session", name="run")

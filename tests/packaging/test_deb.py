@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import documents
+from tests.support.machine import server_of
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -17,7 +18,7 @@ def newer(package: Path, tmp_path_factory: pytest.TempPathFactory, run) -> Path:
     folder = tmp_path_factory.mktemp("newer")
     run("dpkg-deb", "-R", package, folder / "tree")
     control = folder / "tree" / "DEBIAN" / "control"
-    control.write_text(control.read_text().replace("-1\n", "-2\n"))
+    control.write_text(control.read_text().replace("-1~", "-2~"))
     run("dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", folder / "tree", folder / "newer.deb")
     return folder / "newer.deb"
 
@@ -38,6 +39,30 @@ def test_nothing_lies_outside_its_places(package, run):
         assert wanted in files
     assert any(name.endswith("/cmsfs/replica/schema.sql") for name in files)
     assert not any("__pycache__" in name for name in files)
+    readers = ("lxml", "docx", "pptx", "pypdfium2", "odfdo", "python_calamine", "striprtf")
+    listed = run("dpkg-deb", "-c", server_of(package)).stdout
+    for reader in readers:
+        assert f"/site-packages/{reader}/" in listed
+        assert not any(f"/site-packages/{reader}/" in name for name in files), reader
+    assert "./usr/lib/systemd/user/cmsfs-serve.service" in listed
+
+
+def test_lintian_finds_nothing_unexplained(package, run):
+    if not shutil.which("lintian"):
+        pytest.skip("lintian is not installed")
+    for one in (package, server_of(package)):
+        done = run("lintian", "--allow-root", "--fail-on", "error,warning", one, check=False)
+        assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_bytecode_is_made_for_everybody(installed, person):
+    modules = installed.sh("find /usr/lib/cmsfs -name '*.py' | wc -l").stdout
+    compiled = installed.sh("find /usr/lib/cmsfs -name '*.pyc' | wc -l").stdout
+    assert int(compiled) > 0.99 * int(modules)  # a template of a library may be no Python
+    assert int(modules) > 1000
+    before = installed.sh("find /usr/lib/cmsfs -newer /srv -name '*.pyc' | wc -l").stdout
+    person.sh("cmsfs --version")
+    assert installed.sh("find /usr/lib/cmsfs -newer /srv -name '*.pyc' | wc -l").stdout == before
 
 
 def test_the_commands_and_their_manuals_are_there(installed):
@@ -75,8 +100,12 @@ def test_upgrade_restarts_only_idle_drives(installed, newer, person, second):
     resting, used = person.unit("MainPID"), second.unit("MainPID")
     second.sh("systemd-run --user --unit=reader --collect bash -c 'exec 3< cmsfs/x.txt; sleep 1000'")
     shutil.copyfile(newer, installed.root / "srv" / "newer.deb")
-    told = installed.sh("dpkg -i /srv/newer.deb").stdout
+    # The service's package goes with the version that it is for.
+    told = installed.sh("dpkg --force-depends -i /srv/newer.deb").stdout
     assert f"The drive default of {second.name} is in use" in told
+    # Neither the number of the version nor the date of its files need be another one for that.
+    assert "is installed" in second.sh("cmsfs status").stdout
+    assert "upgrade" not in person.sh("cmsfs status").stdout
     assert person.unit("MainPID") not in ("0", resting)
     assert second.unit("MainPID") == used
     for one in (person, second):
@@ -92,12 +121,22 @@ def test_removal_unmounts_and_leaves_the_data_alone(installed, person):
     person.sh(f"mkdir other; CMSFS_PROFILE=embedded CMSFS_SERVICE_DATA={person.home}/svc {lone} demo other")
     assert installed.sh("grep -c fuse.cmsfs /proc/mounts").stdout.strip() == "2"
     files = installed.sh("dpkg -L cmsfs").stdout.split()
-    installed.sh("dpkg --remove cmsfs")
+    person.sh("systemctl --user stop cmsfs-serve.service; echo unsent > cmsfs/unsent.txt; cmsfs pause")
+    told = installed.sh("dpkg --remove cmsfs cmsfs-server").stdout
+    unsent = f"account default: 1 change that the service does not have in {person.home}/.local/state/cmsfs"
+    assert unsent in told
     assert "fuse.cmsfs" not in installed.sh("cat /proc/mounts").stdout
     running = "for line in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $line; echo; done 2>/dev/null"
     assert "systemd" in installed.sh(running, check=False).stdout
     assert "/usr/lib/cmsfs" not in installed.sh(running, check=False).stdout
-    installed.sh("dpkg --purge cmsfs")
+    assert installed.sh("test ! -e /usr/lib/cmsfs").returncode == 0  # its bytecode is gone, too
+    person.sh("mkdir -p .config/systemd/user/default.target.wants")
+    person.sh(
+        "ln -s /usr/lib/systemd/user/cmsfs@.service"
+        " .config/systemd/user/default.target.wants/cmsfs@default.service"
+    )
+    assert unsent in installed.sh("dpkg --purge cmsfs cmsfs-server").stdout
+    assert person.sh("ls .config/systemd/user/default.target.wants").stdout == ""
     for file in files:
         if "cmsfs" in file:
             assert installed.sh(f"test ! -e {file}", check=False).returncode == 0, file

@@ -86,6 +86,7 @@ def test_manual_page_has_every_setting(share: Path) -> None:
         assert f".BR {name} " in page
     assert "21_474_836_480" in page
     assert "--account" in unmarked((share / "man" / "man8" / "cmsfsd.8").read_text())
+    assert "setuid=USER" in unmarked((share / "man" / "man8" / "mount.cmsfs.8").read_text())
 
 
 def test_the_pages_are_well_formed(share: Path) -> None:

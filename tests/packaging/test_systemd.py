@@ -115,6 +115,41 @@ def test_permanent_failure_is_not_restarted(person):
     assert not person.is_mounted()
 
 
+def test_unit_lets_what_a_person_must_mend_rest(person):
+    """`RestartPreventExitStatus`: a start that cannot help is not repeated."""
+    person.sh("mkdir -p .config/cmsfs; echo 'nonsense = 1' > .config/cmsfs/config.toml")
+    person.sh("systemctl --user start cmsfs@default.service", check=False)
+    assert person.unit() == "failed"
+    assert person.unit("NRestarts") == "0"
+
+
+def test_files_of_the_drive_are_this_users(person):
+    """`UMask`: whatever the daemon writes is closed to others, also where it does not say so itself."""
+    mounted(person)
+    assert "Umask:\t0077" in person.machine.sh(f"cat /proc/{status(person)['pid']}/status").stdout
+
+
+def test_a_stop_ends_only_the_daemon(person):
+    """`KillMode=mixed`: what unmounts is not ended by the signal that ends the daemon."""
+    mounted(person)
+    for _ in range(5):
+        person.sh("systemctl --user stop cmsfs@default.service")
+        assert person.unit("Result") == "success"
+        assert not person.is_mounted()
+        person.sh("systemctl --user start cmsfs@default.service")
+
+
+def test_no_dead_mount_stays_where_no_daemon_follows(person):
+    """`ExecStopPost`: a daemon that did not end in its time is killed, and nothing is started after it."""
+    drop = ".config/systemd/user/cmsfs@.service.d"
+    person.sh(f"mkdir -p {drop}; printf '[Service]\nTimeoutStopSec=1\nWatchdogSec=0\n' > {drop}/soon.conf")
+    mounted(person)
+    person.sh(f"kill -STOP {status(person)['pid']}; systemctl --user stop cmsfs@default.service", check=False)
+    until(lambda: person.unit() in ("failed", "inactive"))
+    assert not person.is_mounted()
+    assert person.sh("ls cmsfs").stdout == ""
+
+
 def test_drive_is_mounted_after_a_reboot(person):
     mounted(person)
     person.sh("echo before > cmsfs/before.txt; cmsfs sync")

@@ -24,6 +24,7 @@ PROGRAMS = {
         "packaging/wheel",
         "packaging/deb",
     ),
+    *("packaging/rpm", "packaging/stage", "packaging/onefile", "packaging/repository"),
     *("packaging/share", "packaging/picture", "systemctl", "journalctl", "loginctl", "apt", "dnf", "pacman"),
     *("pip", "pipx", "uv", "sudo", "modprobe", "mount", "fuser", "find", "getfattr", "git", "chmod"),
 }

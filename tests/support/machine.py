@@ -53,6 +53,11 @@ def run(*command: object, check: bool = True, seconds: float = 300) -> subproces
     return done
 
 
+def server_of(package: Path) -> Path:
+    """The package of the service that belongs to one of the drive."""
+    return package.with_name(package.name.replace("cmsfs_", "cmsfs-server_"))
+
+
 class Machine:
     """A booted root; `sh` runs as root in it."""
 

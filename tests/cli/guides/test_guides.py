@@ -52,6 +52,13 @@ ELSEWHERE = {
     "uv tool install cmsfs-*.whl": ("tests/packaging/test_wheel.py", '"uv tool install'),
     "packaging/wheel [FOLDER]": ("tests/packaging/test_wheel.py", '"packaging" / "wheel"'),
     "packaging/deb [--revision N] [FOLDER]": ("tests/packaging/conftest.py", '"packaging" / "deb"'),
+    "packaging/rpm [FOLDER]": ("tests/packaging/test_builds.py", '"packaging" / "rpm"'),
+    "packaging/stage FOLDER": ("tests/packaging/conftest.py", '"packaging" / "stage"'),
+    "packaging/onefile [FILE]": ("tests/packaging/test_builds.py", '"packaging" / "onefile"'),
+    "packaging/repository --key KEY FOLDER SUITE PACKAGE...": (
+        "tests/packaging/test_builds.py",
+        '"packaging" / "repository"',
+    ),
     "packaging/share FOLDER": ("tests/packaging/test_share.py", '"packaging" / "share"'),
     "packaging/picture [FILE]": ("tests/packaging/test_share.py", '"packaging" / "picture"'),
     "cmsfs login https://files.example.com --jwt app.json --user 12345": (
