@@ -2,7 +2,7 @@
 
 An upgrade replaces the files of a drive that goes on with the old version.  What that has not loaded by then
 it must not load any more: the module would be another version's.  So all that a drive may load late is loaded
-soon after its start (`load_the_rest`), and where something was forgotten, the import fails.
+soon after its start (`load_the_rest`).  What few ever load, the page, is refused then, with the remedy.
 
 Rule: a version is told by its own file being the same one, not by its number: a package may be built twice.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import cmsfs
+from cmsfs import errors
 
 # What a drive loads with the first use: each is named where it is imported, and why.
 LATE = (
@@ -26,6 +27,10 @@ LATE = (
     "daemon.desktop.notification_bus",
 )
 _OURS = ("cmsfs.", "daemon.")
+
+
+class AnotherVersion(errors.UserError, ImportError):
+    """What was to be loaded belongs to a version that is not the running one."""
 
 
 class ReplacedFiles(importlib.abc.MetaPathFinder):
@@ -53,7 +58,10 @@ class ReplacedFiles(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname.startswith(_OURS) and self.installed():
-            raise ImportError(f"cmsfs was installed anew; {fullname} of the running version is gone")
+            raise AnotherVersion(
+                "Another version of cmsfs was installed, and this drive still runs the old one; unmount and"
+                " mount it again."
+            )
         return None
 
 
