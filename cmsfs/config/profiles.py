@@ -32,6 +32,7 @@ class Profile(_Model):
     upload_url: str = ""
     auth_url: str = ""
     authorize_url: str = ""
+    item_page: str = ""  # where a browser shows an item: its `{type}` and `{id}` are put in
     lister: Literal["search", "folder_items"] = "search"
     folder_items: bool = False  # a single folder can be listed too: used where its tree is very large
     feed: Literal["search", "events"] = "search"

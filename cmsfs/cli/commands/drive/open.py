@@ -1,4 +1,4 @@
-"""`cmsfs open`: opens the drive in the file manager, or a web link in the browser.
+"""`cmsfs open`: opens the drive in the file manager, or a web link or an item's page in the browser.
 
 The desktop's entries call this; a failure there has no terminal to be read in, so it is a notification, too.
 
@@ -10,13 +10,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import click
 
-from cmsfs import errors, printable
+from cmsfs import config, errors, output, printable
+from cmsfs.auth import connect
 from cmsfs.cli.commands.drive import drive
-from cmsfs.cli.support import context, daemonctl
+from cmsfs.cli.support import asking, context, daemonctl, path_argument
+from cmsfs.client import remote_paths
 
 # A link is a few lines; what is longer is none.
 LINK_BYTES = 64 * 1024
@@ -27,14 +29,23 @@ OPENERS = (("gio", "open"), ("xdg-open",))
 
 @click.command("open")
 @click.argument("path", required=False, type=Path)
+@click.option(
+    "--web", metavar="REMOTE", type=path_argument.PATH, help="Open the service's page of this item."
+)
 @context.pass_context
-def open_command(ctx: context.Context, path: Path | None) -> None:
+def open_command(ctx: context.Context, path: Path | None, *, web: str | None) -> None:
     """Open the drive, or PATH on it, in the file manager; mount it if necessary.
 
-    A web link (a *.url file) opens in the browser.
+    A web link (a *.url file) opens in the browser, and so does what --web names: a path at the service, or
+    one on the drive.
     """
+    if web is not None and path is not None:
+        raise click.UsageError("--web and PATH are mutually exclusive.")
     try:
-        _open(ctx, path)
+        if web is not None:
+            hand_over(asking.run(_page, ctx, web))
+        else:
+            _open(ctx, path)
     except errors.CmsfsError as error:
         _notify(str(error))
         raise
@@ -50,6 +61,23 @@ def _open(ctx: context.Context, path: Path | None) -> None:
         hand_over(str(path.absolute()))
 
 
+async def _page(ctx: context.Context, remote: str) -> str:
+    """Where a browser shows the item: its page, or what its shared link shows.  Raises `UserError`."""
+    settings = ctx.settings()
+    async with connect.open_backend(settings) as client:
+        found = await remote_paths.RemotePaths(client, settings).get(remote)
+        if page := config.profile(settings).item_page:
+            return page.format(type=found.type, id=quote(found.id, safe=""))
+        is_root = found.id == remote_paths.ROOT_ID
+        link = None if is_root else await client.shared_links.get(found.type, found.id)
+        if link is None or not link.url or not _is_web(link.url):
+            raise errors.UserError(
+                f"This service has no page for {remote_paths.normal(remote)};"
+                f" `{output.command()} share` makes a link that a browser shows."
+            )
+        return link.url
+
+
 def address(link: Path) -> str:
     """The address in a web link.  Raises `UserError` if there is none, or it is not one of the web."""
     try:
@@ -63,13 +91,17 @@ def address(link: Path) -> str:
         found = parser.get("InternetShortcut", "URL").strip()
     except configparser.Error:
         raise errors.UserError(f"{link} is not a web link.") from None
-    try:
-        parts = urlsplit(found)
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme.lower() not in ("http", "https") or not parts.netloc:
+    if not _is_web(found):
         raise errors.UserError(f"{link} is not a web URL and was not opened.")
     return found
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme.lower() in ("http", "https") and bool(parts.netloc)
 
 
 def hand_over(target: str) -> None:

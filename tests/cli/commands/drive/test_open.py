@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cmsfs import errors
+from cmsfs import config, errors
+from cmsfs.cli import main
 from cmsfs.cli.commands.drive import open
 
 
@@ -66,3 +67,21 @@ def test_failure_without_terminal_is_a_notification(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert cmsfs("open", link(tmp_path, "nothing")).returncode == 1
     assert "is not a web link" in (tmp_path / "told").read_text()
+
+
+def test_page_of_an_item_is_opened(sample, capsys, monkeypatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(open, "hand_over", opened.append)
+    assert main.run(["open", "--web", "/Welcome.md"]) == 1
+    assert "This service has no page for /Welcome.md" in capsys.readouterr().err
+    assert main.run(["share", "/Welcome.md"]) == 0
+    link = capsys.readouterr().out.strip()
+    assert main.run(["open", "--web", "/Welcome.md"]) == 0
+    assert opened == [link]
+    known = config.profile(config.load()).model_copy(
+        update={"item_page": "https://pages.example/{type}/{id}"}
+    )
+    monkeypatch.setattr(config, "profile", lambda settings: known)
+    assert main.run(["open", "--web", "/Projects"]) == 0
+    assert opened[1].startswith("https://pages.example/folder/")
+    assert main.run(["open", "--web", "/Projects", "/tmp"]) == 2
