@@ -32,6 +32,21 @@ class VersionHistory:
             if one.trashed_at is None and one.sha1 is not None
         ]
 
+    async def beginning(self, file_id: str, version: PastVersion, most: int) -> bytes:
+        """The first bytes of an earlier version.  Raises `RemoteError`."""
+        if not version.size:
+            return b""
+        with self._health.request("read"):
+            async with self._client.files.content(
+                file_id, last=min(version.size, most) - 1, version=version.id
+            ) as chunks:
+                return b"".join([chunk async for chunk in chunks])
+
+    async def promote(self, file_id: str, version_id: str) -> None:
+        """Make a copy of an earlier version the current one.  Raises `RemoteError`."""
+        with self._health.request("version"):
+            await self._client.versions.promote(file_id, version_id)
+
 
 def _version(one: versions.FileVersion) -> PastVersion:
     made = one.modified_at or one.created_at

@@ -10,6 +10,7 @@ from typing import Protocol
 import trio
 
 from cmsfs import errors, logs
+from cmsfs.client.session import Client
 from cmsfs.fuse.notifier import Notifier
 from cmsfs.ipc import control, diagnostics
 from cmsfs.journal import queue
@@ -64,6 +65,7 @@ class Answers:
     notifier: Notifier
     fs: Filesystem
     hub: Hub
+    client: Client
     _page: PagePort
     ground: MountpointGuard | None = None  # below the mount
     _eviction: Eviction

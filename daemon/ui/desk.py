@@ -20,7 +20,13 @@ from daemon.ui.door import Browser, Notice, PageDoor
 MOST_FORM = 64 * 1024
 
 # The pages that are always to be seen, by the last part of their addresses.
-TABS: dict[str, str] = {"": "Overview", "attention": "Attention"}
+TABS: dict[str, str] = {
+    "": "Overview",
+    "attention": "Attention",
+    "storage": "This computer",
+    "trash": "Trash",
+    "search": "Search",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import trio
 
+from cmsfs.replica.nodes import ItemKey, Remote
+
 COOKIE = "cmsfs_page"
 
 # The browser is started as soon as there is a key.
@@ -38,6 +40,8 @@ class Browser:
 
     def __init__(self) -> None:
         self.notice: Notice | None = None
+        # Items of the trash that it was shown last, by kind and id.
+        self.trashed: dict[ItemKey, Remote] = {}
 
     def take_notice(self) -> Notice | None:
         """What is to be told now, and not again."""

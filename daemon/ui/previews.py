@@ -46,7 +46,7 @@ async def preview(fs: Filesystem, node: Node) -> Preview:
     data = await beginning(fs, node, MOST_TEXT)
     if kind := picture_type(data):
         return Preview(picture=kind if node.size <= MOST_PICTURE else "")
-    text = await trio.to_thread.run_sync(_text, data, node.size > MOST_TEXT)
+    text = await trio.to_thread.run_sync(text_of, data, node.size > MOST_TEXT)
     return Preview() if text is None else Preview(text, node.size <= MOST_TEXT)
 
 
@@ -62,7 +62,7 @@ def picture_type(data: bytes) -> str:
     return next((kind for mark, kind in _PICTURES.items() if data.startswith(mark)), "")
 
 
-def _text(data: bytes, is_cut: bool) -> str | None:
+def text_of(data: bytes, is_cut: bool) -> str | None:
     """What the bytes say; None if they are no text."""
     encoding = next((one for mark, one in _MARKS.items() if data.startswith(mark)), "utf-8")
     if is_cut:

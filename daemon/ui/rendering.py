@@ -3,6 +3,7 @@
 Rule: templates escape whatever they are given; the policy allows nothing but files of ours from this address.
 """
 
+from datetime import datetime
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -47,9 +48,15 @@ def _environment() -> Any:
     )
     made.filters["size"] = output.size
     made.filters["ago"] = output.ago
+    made.filters["when"] = _when
     made.filters["count"] = output.plural
     made.filters["parameter"] = lambda text: quote(str(text), safe="")
     return made
+
+
+def _when(moment_ns: int) -> str:
+    """A time of this machine, to the minute."""
+    return datetime.fromtimestamp(moment_ns / 10**9).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def page(template: str, *, code: int = 200, **values: Any) -> responses.HTMLResponse:

@@ -45,6 +45,12 @@ SECTIONS = {
     "attention": "attention",
     "conflicts": "attention",
     "conflict": "conflict",
+    "item": "item",
+    "storage": "storage",
+    "pins": "storage",
+    "cache": "storage",
+    "trash": "trash",
+    "search": "search",
 }
 
 

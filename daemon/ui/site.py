@@ -14,12 +14,20 @@ from daemon.ui.desk import TABS, Endpoint, Form, Page, PageDesk, fields, said
 from daemon.ui.door import COOKIE, Notice, PageDoor
 from daemon.ui.event_stream import EventStream
 from daemon.ui.live import Live
-from daemon.ui.pages import attention, conflict, overview
+from daemon.ui.pages import attention, conflict, item, overview, search, storage, trash
 
 log = logging.getLogger(__name__)
 
-PAGES: dict[str, Page] = {**overview.PAGES, **attention.PAGES, **conflict.PAGES}
-FORMS: dict[str, Form] = {**overview.FORMS, **attention.FORMS, **conflict.FORMS}
+_SUBJECTS = (overview, attention, conflict, item, storage, trash, search)
+PAGES: dict[str, Page] = {name: page for one in _SUBJECTS for name, page in one.PAGES.items()}
+FORMS: dict[str, Form] = {name: form for one in _SUBJECTS for name, form in one.FORMS.items()}
+
+# For so long a page waits for the service.
+PAGE_SECONDS = 30.0
+
+_SLOW = "The service did not answer in time."
+# Pages that are reached from another.
+_TAB_OF = {"conflict": "attention", "live": ""}
 
 _REFUSED = "This page is opened by `cmsfs ui`, and by the menu of the drive. A link to it is good once."
 
@@ -79,7 +87,10 @@ class Site:
             if desk is None:
                 return self._refused()
             try:
-                return await page(desk)
+                with trio.fail_after(PAGE_SECONDS):
+                    return await page(desk)
+            except trio.TooSlowError:
+                return desk.page("problem.html", "This cannot be shown", problem=_SLOW)
             except Exception as error:
                 sentence = said(error)
                 return desk.page("problem.html", "This cannot be shown", problem=sentence)
@@ -108,7 +119,7 @@ class Site:
         if browser is None:
             return None
         self.seen = trio.current_time()
-        here = name if name in TABS else ""
+        here = name if name in TABS else _TAB_OF.get(name, "-")
         return PageDesk(self._drive, self._door, browser, here, dict(request.query_params))
 
     def _refused(self) -> responses.Response:

@@ -1,0 +1,32 @@
+"""Search at the service, in the words of `cmsfs search` and the drive's `.search` folder."""
+
+from starlette import responses
+
+from cmsfs import errors
+from cmsfs.vfs.virtual.search_results import Match
+from daemon.content.search import RemoteSearch
+from daemon.ui.desk import Form, Page, PageDesk, said
+
+MOST = 100
+
+
+async def show(desk: PageDesk) -> responses.Response:
+    words = desk.query.get("q", "").strip()
+    found: list[Match] = []
+    total, problem = 0, ""
+    if words:
+        drive = desk.drive
+        try:
+            search = await RemoteSearch(drive.state.db, drive.client, drive.hydrator, drive.health).begin(
+                words
+            )
+            while len(found) < MOST and not search.is_complete:
+                found += await search.more()
+            total = search.total
+        except (errors.CmsfsError, OSError) as error:
+            problem = said(error)
+    return desk.page("search.html", "Search", words=words, found=found[:MOST], total=total, problem=problem)
+
+
+PAGES: dict[str, Page] = {"search": show}
+FORMS: dict[str, Form] = {}
