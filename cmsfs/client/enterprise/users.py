@@ -6,6 +6,7 @@ from cmsfs.client.transport.paging import ByMarker, fields_param, pages
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models import paging
+from cmsfs.models.content import items
 from cmsfs.models.enterprise import users
 
 
@@ -42,6 +43,14 @@ class UsersApi:
 
     async def update(self, user_id: str, change: users.UpdateUser) -> users.User:
         return await self._wire.ask(users.User, "PUT", f"{self._url}/{user_id}", body=change.body())
+
+    async def transfer(self, user_id: str, to_id: str) -> items.Folder:
+        """Give all content of a user to another; the folder of that one's root that holds it.
+
+        Raises `Forbidden` for who is no administrator, if it does not fit, and for what a policy protects.
+        """
+        url, body = f"{self._url}/{user_id}/folders/0", {"owned_by": {"id": to_id}}
+        return await self._wire.ask(items.Folder, "PUT", url, body=body)
 
     async def delete(self, user_id: str, *, force: bool = False) -> None:
         """With `force` also the content that the user owns."""

@@ -213,9 +213,17 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         _USERS,
         """
         GET /users  POST /users  GET /users/{id}  PUT /users/{id}  DELETE /users/{id}
-        POST /users/terminate_sessions
+        POST /users/terminate_sessions           POST /invites  GET /invites/{id}
+        GET /users/{id}/email_aliases            POST /users/{id}/email_aliases
+        DELETE /users/{id}/email_aliases/{id}
         """,
     ),
+    (_other("root_readonly", "manage_managed_users", "manage_app_users"), "GET /users/{id}/avatar"),
+    (
+        _other("root_readwrite", "manage_managed_users", "manage_app_users"),
+        "POST /users/{id}/avatar DELETE /users/{id}/avatar",
+    ),
+    (_other("root_readwrite", also="manage_managed_users"), "PUT /users/{id}/folders/0"),
     (
         _other("manage_webhook"),
         """

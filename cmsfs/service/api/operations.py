@@ -55,6 +55,13 @@ class Form:
     shape: Any
 
 
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """A multipart body with a file in one part."""
+
+    part: str
+
+
 def choice(name: str, says: str, *words: str) -> Parameter:
     return Parameter(name, says, {"type": "string", "enum": list(words)})
 
@@ -148,7 +155,7 @@ class Operation(routing.Route):
         if "{" in self.path:
             found.add(404)
         if self.body is not None:
-            found |= {413} if isinstance(self.body, UploadForm | Form) else {413, 415}
+            found |= {413} if isinstance(self.body, UploadForm | Form | FileForm) else {413, 415}
         if IF_MATCH in self.headers:
             found.add(412)
         return sorted(found)

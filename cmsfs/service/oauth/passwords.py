@@ -56,7 +56,8 @@ async def check(store: Store, login: str, password: str, *, who: str = "") -> in
 def _find(store: Store, login: str) -> tuple[int, str] | None:
     found = store.read(
         "SELECT password.* FROM password JOIN user ON user.id = password.user"
-        " WHERE user.login = ? AND user.status != 'inactive'",
+        " WHERE user.status != 'inactive'"
+        " AND (user.login = ?1 OR user.id = (SELECT user FROM email_alias WHERE email = lower(?1)))",
         login,
     )
     return (found[0]["user"], found[0]["hash"]) if found else None

@@ -53,7 +53,7 @@ from cmsfs.service.storage import attempt_limits
 from cmsfs.service.storage.store import Store
 from cmsfs.service.tasks import assignments, tasks
 from cmsfs.service.uploads import direct_uploads, upload_sessions
-from cmsfs.service.users import session_terminations, users
+from cmsfs.service.users import avatars, email_aliases, invites, session_terminations, transfers, users
 from cmsfs.service.webhooks import receivers, webhooks
 
 # In the order of routing: more particular paths come before those with an id in the same place.
@@ -132,6 +132,10 @@ API_GROUPS = [
         "The current user, and the users of the enterprise; administrators create, change and delete them.",
         users.routes,
     ),
+    Group("transfers", "All content of a user, given to another.", transfers.routes),
+    Group("email_aliases", "Further addresses that users are known by.", email_aliases.routes),
+    Group("avatars", "Pictures of users.", avatars.routes),
+    Group("invites", "Invitations of users of other enterprises.", invites.routes),
     Group("webhooks", "Addresses that are told what happens to items.", webhooks.routes),
     Group("groups", "Groups of users, and what they collaborate on.", groups.routes),
     Group("memberships", "Who is in a group.", memberships.routes),

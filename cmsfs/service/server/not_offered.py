@@ -27,9 +27,6 @@ _FAMILIES = {
         GET /automate_workflows  POST /automate_workflows/{id}/start  GET /workflows
         POST /workflows/{id}/start
     """,
-    "Pictures of users": """
-        DELETE /users/{id}/avatar  GET /users/{id}/avatar  POST /users/{id}/avatar
-    """,
     "Devices": """
         DELETE /device_pinners/{id}  GET /device_pinners/{id}  GET /enterprises/{id}/device_pinners
     """,
@@ -38,10 +35,6 @@ _FAMILIES = {
         GET /docgen_template_jobs/{id}  GET /docgen_templates  POST /docgen_templates
         DELETE /docgen_templates/{id}  GET /docgen_templates/{id}  GET /docgen_templates/{id}/tags
         POST /notes/convert
-    """,
-    "Further logins of users": """
-        GET /users/{id}/email_aliases  POST /users/{id}/email_aliases
-        DELETE /users/{id}/email_aliases/{id}
     """,
     "Settings of the enterprise, and its external users": """
         GET /enterprise_configurations/{id}  POST /external_users/submit_delete_job
@@ -66,9 +59,6 @@ _FAMILIES = {
         DELETE /integration_mappings/slack/{id}  PUT /integration_mappings/slack/{id}
         GET /integration_mappings/teams  POST /integration_mappings/teams
         DELETE /integration_mappings/teams/{id}  PUT /integration_mappings/teams/{id}
-    """,
-    "Invitations of users into the enterprise": """
-        POST /invites  GET /invites/{id}
     """,
     "Taxonomies": """
         POST /metadata_taxonomies  GET /metadata_taxonomies/{id}  DELETE /metadata_taxonomies/{id}/{id}
@@ -119,9 +109,6 @@ _FAMILIES = {
         GET /terms_of_service_user_statuses  POST /terms_of_service_user_statuses
         PUT /terms_of_service_user_statuses/{id}  GET /terms_of_services  POST /terms_of_services
         GET /terms_of_services/{id}  PUT /terms_of_services/{id}
-    """,
-    "Moving the content of a user to another": """
-        PUT /users/{id}/folders/0
     """,
 }
 

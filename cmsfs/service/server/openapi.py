@@ -136,6 +136,8 @@ def _keys(one: Operation) -> Iterable[Key]:
         body = body.attributes
     elif isinstance(body, operations.Form):
         body = body.shape
+    elif isinstance(body, operations.FileForm):
+        body = None
     if body is not None and not isinstance(body, str):
         yield body, "validation"
     if one.query is search.Query:
@@ -255,6 +257,9 @@ def _body(body: Any, made: _Shapes) -> dict[str, Any]:
                 "file": {"contentType": operations.BYTES},
             }
             return found
+        case operations.FileForm():
+            schema = {"type": "object", "properties": {body.part: _BINARY}, "required": [body.part]}
+            return _content("multipart/form-data", schema, required=True)
         case operations.Form():
             return _content(
                 "application/x-www-form-urlencoded", made.of(body.shape, "validation"), required=True

@@ -113,7 +113,8 @@ def _invited(read: store.Read, wish: collaborations.Invited) -> tuple[Row | None
         return found[0], None
     if wish.login is None:
         raise problems.invalid("accessible_by", "id or login is required", reason="missing_parameter")
-    found = read("SELECT * FROM user WHERE lower(login) = lower(?)", wish.login)
+    alias = "id = (SELECT user FROM email_alias WHERE email = lower(?1))"
+    found = read(f"SELECT * FROM user WHERE lower(login) = lower(?1) OR {alias}", wish.login)
     return (found[0] if found else None), wish.login.lower()
 
 

@@ -720,3 +720,60 @@ CREATE TABLE signature_key (
 ) WITHOUT ROWID;
 
 INSERT INTO sqlite_sequence (name, seq) VALUES ('task', 800000), ('task_assignment', 810000), ('webhook', 820000);
+
+-- Further addresses that a user is known by: for logging in and for invitations.
+CREATE TABLE email_alias (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  user        INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  email       TEXT NOT NULL UNIQUE             -- in lower case
+);
+CREATE INDEX email_alias_of_user ON email_alias (user);
+CREATE TRIGGER email_alias_made AFTER INSERT ON email_alias BEGIN
+  UPDATE OR IGNORE collaboration SET user = NEW.user WHERE user IS NULL AND email = NEW.email;
+END;
+
+-- Pictures of users.
+CREATE TABLE avatar (
+  user        INTEGER PRIMARY KEY REFERENCES user ON DELETE CASCADE,
+  media_type  TEXT NOT NULL,                   -- image/png, image/jpeg
+  picture     BLOB NOT NULL                    -- as it was sent, 1 MiB at most
+);
+
+-- Users of other enterprises who were asked to come into this one.
+CREATE TABLE invite (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  enterprise   INTEGER NOT NULL REFERENCES enterprise,
+  user         INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  invited_by   INTEGER NOT NULL REFERENCES user,
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL,
+  UNIQUE (enterprise, user)
+);
+
+-- What users are to agree to, one text for each kind of user, and who has.
+CREATE TABLE terms_of_service (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  enterprise   INTEGER NOT NULL REFERENCES enterprise,
+  kind         TEXT NOT NULL,                  -- managed, external
+  status       TEXT NOT NULL,                  -- enabled, disabled
+  text         TEXT NOT NULL,
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL,
+  UNIQUE (enterprise, kind)
+);
+CREATE TABLE terms_status (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  terms        INTEGER NOT NULL REFERENCES terms_of_service ON DELETE CASCADE,
+  user         INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  is_accepted  INTEGER NOT NULL,
+  created_at   INTEGER NOT NULL,
+  modified_at  INTEGER NOT NULL,
+  UNIQUE (terms, user)
+);
+
+-- Users who were given a storage policy of their own; all others have the enterprise's.
+CREATE TABLE storage_assignment (
+  user  INTEGER PRIMARY KEY REFERENCES user ON DELETE CASCADE
+);
+INSERT INTO sqlite_sequence (name, seq) VALUES ('email_alias', 800000), ('invite', 810000),
+  ('terms_of_service', 820000), ('terms_status', 830000);

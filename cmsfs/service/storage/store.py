@@ -38,7 +38,7 @@ T = TypeVar("T")
 # (`Database.rows`) or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
-VERSION = 8
+VERSION = 9
 
 
 def reader(conn: sqlite.Connection) -> Read:

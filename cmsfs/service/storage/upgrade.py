@@ -1,6 +1,6 @@
 """Upgrades a store of an older format.
 
-Formats 1 to 7 each had several shapes, told apart by nothing but what is in them; every one of them lacks
+Formats 1 to 8 each had several shapes, told apart by nothing but what is in them; every one of them lacks
 tables and columns of the next, and none has anything that means something else now.  So the store is compared
 with the schema: what is missing is made, what is gone is dropped, and indices and triggers are made anew.
 
@@ -123,4 +123,13 @@ def _fill(conn: Connection, new: list[str]) -> None:
         conn.execute("INSERT INTO unindexed (item) SELECT id FROM item WHERE kind = 1 AND sha1 IS NOT NULL")
 
 
-UPGRADES: dict[int, database_files.Upgrade] = {1: "", 2: "", 3: "", 4: "", 5: "", 6: "", 7: bring_forward}
+UPGRADES: dict[int, database_files.Upgrade] = {
+    1: "",
+    2: "",
+    3: "",
+    4: "",
+    5: "",
+    6: "",
+    7: "",
+    8: bring_forward,
+}

@@ -234,7 +234,8 @@ def _check(
         found = read("SELECT id FROM user WHERE lower(login) = lower(?)", wish.login)
         if app_users.is_login(wish.login) and not found:
             raise problems.invalid("login", f"{app_users.DOMAIN} is for app users")
-        if found and found[0]["id"] != besides:
+        alias = read("SELECT user AS id FROM email_alias WHERE email = lower(?)", wish.login)
+        if (found and found[0]["id"] != besides) or alias:
             said = "A user with this login exists already."
             raise problems.Refused(409, "user_login_already_used", said)
 
@@ -281,6 +282,8 @@ def _let_go(conn: Connection, row: Row, *, now: int) -> None:
 
 def _remove(conn: Connection, number: int, *, now: int) -> None:
     conn.execute("DELETE FROM item WHERE owner = ?", (number,))
+    for table in ("email_alias", "avatar", "invite", "terms_status", "storage_assignment"):
+        conn.execute(f"DELETE FROM {table} WHERE user = ?", (number,))
     _forget(conn, number)
     conn.execute("INSERT OR IGNORE INTO enterprise (id, name, created_at) VALUES (0, '', ?)", (now,))
     conn.execute(
@@ -300,6 +303,9 @@ def _shown(call: calls.Call, read: store.Read, row: Row) -> dict[str, Any]:
     """A user as the caller may see them."""
     enterprise = read("SELECT * FROM enterprise WHERE id = ?", row["enterprise"])[0]
     whole = _whole(row, enterprise)
+    if read("SELECT 1 FROM avatar WHERE user = ?", row["id"]):
+        url = call.request.url
+        whole["avatar_url"] = f"{url.scheme}://{url.netloc}/2.0/users/{row['id']}/avatar"
     if row["enterprise"] != call.caller.enterprise:
         whole = {name: value if name in _EXTERNAL else None for name, value in whole.items()}
     return marker_pagination.select_fields(whole, _MINI, call.fields, _STANDARD)

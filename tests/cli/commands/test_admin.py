@@ -125,6 +125,13 @@ def test_a_user_is_created_as_the_options_say(run):
     assert made["timezone"] == "Europe/Berlin"
 
 
+def test_content_is_transferred(run):
+    said = run("users", "transfer", "ben@example.com", "cleo@example.com")
+    assert said.startswith("cleo@example.com has the folder \"Ben Sample's Files and Folders")
+    assert run.json("users", "show", "ben@example.com")["space_used"] == 0
+    assert "No user has the login" in run.refused("users", "transfer", "nobody@example.com", "me")
+
+
 def test_what_cannot_be_a_user_is_one_sentence(run):
     assert "login" in run.refused("users", "create", "Dora", code=2)
     assert "exists already" in run.refused("users", "create", "Ben", "--login", "ben@example.com")

@@ -60,7 +60,7 @@ def test_nothing_is_both_offered_and_listed():
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", "/terms_of_services"), ("PUT", "/users/7/folders/0"), ("GET", "/invites/7")]
+    ("method", "path"), [("GET", "/sign_requests"), ("PUT", "/hubs/7"), ("GET", "/file_requests/7")]
 )
 async def test_what_is_not_offered_is_told_so(api, method, path):
     for root in ("/2.0", "/api/2.0"):

@@ -10,6 +10,7 @@ from cmsfs import errors, output
 from cmsfs.auth import connect
 from cmsfs.cli.support import context, tables
 from cmsfs.client import session
+from cmsfs.models.content import items
 from cmsfs.models.enterprise import users as models_users
 
 COLUMNS = ("id", "name", "login", "role", "status", "space_used")
@@ -17,7 +18,7 @@ COLUMNS = ("id", "name", "login", "role", "status", "space_used")
 
 @click.group()
 def users() -> None:
-    """List, show and create users of the enterprise."""
+    """List, show and create users of the enterprise, and transfer their content."""
 
 
 @users.command("list")
@@ -161,3 +162,25 @@ def create(
         tables.show(made, fields=fields, as_json=as_json)
     else:
         output.say(f"{made.name} has the id {made.id}.")
+
+
+@users.command("transfer")
+@click.argument("user")
+@click.argument("to")
+@output.json_option
+@context.pass_context
+def transfer(ctx: context.Context, user: str, to: str, *, as_json: bool) -> None:
+    """Give everything that USER owns to the user TO, in a new folder in that user's root.
+
+    Both are IDs or full logins.  Shared links and collaborations go with it; what is in the trash stays.
+    """
+
+    async def work() -> items.Folder:
+        async with connect.open_backend(ctx.settings()) as client:
+            return await client.users.transfer(await find(client, user), await find(client, to))
+
+    made = trio.run(work)
+    if as_json:
+        tables.show(made, as_json=True)
+    else:
+        output.say(f'{to} has the folder "{made.name}" now, with everything that {user} owned.')
