@@ -157,6 +157,10 @@ def flow_of(
 
 @asynccontextmanager
 async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator[ServiceAccess]:
+    folder = config.service_data(settings)
+    if not sample and not (folder / "credentials.json").exists():
+        config.require_service(settings)
+        raise errors.ConfigError("The embedded service holds nothing yet: `cmsfs demo` fills it.")
     # In a thread: the drive answers programs meanwhile.
     await trio.to_thread.run_sync(_load_service)
     from cmsfs.service.provisioning import demo
@@ -164,10 +168,6 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
     from cmsfs.service.server import app, sweeper
     from cmsfs.service.storage import store
 
-    folder = config.service_data(settings)
-    if not sample and not (folder / "credentials.json").exists():
-        config.require_service(settings)
-        raise errors.ConfigError("The embedded service holds nothing yet: `cmsfs demo` fills it.")
     async with store.open_store(folder) as opened, trio.open_nursery() as nursery:
         credentials = await demo.ensure_sample(opened)
         nursery.start_soon(indexing.run, opened)

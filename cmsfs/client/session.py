@@ -8,34 +8,17 @@ Rule: no deadline for a whole call stands here; each caller knows how long its a
 
 from __future__ import annotations
 
+import functools
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import cmsfs
 from cmsfs import errors
-from cmsfs.client.content import (
-    events,
-    favorites,
-    files,
-    folder_locks,
-    folders,
-    items,
-    locks,
-    metadata,
-    representations,
-    search,
-    shared_links,
-    trash,
-    upload_sessions,
-    uploads,
-    versions,
-    web_links,
-)
-from cmsfs.client.enterprise import collaborations, exemptions, legal_holds, retention, tokens, users
+from cmsfs.client.capabilities import Capabilities
 from cmsfs.client.transport import bandwidth, hosts, rate_gate, retry, wire
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.config.abilities import ServiceOffers
@@ -82,39 +65,16 @@ class ServiceEndpoints:
         return cls(base_url=f"{url}/2.0", upload_url=f"{url}/api/2.0", auth_url=url)
 
 
-class Client:
+class Client(Capabilities):
     """The service's capabilities.  `counters`: requests by kind (search, upload, download, token, other).
 
     `offers`: which of them the service has."""
 
     def __init__(self, wire: wire.Wire, endpoints: ServiceEndpoints) -> None:
-        base = endpoints.base_url
-        self.wire = wire
+        super().__init__(wire, endpoints)
         self.endpoints = endpoints
         self.offers = ServiceOffers()
         self.counters = wire.counters
-        self.search = search.SearchApi(wire, base)
-        self.uploads = uploads.UploadsApi(wire, endpoints.upload_url, base)
-        self.upload_sessions = upload_sessions.UploadSessionsApi(wire, endpoints.upload_url)
-        self.items = items.ItemsApi(wire, base)
-        self.files = files.FilesApi(wire, base)
-        self.representations = representations.RepresentationsApi(wire, base)
-        self.folders = folders.FoldersApi(wire, base)
-        self.web_links = web_links.WebLinksApi(wire, base)
-        self.trash = trash.TrashApi(wire, base)
-        self.locks = locks.LocksApi(wire, base)
-        self.folder_locks = folder_locks.FolderLocksApi(wire, base)
-        self.favorites = favorites.FavoritesApi(wire, base)
-        self.collaborations = collaborations.CollaborationsApi(wire, base)
-        self.shared_links = shared_links.SharedLinksApi(wire, base)
-        self.versions = versions.VersionsApi(wire, base)
-        self.events = events.EventsApi(wire, base)
-        self.users = users.UsersApi(wire, base)
-        self.legal_holds = legal_holds.LegalHoldsApi(wire, base)
-        self.retention = retention.RetentionApi(wire, base)
-        self.metadata = metadata.MetadataApi(wire, base)
-        self.exemptions = exemptions.ExemptionsApi(wire, base)
-        self.tokens = tokens.TokensApi(wire, endpoints.auth_url)
 
 
 @asynccontextmanager
@@ -191,8 +151,18 @@ def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
 def tls(ca_file: Path | None) -> ssl.SSLContext:
     """TLS 1.2 or later, with the system's trust store: what its administrator decided holds here too.
 
-    Raises `ConfigError` if `ca_file` cannot be used.
+    To read the store takes a tenth of a command's time, so the clients of a process share it until `ca_file`
+    changes.  Raises `ConfigError` if `ca_file` cannot be used.
     """
+    changed = 0
+    if ca_file is not None:
+        with suppress(OSError):
+            changed = ca_file.expanduser().stat().st_mtime_ns
+    return _tls(ca_file, changed)
+
+
+@functools.lru_cache(maxsize=4)
+def _tls(ca_file: Path | None, _changed: int) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca_file is not None:

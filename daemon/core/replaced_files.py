@@ -18,6 +18,7 @@ from types import ModuleType
 
 import cmsfs
 from cmsfs import errors
+from cmsfs.client import capabilities
 
 # What a drive loads with the first use: each is named where it is imported, and why.
 LATE = (
@@ -75,5 +76,6 @@ def _identity(mark: Path) -> tuple[int, int, int] | None:
 
 def load_the_rest() -> None:
     """Load what would be loaded later.  In a thread: it takes a moment."""
+    capabilities.load_all()
     for name in LATE:
         importlib.import_module(name)

@@ -22,6 +22,11 @@ _NEVER = {"daemon", "pyfuse3", "cmsfs.service", "starlette", "jinja2", "PIL", "l
 _NEVER |= {"rich", "pygments", "h2"}
 _NETWORK = {"httpx", "httpcore", "h11", "trio", "anyio", "cmsfs.client", "cmsfs.auth", "cmsfs.models.content"}
 _SETTINGS = {"pydantic", "cmsfs.config", "cmsfs.ipc"}
+# Capabilities of the client that these commands have no use for.
+_OTHERS = {
+    f"cmsfs.client.content.{name}" for name in ("events", "locks", "uploads", "upload_sessions", "versions")
+}
+_OTHERS |= {f"cmsfs.client.enterprise.{name}" for name in ("exemptions", "legal_holds", "retention")}
 _LOGIN = {"tomlkit", "webbrowser", "http.server"}
 
 
@@ -32,9 +37,9 @@ _LOGIN = {"tomlkit", "webbrowser", "http.server"}
         (["--help"], _NEVER | _NETWORK | _SETTINGS | _LOGIN, 190),
         (["status"], _NEVER | _NETWORK | _LOGIN, 320),
         (["pins"], _NEVER | _NETWORK | _LOGIN, 320),
-        (["whoami"], _NEVER | _LOGIN, 640),
-        (["search", "budget"], _NEVER | _LOGIN, 640),
-        (["share", "/x"], _NEVER | _LOGIN, 640),
+        (["whoami"], _NEVER | _LOGIN | _OTHERS, 590),
+        (["search", "budget"], _NEVER | _LOGIN | _OTHERS, 620),
+        (["share", "/x"], _NEVER | _LOGIN | _OTHERS, 620),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

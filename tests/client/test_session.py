@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 import cmsfs
 from cmsfs import errors
 from cmsfs.auth import bearer
-from cmsfs.client import session
+from cmsfs.client import capabilities, session
 from cmsfs.models.base import UserMini
 from cmsfs.models.enterprise import tokens
 
@@ -134,3 +134,13 @@ async def test_the_kernel_looks_after_silent_connections(nursery):
         for level, option, value in session.KEEP_ALIVE:
             assert found.getsockopt(level, option) == value
         await response.aclose()
+
+
+async def test_every_capability_is_there(connect):
+    client = await connect(None)
+    for name in capabilities.Capabilities.__annotations__:
+        made = getattr(client, name)
+        assert type(made).__name__ == capabilities.Capabilities.__annotations__[name].strip("'\"")
+        assert getattr(client, name) is made
+    assert not hasattr(client, "nothing")
+    capabilities.load_all()
