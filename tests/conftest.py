@@ -14,9 +14,11 @@ import pytest_timeout  # type: ignore[import-untyped]
 
 from cmsfs import sqlite
 from cmsfs.replica import database
-from tests.support import cheap_passwords, database_templates, forked, scheduling
+from tests.support import cheap_passwords, database_templates, forked
 from tests.support.log_watch import ExpectLog, LogWatch
 from tests.support.patience import Patience
+
+pytest_plugins = ["tests.support.scheduling"]
 
 XDG = {
     "XDG_CONFIG_HOME": "config",
@@ -40,8 +42,6 @@ database_templates.install()
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         forked.server = forked.Server(config.workerinput["forkserver"])
-        if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-            config.args[:] = scheduling.files(config.rootpath, **config.workerinput)
     forked.install()
 
 
@@ -100,14 +100,7 @@ def pytest_sessionfinish() -> None:
     gc.freeze()  # nor is what is left walked again, by pytest and by Python at its end
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
-    return scheduling.LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: scheduling.order(item.nodeid))
     if config.getoption("--long"):
         return
     chosen = [item for item in items if "long" not in item.keywords]

@@ -1,4 +1,9 @@
-"""A browser, and `cmsfs serve` as a process of its own for it to look at."""
+"""A browser, and `cmsfs serve` as a process of its own for it to look at.
+
+The driver's library is loaded with the first test that has a browser: each process of a run reads this file.
+"""
+
+from __future__ import annotations
 
 import os
 import re
@@ -6,18 +11,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from selenium import webdriver
-from selenium.common.exceptions import WebDriverException
-from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support import expected_conditions as conditions
-from selenium.webdriver.support import wait
 
 from tests.support.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from selenium import webdriver
+    from selenium.webdriver.remote.webelement import WebElement
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,19 +78,19 @@ class Browser:
 
     @property
     def text(self) -> str:
-        return self.driver.find_element(By.TAG_NAME, "main").text
+        return self.driver.find_element("tag name", "main").text
 
     def all(self, css: str) -> list[WebElement]:
-        return self.driver.find_elements(By.CSS_SELECTOR, css)
+        return self.driver.find_elements("css selector", css)
 
     def one(self, css: str) -> WebElement:
-        return self.driver.find_element(By.CSS_SELECTOR, css)
+        return self.driver.find_element("css selector", css)
 
     def field(self, label: str) -> WebElement:
         """A field by what is written beside it, as a reader of the screen finds it."""
         fields = "*[self::input or self::select or self::textarea]"
         path = f"//label[starts-with(normalize-space(.), '{label}')]//{fields}"
-        return self.driver.find_element(By.XPATH, path)
+        return self.driver.find_element("xpath", path)
 
     def fill(self, **fields: str) -> None:
         """Fields by their labels, a blank for each underscore."""
@@ -97,7 +100,7 @@ class Browser:
     def write(self, label: str, value: str) -> None:
         element = self.field(label)
         if element.tag_name == "select":
-            element.find_element(By.XPATH, f"option[normalize-space(.)='{value}']").click()
+            element.find_element("xpath", f"option[normalize-space(.)='{value}']").click()
             return
         if element.get_attribute("type") != "date":
             element.clear()
@@ -105,16 +108,19 @@ class Browser:
 
     def press(self, words: str) -> None:
         """A button, a link or a fold by its words."""
+        from selenium.common.exceptions import WebDriverException
+        from selenium.webdriver.support import expected_conditions, wait
+
         said = f"normalize-space(.)='{words}' or @aria-label='{words}'"
         path = f"//*[self::button or self::a or self::summary][{said}]"
-        element = self.driver.find_element(By.XPATH, path)
+        element = self.driver.find_element("xpath", path)
         before, folds = self.one("html"), element.tag_name == "summary"
         element.click()
         if not folds:
             # The next page may take a moment, and this one must not be taken for it.  Asked just while one
             # gives way to the other, the driver knows of neither.
             waiting = wait.WebDriverWait(self.driver, 30, 0.05, [WebDriverException])
-            waiting.until(conditions.staleness_of(before))
+            waiting.until(expected_conditions.staleness_of(before))
 
     def log_in(self, login: str = "ada@example.com", password: str | None = None) -> None:
         self.fill(Login=login, Password=password or self.site.passwords[login])
@@ -151,6 +157,8 @@ class Browser:
 @pytest.fixture(scope="session")
 def driver() -> Iterator[webdriver.Chrome]:
     """Chromium, started once for all tests."""
+    from selenium import webdriver
+
     binary = next(filter(None, map(shutil.which, BINARIES)), None)
     agent = shutil.which("chromedriver")
     if binary is None or agent is None:

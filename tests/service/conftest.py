@@ -5,12 +5,11 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import trio
-from box_sdk_gen import BaseUrls, BoxCCGAuth, BoxClient, CCGConfig
 
 from cmsfs.models.content import upload_sessions
 from cmsfs.service.access import scopes
@@ -20,6 +19,9 @@ from cmsfs.service.server import app, serve
 from cmsfs.service.storage import store
 from cmsfs.service.uploads import upload_sessions as service_upload_sessions
 from tests.support import openapi_check
+
+if TYPE_CHECKING:
+    from box_sdk_gen import BoxClient
 
 SECRET = "a secret of the tests"
 PASSWORD = "the password of uwe"
@@ -303,8 +305,11 @@ async def sample(root: Path) -> AsyncIterator[tuple[store.Store, demo.Credential
 
 
 @pytest.fixture
-async def client(sample: tuple[store.Store, demo.Credentials], nursery: trio.Nursery) -> BoxClient:
+async def client(sample: tuple[store.Store, demo.Credentials], nursery: trio.Nursery) -> "BoxClient":
     """The public API's own client, on the sample's service on a socket."""
+    # Each process of a run reads this file, and few their client, which takes its time to load.
+    from box_sdk_gen import BaseUrls, BoxCCGAuth, BoxClient, CCGConfig
+
     opened, credentials = sample
     url = await nursery.start(lambda task_status: serve.serve(opened, port=0, task_status=task_status))
     config = CCGConfig(

@@ -1,8 +1,15 @@
-"""How a run on several processors shares the tests out: by files, those that take longest first."""
+"""How a run on several processors shares the tests out: by files, those that take longest first.
 
+A process collects the files that it runs, each when it comes to it: until then a file is one item.  So none
+imports, compiles and lists what another one runs.
+"""
+
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # Files and folders whose tests start programs, mount drives and wait for both: the last to end would be the
@@ -31,14 +38,36 @@ def order(node_id: str) -> tuple[int, str]:
     return at, node_id.partition("::")[0]
 
 
-def files(root: Path, *, workerid: str, workercount: int, **_: object) -> list[str]:
-    """What a process collects, beginning at a file of its own.
+class LaterFile(pytest.File):
+    """A file of tests that is collected when it is run."""
 
-    In a fresh checkout all would compile the same files at the same time; so each finds most of them done.
-    """
-    found = sorted(map(str, (root / "tests").rglob("test_*.py")))
-    begin = int(workerid.removeprefix("gw")) * len(found) // workercount
-    return found[begin:] + found[:begin]
+    def collect(self) -> Iterator[pytest.Item]:
+        yield WholeFile.from_parent(self, name="all")
+
+
+class WholeFile(pytest.Item):
+    """All tests of a file."""
+
+    obj = None  # plugins look at the function of a test
+
+    def runtest(self) -> None:
+        raise AssertionError("its tests are run one by one, each with what it needs")
+
+    def run_all(self, nextitem: pytest.Item | None) -> None:
+        """Collect them, as a run of this file alone would, and run one after the other."""
+        session, config = self.session, self.config
+        assert self.parent is not None
+        module = pytest.Module.from_parent(self.parent.parent, path=self.path)
+        tests = list(session.genitems(module))
+        config.hook.pytest_collection_modifyitems(session=session, config=config, items=tests)
+        # What is reported is told from the place that this item has.
+        place = session.items.index(self)
+        for test, after in itertools.zip_longest(tests, tests[1:], fillvalue=nextitem):
+            assert test is not None
+            session.items[place] = test
+            config.hook.pytest_runtest_protocol(item=test, nextitem=after)
+            if session.shouldfail or session.shouldstop:
+                return
 
 
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
@@ -47,7 +76,60 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
     def __init__(self, config: Any, log: Any) -> None:
         config.option.loadscopereorder = False
         super().__init__(config, log)
+        self._done = 0
 
     def _split_scope(self, nodeid: str) -> str:
         together = (name for name in TOGETHER if nodeid.startswith(name))
         return next(together, nodeid.partition("::")[0])
+
+    def _reschedule(self, node: Any) -> None:
+        """Have a process know what is next, and no more: another may be free for that sooner."""
+        if not self.workqueue or self._pending_of(self.assigned_work[node]) <= 1:
+            super()._reschedule(node)
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Also: as large a part of the tests is shown to be done as of the files."""
+        super().mark_test_complete(node, item_index, duration)
+        self._done += 1
+        reporter = self.config.pluginmanager.getplugin("terminalreporter")
+        reported = len(reporter._progress_nodeids_reported)
+        reporter._session.testscollected = max(reported * len(self.collection) // self._done, 1)
+
+
+# ---- what pytest calls -------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["by_files"] = _goes_by_files(node.config)
+
+
+def _goes_by_files(config: pytest.Config) -> bool:
+    """Whether the processes of a run are given whole files: all that there are."""
+    chosen = config.option.keyword or config.option.markexpr
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not chosen
+    return is_whole and config.getvalue("dist") == "loadfile"
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> Any:
+    if getattr(parent.config, "workerinput", {}).get("by_files"):
+        return LaterFile.from_parent(parent, path=module_path)
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    if not isinstance(item, WholeFile):
+        return None
+    item.run_all(nextitem)
+    return True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: order(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    return LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None
