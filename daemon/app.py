@@ -164,6 +164,7 @@ class Agent(Composition):
         if self.document_locks is not None:
             agents.keep(self.document_locks.run, name="document locks")
         agents.keep(self.notifications.run, name="notifications")
+        agents.keep(self.history.run, name="history")
         agents.keep(self._follow_room, name="room")
         agents.keep(
             maintenance.run, state.db, state.blocks, state.reserve, state.check_cache, name="maintenance"

@@ -66,6 +66,7 @@ from daemon.sharing.shared_items import SharedItems
 from daemon.sharing.wipe import Wiper
 from daemon.shutdown import Shutdown
 from daemon.systemd import SystemdNotifier
+from daemon.ui.history import History
 from daemon.ui.server import PageServer
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class Composition(Answers):
             hub=self.hub,
             network_seconds=settings.network_seconds,
         )
+        self.hydrator.fetched = self.remote_updates.happenings.fetched_bytes
         self.offers = Offers(db, client, self.remote_updates, self.hydrator, self.health)
         self.commit = GroupCommit(db, drafts.root)
         sealer = Sealer(drafts, blocks, self.hydrator, self.commit)
@@ -264,7 +266,8 @@ class Composition(Answers):
             disk=lambda: disk_status.problems(state.reserve, state.blocks),
         )
         self.server = server.ControlServer(db, self.health, self)
-        self.page = self._page = PageServer(self, nursery)
+        self.history = History(settings.paths.history, self.remote_updates.happenings, self.health, db)
+        self.page = self._page = PageServer(self, nursery, self.history)
 
     def _thumbnails(self) -> "Thumbnails | None":
         if not self.settings.thumbnails:

@@ -27,6 +27,7 @@ class Paths:
         self.token = self.state / "token"
         self.token_lock = self.state / "token.lock"
         self.log = self.state / "cmsfsd.log"
+        self.history = self.state / "history.json"
         self.mountpoint = self.state / "mountpoint"
         self.searches = config_file().with_name("searches.toml")
         self.blocks = self.cache / "blocks"

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import trio
 
-from cmsfs import errors, logs
+from cmsfs import config, errors, logs
 from cmsfs.client.session import Client
 from cmsfs.fuse.notifier import Notifier
 from cmsfs.ipc import control, diagnostics
@@ -67,6 +67,7 @@ class Answers:
     hub: Hub
     client: Client
     _page: PagePort
+    settings: config.Settings
     ground: MountpointGuard | None = None  # below the mount
     _eviction: Eviction
     _status: StatusReport

@@ -24,6 +24,7 @@ from cmsfs.replica.nodes import NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import offers
 from cmsfs.sqlite import Database
+from daemon.core.happenings import Happenings
 from daemon.core.unstorable import BLAMED, UnstorableItems
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class RemoteUpdates:
         self._deleted: OrderedDict[tuple[NodeKind, str], int] = OrderedDict()
         self.misfits = UnstorableItems()
         self.applied = 0  # changes made here, since the start
+        self.happenings = Happenings(db)
 
     @contextmanager
     def making(self, parent_id: str, name: str) -> Iterator[None]:
@@ -123,6 +125,8 @@ class RemoteUpdates:
         for one in left_out:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
         self.publish(made)
+        if made and generation is None:  # what a listing shows is no news
+            self.happenings.heard(found, made)
         return len(made)
 
     def forget_deleted(self) -> None:
@@ -133,6 +137,7 @@ class RemoteUpdates:
         """Tell of changes that somebody else has committed."""
         self.applied += len(found)
         self._hub.publish(found)
+        self.happenings.look_for_conflicts(found)
 
     def _sorted(
         self, found: Sequence[items.Item | entries.Entry]

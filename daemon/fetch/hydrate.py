@@ -11,6 +11,7 @@ Rule: raises `OSError` only, at once when the service is known to be out of reac
 
 import errno
 import logging
+from collections.abc import Callable
 from functools import partial
 
 import trio
@@ -86,6 +87,8 @@ class Hydrator:
         # By SHA-1 and block: who is asked for it, until that has ended.
         self._fetches: dict[tuple[str, int], BlockRun] = {}
         self._fetching = BlockDownloader(db, client, blocks, health, network_seconds=network_seconds)
+        # Told of what has come: a content, and how many bytes of it.
+        self.fetched: Callable[[str, int], None] = lambda sha1, nbytes: None
         self._under_way: dict[trio.CancelScope, Work] = {}
         self._came_wrong: dict[str, float] = {}  # when, by SHA-1
         health.subscribe(self._heard)
@@ -268,13 +271,15 @@ class Hydrator:
 
     async def _fetch(self, run: BlockRun) -> None:
         """One run of blocks; what it does not bring ends with its error."""
-        content, first, error = run.content, run.first, None
+        content, first, nbytes, error = run.content, run.first, run.nbytes, None
         try:
             with trio.CancelScope() as scope:
                 self._under_way[scope] = run
                 async with run.admitted(self._foreground):
                     with request_scheduler.with_priority(run):
                         await self._fetching.fetch(run)
+            if not scope.cancelled_caught:
+                self.fetched(content.sha1, nbytes)
             if scope.cancelled_caught:
                 error = errno_map.oserror(errno.ENETDOWN, STOPPING)
                 self._health.check()

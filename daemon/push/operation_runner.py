@@ -13,6 +13,7 @@ import trio
 from cmsfs import errors, logs
 from cmsfs.client.transport import wire
 from cmsfs.journal import ops, queue
+from cmsfs.journal.ops import OpKind
 from cmsfs.replica import tree
 from cmsfs.replica.rows import in_flight
 from daemon.push import error_policy, loop_detector
@@ -25,6 +26,14 @@ Perform = Callable[[PushContext, queue.Task], Awaitable[None]]
 # Uploads of files from this size on take at most half of the workers, so that what somebody saves while a
 # backup is on its way is there in a moment.
 LARGE_BYTES = 8 * 1024 * 1024
+
+# What a person is told of what has been sent.
+_TOLD = {
+    OpKind.UPLOAD: "uploaded",
+    OpKind.MKDIR: "created",
+    OpKind.MOVE: "renamed",
+    OpKind.TRASH: "deleted",
+}
 
 # Contents that the service has go to the cache so many at a time.
 RELEASED_AT_ONCE = 32
@@ -80,6 +89,7 @@ class OperationRunner:
             # Nothing failed; but what comes back for ever, at once, rests like what does.
             if (after := queue.find(context.db, op.seq)) is None:
                 self._rounds.pop(op.seq, None)
+                self._tell(job)
             elif loop_detector.is_circling(self._rounds, op, after, now_ns=ops.now_ns()):
                 await self._rest(op)
         except (errors.CmsfsError, OSError) as error:
@@ -91,6 +101,12 @@ class OperationRunner:
         node = tree.find(context.db, op.ino)
         if node is None or node.parent is None:
             context.ended(op.ino)
+
+    def _tell(self, job: Job) -> None:
+        op = job.task.op
+        if (what := _TOLD.get(op.kind)) is not None:
+            size = job.task.node.size if op.kind is OpKind.UPLOAD else 0
+            self._context.remote_updates.happenings.sent(what, op.ino, size=size)
 
     async def _release(self) -> None:
         """What the service has by now may be evicted."""
@@ -115,6 +131,8 @@ class OperationRunner:
         delay = verdict.wait_ns
         if delay is None:
             await self._context.db.write(lambda conn: queue.hold(conn, op, error=verdict.reason))
+            path = tree.path(self._context.db, op.ino)
+            self._context.remote_updates.happenings.note("refused", path, more=verdict.reason)
             log.warning(
                 "the service rejected a change, which is kept locally; see `cmsfs conflicts`: %s",
                 verdict.reason,

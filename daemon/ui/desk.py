@@ -15,6 +15,7 @@ from cmsfs.user_messages import explain
 from daemon.control.commands import Answers
 from daemon.ui import rendering
 from daemon.ui.door import Browser, Notice, PageDoor
+from daemon.ui.history import History
 
 # A form of ours is a few lines; the largest is a folder's name and a setting's value.
 MOST_FORM = 64 * 1024
@@ -22,6 +23,7 @@ MOST_FORM = 64 * 1024
 # The pages that are always to be seen, by the last part of their addresses.
 TABS: dict[str, str] = {
     "": "Overview",
+    "activity": "Activity",
     "attention": "Attention",
     "storage": "This computer",
     "trash": "Trash",
@@ -36,6 +38,7 @@ class PageDesk:
     drive: Answers
     door: PageDoor
     browser: Browser
+    history: History
     here: str  # the page, as in TABS
     query: Mapping[str, str] = field(default_factory=dict)
 

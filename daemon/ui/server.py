@@ -18,6 +18,7 @@ import trio
 from cmsfs import errors
 from daemon.core.supervisor import Starts
 from daemon.ui import peers
+from daemon.ui.history import History
 
 if TYPE_CHECKING:
     from daemon.control.commands import Answers
@@ -42,6 +43,7 @@ LOOK_SECONDS = 30.0
 SECTIONS = {
     "": "",
     "overview": "",
+    "activity": "activity",
     "attention": "attention",
     "conflicts": "attention",
     "conflict": "conflict",
@@ -57,7 +59,10 @@ SECTIONS = {
 class PageServer:
     """The page of one drive."""
 
-    def __init__(self, drive: "Answers", nursery: Starts, *, table: Path = peers.TABLE) -> None:
+    def __init__(
+        self, drive: "Answers", nursery: Starts, history: History, *, table: Path = peers.TABLE
+    ) -> None:
+        self._history = history
         self._drive = drive
         self._nursery = nursery
         self._table = table
@@ -96,7 +101,9 @@ class PageServer:
         except OSError as error:
             raise errors.UserError(f"The page cannot be served: {error.strerror}.") from error
         door, live = PageDoor(listener.socket.getsockname()[1]), Live(self._drive)
-        self._nursery.start_soon(self._serve, listener, door, live, Site(self._drive, door, live))
+        self._nursery.start_soon(
+            self._serve, listener, door, live, Site(self._drive, door, live, self._history)
+        )
         self.closed = trio.Event()
         return door
 

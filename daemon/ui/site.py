@@ -13,12 +13,13 @@ from daemon.ui import rendering
 from daemon.ui.desk import TABS, Endpoint, Form, Page, PageDesk, fields, said
 from daemon.ui.door import COOKIE, Notice, PageDoor
 from daemon.ui.event_stream import EventStream
+from daemon.ui.history import History
 from daemon.ui.live import Live
-from daemon.ui.pages import attention, conflict, item, overview, search, storage, trash
+from daemon.ui.pages import activity, attention, conflict, item, overview, search, storage, trash
 
 log = logging.getLogger(__name__)
 
-_SUBJECTS = (overview, attention, conflict, item, storage, trash, search)
+_SUBJECTS = (overview, activity, attention, conflict, item, storage, trash, search)
 PAGES: dict[str, Page] = {name: page for one in _SUBJECTS for name, page in one.PAGES.items()}
 FORMS: dict[str, Form] = {name: form for one in _SUBJECTS for name, form in one.FORMS.items()}
 
@@ -35,10 +36,11 @@ _REFUSED = "This page is opened by `cmsfs ui`, and by the menu of the drive. A l
 class Site:
     """The ASGI application; `seen` is when a browser that was let in last asked for anything."""
 
-    def __init__(self, drive: Answers, door: PageDoor, live: Live) -> None:
+    def __init__(self, drive: Answers, door: PageDoor, live: Live, history: History) -> None:
         self._drive = drive
         self._door = door
         self._live = live
+        self._history = history
         self.seen = trio.current_time()
         at = "/at/{place}"
         routes = [
@@ -120,7 +122,7 @@ class Site:
             return None
         self.seen = trio.current_time()
         here = name if name in TABS else _TAB_OF.get(name, "-")
-        return PageDesk(self._drive, self._door, browser, here, dict(request.query_params))
+        return PageDesk(self._drive, self._door, browser, self._history, here, dict(request.query_params))
 
     def _refused(self) -> responses.Response:
         return rendering.page("refused.html", code=403, said=_REFUSED)

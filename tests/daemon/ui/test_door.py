@@ -66,7 +66,7 @@ async def test_another_users_program_is_turned_away(
 ) -> None:
     expect_log("another user's program asked for the page")
     table = tmp_path / "tcp"
-    page = server.PageServer(drive.agents, nursery, table=table)
+    page = server.PageServer(drive.agents, nursery, drive.agents.history, table=table)
     url = await page.open("", "")
     port = httpx.URL(url).port
     assert port is not None

@@ -1,0 +1,128 @@
+"""What has happened lately, as a person would tell it: transfers, changes of others, conflicts, refusals.
+
+Whoever carries something out says so here, at once and in passing; the drive's page shows it, and keeps it.
+
+Rule: nothing is written and nothing is looked up here but the path of an item; what is told is bounded.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cmsfs.models.content import items
+from cmsfs.replica import naming, tree
+from cmsfs.replica.changes import Change, ChangeKind
+from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
+
+MOST = 500
+
+# Of one page of remote changes; a person reads no more of a folder that was copied.
+MOST_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One of them."""
+
+    at: int  # seconds since the epoch
+    what: str  # uploaded, downloaded, created, renamed, changed, deleted, conflict, refused
+    path: str
+    who: str = ""  # "" for this computer
+    more: str = ""  # the name before, or why
+    size: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if value not in ("", 0)}
+
+
+class Happenings:
+    """Collects them; `told` is set when there are new ones."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.recent: deque[Happening] = deque(maxlen=MOST)
+        self.told = Signal()
+        self.fetched: Counter[str] = Counter()  # bytes, by SHA-1, since they were asked for last
+        self.bytes_up = self.bytes_down = 0  # since the start
+
+    def note(self, what: str, path: str, *, who: str = "", more: str = "", size: int = 0) -> None:
+        """Something has happened now."""
+        if self.fetched:
+            self.take_downloads()  # in their order
+        self.recent.append(Happening(int(time.time()), what, path, who, more, size))
+        self.told.set()
+
+    def sent(self, what: str, ino: Ino, *, size: int = 0) -> None:
+        """A change of this computer is at the service."""
+        self.bytes_up += size
+        self.note(what, tree.path(self._db, ino), size=size)
+
+    def fetched_bytes(self, sha1: str, nbytes: int) -> None:
+        """So much of a content has come; it is told of when it is asked for, all of it at once."""
+        self.bytes_down += nbytes
+        self.fetched[sha1] += nbytes
+        if len(self.fetched) > MOST:
+            del self.fetched[next(iter(self.fetched))]
+        self.told.set()
+
+    def take_downloads(self) -> None:
+        """Tell of what has come."""
+        found, self.fetched = self.fetched, Counter()
+        for sha1, nbytes in found.items():
+            inos = tree.nodes_with_content(self._db, sha1)
+            path = tree.path(self._db, inos[0]) if inos else ""
+            last = self.recent[-1] if self.recent else None
+            if last is not None and (last.what, last.path) == ("downloaded", path):
+                self.recent.pop()
+                nbytes += last.size
+            if path.startswith("/"):
+                self.note("downloaded", path, size=nbytes)
+
+    def look_for_conflicts(self, made: Sequence[Change]) -> None:
+        """Tell of the conflict copies among changes."""
+        for one in made:
+            if one.what is ChangeKind.ENTRY and one.parent is not None and naming.CONFLICT_MARK in one.name:
+                node = tree.find_child(self._db, one.parent, one.name)
+                if node is not None and naming.original_name(one.name) is not None:
+                    self.note("conflict", tree.path(self._db, node.ino))
+
+    def heard(self, found: Sequence[items.Item | object], made: Sequence[Change]) -> None:
+        """The service told of changes, which are made here by now."""
+        who: Mapping[tuple[NodeKind, str], str] = {
+            (NodeKind(one.type), one.id): one.modified_by.name or one.modified_by.login or ""
+            for one in found
+            if isinstance(one, items.File | items.Folder | items.WebLink) and one.modified_by is not None
+        }
+        by_node: dict[Ino, list[Change]] = {}
+        for change in made:
+            by_node.setdefault(change.ino, []).append(change)
+        for ino, changes in list(by_node.items())[:MOST_AT_ONCE]:
+            self._tell(ino, changes, who)
+
+    def _tell(self, ino: Ino, changes: Sequence[Change], who: Mapping[tuple[NodeKind, str], str]) -> None:
+        gone = next((one for one in changes if one.what is ChangeKind.GONE and one.parent is not None), None)
+        if gone is not None and gone.parent is not None:
+            above = tree.path(self._db, gone.parent).rstrip("/")
+            self.note("deleted", f"{above}/{gone.name}", who="others")
+            return
+        node = tree.find(self._db, ino)
+        if node is None or node.parent is None:
+            return
+        names = [one for one in changes if one.what is ChangeKind.ENTRY]
+        here = [one for one in names if (one.parent, one.name) == (node.parent, node.name)]
+        left = [one for one in names if one not in here]
+        path = tree.path(self._db, ino)
+        by = who.get((node.kind, node.remote_id or ""), "") or "others"
+        if naming.original_name(node.name) is not None:
+            return  # it was told of as a conflict
+        if here and left:
+            more = left[0].name if left[0].parent == node.parent else "moved"
+            self.note("renamed", path, who=by, more=more)
+        elif any(one.is_new for one in here):
+            self.note("created", path, who=by, size=node.size)
+        elif any(one.what is ChangeKind.CONTENT for one in changes):
+            self.note("changed", path, who=by, size=node.size)

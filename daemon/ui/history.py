@@ -1,0 +1,129 @@
+"""Keeps what has happened lately, and the traffic of the last day, over restarts.
+
+Both are small lists in memory; the file is written a while after something was added, as a whole, and what a
+crash takes of it is missed by nobody.
+
+Rule: while nothing happens, nothing is written.
+"""
+
+import json
+import logging
+import os
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from cmsfs.journal import queue
+from cmsfs.sqlite import Database
+from daemon.core.happenings import Happening, Happenings
+from daemon.core.health import Health
+
+log = logging.getLogger(__name__)
+
+# What happens comes in flurries.
+REST_SECONDS = 10.0
+
+SAMPLE_SECONDS = 300.0
+DAY_SECONDS = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficSample:
+    """What went over the wire within some minutes, and what waited at their end."""
+
+    at: int
+    requests: int
+    up: int
+    down: int
+    waiting: int
+
+
+class History:
+    """The agent that keeps both."""
+
+    def __init__(self, file: Path, happenings: Happenings, health: Health, db: Database) -> None:
+        self._file = file
+        self.happenings = happenings
+        self._health = health
+        self._db = db
+        self.samples: deque[TrafficSample] = deque(maxlen=int(DAY_SECONDS / SAMPLE_SECONDS))
+        self._before = (0, 0, 0)
+
+    async def run(self) -> None:
+        """Keep what happens, for ever."""
+        await self.load()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sample)
+            try:
+                while True:
+                    await self.happenings.told.wait()
+                    await trio.sleep(REST_SECONDS)
+                    await self.keep()
+            finally:
+                if self.happenings.told.is_set:
+                    with trio.CancelScope(shield=True):
+                        await self.keep()
+
+    async def keep(self) -> None:
+        """Have the file say what is known now."""
+        self.happenings.take_downloads()
+        self.happenings.told.clear()
+        found = {
+            "happenings": [one.as_dict() for one in self.happenings.recent],
+            "samples": [asdict(one) for one in self.samples],
+        }
+        try:
+            await trio.to_thread.run_sync(_write, self._file, found)
+        except OSError as error:
+            log.warning("the history cannot be kept: %s", error.strerror)
+
+    async def load(self) -> None:
+        """Take up what was kept; begin anew with what cannot be read."""
+        try:
+            found = await trio.to_thread.run_sync(_read, self._file)
+            kept = [Happening(**one) for one in found["happenings"]]
+            samples = [TrafficSample(**one) for one in found["samples"]]
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, TypeError, KeyError):
+            log.info("the history cannot be read and begins anew")
+            return
+        self.happenings.recent.extendleft(reversed(kept[len(kept) - min(len(kept), self._room) :]))
+        since = time.time() - DAY_SECONDS
+        self.samples.extend(one for one in samples if one.at > since)
+
+    @property
+    def _room(self) -> int:
+        return (self.happenings.recent.maxlen or 0) - len(self.happenings.recent)
+
+    async def _sample(self) -> None:
+        while True:
+            await trio.sleep(SAMPLE_SECONDS)
+            self.sample()
+
+    def sample(self) -> None:
+        """Note what has gone over the wire since the last time."""
+        now = (self._health.requests.total(), self.happenings.bytes_up, self.happenings.bytes_down)
+        requests, up, down = (new - old for new, old in zip(now, self._before, strict=True))
+        self._before = now
+        waiting = queue.counts(self._db).get("ready", 0)
+        self.samples.append(TrafficSample(int(time.time()), requests, up, down, waiting))
+
+
+def _read(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _write(file: Path, found: Any) -> None:
+    new = file.with_name(f"{file.name}.new")
+    with open(new, "w", encoding="utf-8", opener=_private) as opened:
+        json.dump(found, opened, ensure_ascii=True)
+    new.replace(file)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,88 @@
+"""What happened lately, and the traffic of the last day as a plot and as a table."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette import responses
+
+from cmsfs import config, output
+from daemon.ui.desk import Form, Page, PageDesk
+from daemon.ui.history import DAY_SECONDS, TrafficSample
+
+# The plot, in its own units: an hour is one bar.
+HOURS = 24
+HEIGHT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PlottedHour:
+    """One hour of the day: figures, and the height of its bar."""
+
+    label: str
+    value: str
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficPlot:
+    """One figure over a day."""
+
+    title: str
+    note: str
+    hours: list[PlottedHour]
+
+
+async def show(desk: PageDesk) -> responses.Response:
+    history = desk.history
+    history.happenings.take_downloads()
+    kind = desk.query.get("what", "")
+    found = [one for one in reversed(history.happenings.recent) if not kind or one.what == kind]
+    limit = config.profile(desk.drive.settings).limits.requests_per_minute
+    plots = _plots(list(history.samples), limit, int(time.time()))
+    kinds = sorted({one.what for one in history.happenings.recent})
+    return desk.page("activity.html", "Activity", found=found, plots=plots, kinds=kinds, kind=kind)
+
+
+def _plots(samples: list[TrafficSample], limit: int, now: int) -> list[TrafficPlot]:
+    hours: list[list[TrafficSample]] = [[] for _ in range(HOURS)]
+    for one in samples:
+        if 0 <= (age := now - one.at) < DAY_SECONDS:
+            hours[HOURS - 1 - age * HOURS // DAY_SECONDS].append(one)
+    traffic = [sum(one.up + one.down for one in hour) for hour in hours]
+    requests = [sum(one.requests for one in hour) for hour in hours]
+    waiting = [max((one.waiting for one in hour), default=0) for hour in hours]
+    most = f"at most {limit * 60:,} are allowed" if limit else "the service names no limit"
+    return [
+        _plot("Traffic by the hour", f"{output.size(sum(traffic))} in all", traffic, now, output.size),
+        _plot(
+            "Requests by the hour",
+            f"{sum(requests):,} in all; {most}",
+            requests,
+            now,
+            _figure,
+            limit * 60,
+        ),
+        _plot("Changes that waited", "the most of each hour", waiting, now, _figure),
+    ]
+
+
+def _figure(value: int) -> str:
+    return f"{value:,}"
+
+
+def _plot(
+    title: str, note: str, values: list[int], now: int, said: Callable[[int], str], scale: int = 0
+) -> TrafficPlot:
+    """A bar for each hour; as high as the largest, or `scale`, is the whole height."""
+    top = max(*values, scale, 1)
+    hours = []
+    for number, value in enumerate(values):
+        began = time.localtime(now - (HOURS - number) * 3600)
+        height = max(1, value * HEIGHT // top) if value else 0
+        hours.append(PlottedHour(time.strftime("%H:%M", began), said(value), height))
+    return TrafficPlot(title, note, hours)
+
+
+PAGES: dict[str, Page] = {"activity": show}
+FORMS: dict[str, Form] = {}

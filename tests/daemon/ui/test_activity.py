@@ -1,0 +1,105 @@
+"""What happened lately, and the traffic of a day."""
+
+import re
+
+import pytest
+import trio
+import trio.testing
+
+from cmsfs import config
+from tests.daemon.ui.conftest import Reader, Visit
+from tests.support.daemon_drive import Drive, Remote, Starting
+
+
+def told(text: str) -> list[tuple[str, str, str]]:
+    """What, where, and by whom, the newest first."""
+    rows = re.findall(r'class="tag">(\w+)</span> <a[^>]*>(.*?)</a>\s*<small>(.*?)</small>', text)
+    by = [re.search(r" by ([^,]*)", small) for _, _, small in rows]
+    return [(what, path, found[1] if found else "") for (what, path, _), found in zip(rows, by, strict=True)]
+
+
+async def test_what_others_and_we_do_is_told(reader: Reader, drive: Drive, other: Remote) -> None:
+    assert "Nothing yet." in await reader.get("activity")
+    await drive.mkdir("d")
+    await drive.write("d/a <b>.txt", b"mine")
+    await drive.sync()
+    await other.file("theirs", b"x" * 3000)
+    await drive.poll()
+    found = (await other.find("theirs")).id
+    await other.client.items.update("file", found, name="renamed")
+    await drive.poll()
+    await other.write(found, b"y" * 4000)
+    await drive.poll()
+    await drive.read("renamed")
+    await reader.get("activity")
+    await other.client.items.delete("file", found)
+    await drive.poll()
+    found_out = told(await reader.get("activity"))
+    # The service does not always name who it was.
+    found_out[2] = (*found_out[2][:2], "somebody")
+    assert found_out == [
+        ("deleted", "/renamed", "others"),
+        ("downloaded", "/renamed", ""),
+        ("changed", "/renamed", "somebody"),
+        ("renamed", "/renamed", "Ada Tester"),
+        ("created", "/theirs", "Ada Tester"),
+        ("uploaded", "/d/a &lt;b&gt;.txt", ""),
+        ("created", "/d", ""),
+    ]
+    assert told(await reader.get("activity", what="uploaded")) == [("uploaded", "/d/a &lt;b&gt;.txt", "")]
+
+
+async def test_a_conflict_is_told(reader: Reader, drive: Drive, other: Remote) -> None:
+    await drive.write("f", b"base")
+    await drive.sync()
+    await other.write((await other.find("f")).id, b"theirs")
+    await drive.write("f", b"ours")
+    await drive.sync()
+    ((_, path, _),) = told(await reader.get("activity", what="conflict"))
+    assert "conflicted copy of" in path
+
+
+async def test_a_first_listing_is_no_news(drive: Drive, reader: Reader, other: Remote) -> None:
+    await other.file("old", b"x")
+    await drive.names()
+    assert "Nothing yet." in await reader.get("activity")
+
+
+async def test_it_is_kept_over_a_restart_within_bounds(starting: Starting, other: Remote) -> None:
+    async with starting() as drive, trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.history.run)
+        for number in range(600):
+            drive.agents.history.happenings.note("uploaded", f"/{number}")
+        await trio.testing.wait_all_tasks_blocked()
+        drive.agents.history.sample()
+        nursery.cancel_scope.cancel()
+    file = config.Paths("default").history
+    assert file.stat().st_mode & 0o777 == 0o600
+    async with starting() as drive, trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.history.run)
+        with trio.fail_after(20):
+            while not drive.agents.history.samples:
+                await trio.lowlevel.checkpoint()
+        recent = drive.agents.history.happenings.recent
+        assert (len(recent), recent[0].path, recent[-1].path) == (500, "/100", "/599")
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"happenings": [1], "samples": []}'])
+async def test_a_damaged_history_begins_anew(drive: Drive, text: str) -> None:
+    config.Paths("default").history.write_text(text)
+    await drive.agents.history.load()
+    assert not drive.agents.history.happenings.recent
+
+
+async def test_traffic_is_plotted_against_the_limit(visit: Visit, drive: Drive, other: Remote) -> None:
+    await other.file("f", b"x" * 50_000)
+    await drive.names()
+    await drive.read("f")
+    drive.agents.history.sample()
+    (sample,) = drive.agents.history.samples
+    assert (sample.up, sample.down, sample.waiting) == (0, 50_000, 0)
+    assert sample.requests > 0
+    text = await (await visit("activity")).get("activity")
+    assert "50.0 kB in all" in text
+    assert text.count("<rect") == 2
