@@ -9,6 +9,7 @@ Rule: whoever removes a version for good calls a `check_...` first, in the same 
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from sqlite3 import Connection, Row
 from typing import Any
 
@@ -170,6 +171,71 @@ def covered(
         f"SELECT {chosen} {sql} AND {which} AND a.id = ?2 AND {key} > ?3 ORDER BY {key} LIMIT ?4",
         now,
         assignment,
+        after,
+        limit,
+    )
+
+
+def held_versions(
+    read: Read,
+    enterprise: int,
+    *,
+    now: int,
+    policy: int | None = None,
+    version: int | None = None,
+    after: int = 0,
+    limit: int = 1,
+) -> list[Row]:
+    """The versions that holds cover, of one policy or one version, by their ids.
+
+    `assignments` are the numbers of what holds each, with commas between.
+    """
+    sql = HELD.replace(":now", "?1")
+    return read(
+        f"SELECT v.*, group_concat(a.id) AS assignments {sql} AND p.enterprise = ?2"
+        " AND coalesce(p.id = ?3, 1) AND coalesce(v.id = ?4, 1) AND v.id > ?5"
+        " GROUP BY v.id ORDER BY v.id LIMIT ?6",
+        now,
+        enterprise,
+        policy,
+        version,
+        after,
+        limit,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionFilter:
+    """Which retained versions are meant; what is None excludes none."""
+
+    file: int | None = None
+    version: int | None = None
+    policy: int | None = None
+    action: str | None = None
+    ends_after: int | None = None
+    ends_before: int | None = None
+
+
+def retained_versions(
+    read: Read, enterprise: int, wanted: RetentionFilter, *, now: int, after: int = 0, limit: int = 1
+) -> list[Row]:
+    """The versions that are retained, by their ids, each with the policy that keeps it longest, and the `end`
+    of that, which is `FOREVER` where there is none."""
+    sql = RETAINED.replace(":now", "?1")
+    return read(
+        "SELECT v.*, p.id AS policy, p.name AS policy_name, p.days, p.disposition_action AS action,"
+        f" a.assigned_at, max({_END}) AS end {sql} AND p.enterprise = ?2"
+        " AND coalesce(v.file = ?3, 1) AND coalesce(v.id = ?4, 1) AND v.id > ?9 GROUP BY v.id"
+        " HAVING coalesce(policy = ?5, 1) AND coalesce(action = ?6, 1)"
+        " AND coalesce(end > ?7, 1) AND coalesce(end < ?8, 1) ORDER BY v.id LIMIT ?10",
+        now,
+        enterprise,
+        wanted.file,
+        wanted.version,
+        wanted.policy,
+        wanted.action,
+        wanted.ends_after,
+        wanted.ends_before,
         after,
         limit,
     )

@@ -163,6 +163,10 @@ class Assignments(ABC, Generic[New]):
             f" JOIN user AS u ON u.id = a.assigned_by {self.join}"
         )
 
+    def find(self, read: store.Read, call: calls.Call, wire_id: str) -> dict[str, Any]:
+        """An assignment as it is shown; 404 if the enterprise has none with this id."""
+        return self._shown(call, self._get(read, call.caller, wire_id))
+
     def _get(self, read: store.Read, caller: calls.Caller, wire_id: str) -> Row:
         sql = f"{self._select} WHERE p.enterprise = ? AND a.id = ?"
         found = read(sql, caller.enterprise, calls.parse_id(wire_id))

@@ -33,7 +33,7 @@ from cmsfs.service.content import (
     web_links,
 )
 from cmsfs.service.events import events
-from cmsfs.service.governance import legal_holds, retention
+from cmsfs.service.governance import legal_holds, retention, version_policies
 from cmsfs.service.groups import groups, memberships
 from cmsfs.service.metadata import templates
 from cmsfs.service.oauth import authorize, tokens
@@ -159,6 +159,7 @@ API_GROUPS = [
         "What a retention policy is assigned to, and the files under it.",
         retention.assignment_routes,
     ),
+    Group("version_policies", "Versions that are on hold or retained.", version_policies.routes),
     Group(
         "metadata_templates",
         "Metadata templates: list, create, change and delete them.",

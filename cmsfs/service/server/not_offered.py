@@ -43,10 +43,6 @@ _FAMILIES = {
         DELETE /file_requests/{id}  GET /file_requests/{id}  PUT /file_requests/{id}
         POST /file_requests/{id}/copy
     """,
-    "Holds and retention by version": """
-        GET /file_version_legal_holds  GET /file_version_legal_holds/{id}  GET /file_version_retentions
-        GET /file_version_retentions/{id}
-    """,
     "Hubs": """
         GET /enterprise_hubs  GET /hub_collaborations  POST /hub_collaborations
         DELETE /hub_collaborations/{id}  GET /hub_collaborations/{id}  PUT /hub_collaborations/{id}

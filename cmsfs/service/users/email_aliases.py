@@ -57,7 +57,7 @@ async def create(call: calls.Call) -> responses.Response:
         if len(read("SELECT 1 FROM email_alias WHERE user = ?", user["id"])) >= MOST:
             raise problems.Refused(400, "bad_request", f"A user has {MOST} addresses at most.")
         conn.execute("INSERT INTO email_alias (user, email) VALUES (?, ?)", (user["id"], email))
-        _log(conn, call, "ADD_LOGIN_EMAIL_ALIAS", user)
+        _log(conn, call, "EMAIL_ALIAS_CONFIRM", user)
         return _shape(read("SELECT * FROM email_alias WHERE email = ?", email)[0])
 
     return calls.answer(await call.store.write(txn), 201)
@@ -73,7 +73,7 @@ async def delete(call: calls.Call) -> responses.Response:
         )
         if not done.rowcount:
             raise problems.not_found("email_alias", number)
-        _log(conn, call, "REMOVE_LOGIN_EMAIL_ALIAS", user)
+        _log(conn, call, "EMAIL_ALIAS_REMOVE", user)
 
     await call.store.write(txn)
     return responses.Response(status_code=204)

@@ -14,7 +14,6 @@ from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.api import marker_pagination, operations
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.events import events_admin
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 
@@ -40,8 +39,6 @@ async def create(call: calls.Call) -> responses.Response:
         )
         if not done.rowcount:
             raise problems.Refused(409, "conflict", "The user was invited already.")
-        source = item_serializer.user_mini(found[0])
-        events_admin.record(conn, call.caller.enterprise, "INVITE_USER", source, by=call.caller.id, now=now)
         return _shape(read, call, read("SELECT * FROM invite WHERE id = ?", done.lastrowid)[0])
 
     return calls.answer(await call.store.write(txn), 201)

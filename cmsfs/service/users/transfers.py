@@ -2,6 +2,8 @@
 
 Shared links, collaborations, metadata and versions go with the items.  What is in the trash stays there.
 
+The streams of both users and of the administrators tell of each item that has moved.
+
 Rule: all of it or nothing: what does not fit into the other's space, or may not change hands (ownership.py),
 leaves everything where it is.
 """
@@ -21,7 +23,6 @@ from cmsfs.service.access import callers, calls
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.content import items, ownership
-from cmsfs.service.events import events_admin
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store, tree_paths
 from cmsfs.service.storage.kinds import ItemKind
@@ -60,11 +61,6 @@ def _give(conn: Connection, giver: Row, taker: Row, *, by: int, now: int) -> Row
         columns = items.place(conn, row, folder, row["name"])
         ownership.hand_over(conn, row, taker["id"], path=columns["path"], now=now)
         items.touch(conn, row, by=by, now=now, event=models_events.MOVE, **columns)
-    source = item_serializer.user_mini(giver)
-    details = f'{{"new_owner_id": "{taker["id"]}"}}'
-    events_admin.record(
-        conn, giver["enterprise"], "TRANSFER_CONTENT", source, by=by, now=now, details=details
-    )
     return items.find(conn, folder["id"])
 
 

@@ -123,7 +123,7 @@ SENT = {
 # Not about content.
 ADMINISTRATION = (
     *("/users", "/legal_hold_", "/retention_", "/metadata_templates", "/collaboration_whitelist_"),
-    *("/group", "/webhooks"),
+    *("/group", "/webhooks", "/invites", "/terms_of_service", "/storage_polic", "/device_pinners"),
 )
 
 

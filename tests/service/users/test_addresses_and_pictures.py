@@ -38,7 +38,7 @@ async def test_an_alias_is_as_good_as_the_login(api, uwe, service):
     await api.ask("DELETE", f"/users/{api.user}/email_aliases/{made['id']}", expect=404)
     await api.ask("DELETE", f"{path}/{made['id']}", expect=204)
     assert (await api.ask("GET", path))["total_count"] == 0
-    words = "event_type=ADD_LOGIN_EMAIL_ALIAS,REMOVE_LOGIN_EMAIL_ALIAS"
+    words = "event_type=EMAIL_ALIAS_CONFIRM,EMAIL_ALIAS_REMOVE"
     logged = await api.ask("GET", f"/events?stream_type=admin_logs&{words}")
     assert len(logged["entries"]) == 2
 

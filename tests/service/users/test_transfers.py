@@ -61,8 +61,8 @@ async def test_both_are_told_and_administrators_too(api, uwe, zoe):
     for one, position in where.items():
         found = (await one.ask("GET", f"/events?stream_position={position}"))["entries"]
         assert file["id"] in [event["source"]["id"] for event in found if event["event_type"] == "ITEM_MOVE"]
-    logged = (await api.ask("GET", "/events?stream_type=admin_logs&event_type=TRANSFER_CONTENT"))["entries"]
-    assert [one["source"]["login"] for one in logged] == ["uwe@example.com"]
+    logged = (await api.ask("GET", "/events?stream_type=admin_logs&event_type=MOVE"))["entries"]
+    assert [one["source"]["item_id"] for one in logged] == [file["id"]]
 
 
 async def test_all_or_nothing(api, uwe, zoe):
