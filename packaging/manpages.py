@@ -76,6 +76,8 @@ def _command_page(command: click.Command, ctx: click.Context, *, section: int) -
         found = [(key, command.get_command(ctx, key)) for key in command.list_commands(ctx)]
         known = [(f"{name}-{key}(1)", each.get_short_help_str(200)) for key, each in found if each]
         lines += [".SH COMMANDS", *_entries(known)]
+    if command.epilog:
+        lines += [".SH EXAMPLES", ".nf", *(escaped(line) for line in _examples(command.epilog)), ".fi"]
     if section == 8 or ctx.parent is None:
         lines += [".SH FILES", *_entries(FILES)]
     lines += [".SH EXIT STATUS", *_entries(EXIT_CODES)]
@@ -83,6 +85,11 @@ def _command_page(command: click.Command, ctx: click.Context, *, section: int) -
     if ctx.parent is not None and ctx.parent.parent is not None:
         others.insert(0, f"{ctx.parent.command_path.replace(' ', '-')}(1)")
     return _text([*lines, ".SH SEE ALSO", escaped(", ".join(others))])
+
+
+def _examples(epilog: str) -> list[str]:
+    """The lines below the heading."""
+    return [line.strip() for line in epilog.splitlines() if line.startswith("  ")]
 
 
 def settings_page() -> str:

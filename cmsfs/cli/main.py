@@ -21,6 +21,7 @@ import click
 
 import cmsfs
 from cmsfs import output, process_env, user_messages
+from cmsfs.cli import examples
 from cmsfs.cli.support import context
 from cmsfs.cli.support.command_table import ALIASES, COMMANDS, FUNCTIONS, GROUPS
 
@@ -40,6 +41,7 @@ class Commands(click.Group):
         gc.enable()
         assert isinstance(command, click.Command)
         command.short_help = entry.summary
+        command.epilog = examples.epilog(cmd_name)
         return command
 
     def resolve_command(

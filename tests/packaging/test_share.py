@@ -78,6 +78,7 @@ def test_every_command_has_a_manual_page(share: Path) -> None:
         for param in command.params:
             if isinstance(param, click.Option) and not param.hidden:
                 assert param.opts[0] in page, (words, param.opts)
+        assert (".SH EXAMPLES" in page) is (words.count(" ") == 1)
 
 
 def test_manual_page_has_every_setting(share: Path) -> None:

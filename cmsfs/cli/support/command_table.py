@@ -61,7 +61,14 @@ GROUPS = {
         "whoami": CommandEntry("account.whoami", "Show the current user"),
         "token": CommandEntry("account.token", "Issue downscoped tokens for other programs"),
     },
-    "Content management": {
+    "Maintenance": {
+        "doctor": CommandEntry("service.doctor", "Diagnose problems and suggest fixes"),
+        "config": CommandEntry("service.configuration", "Show, check and edit the configuration"),
+        "fsck": CommandEntry("service.fsck", "Check and repair the local state"),
+        "log-level": CommandEntry("sync.daemon_controls", "Change the log level of the running drive"),
+    },
+    # Apart from what a user does: for those who run a service, or have an administrator's role at one.
+    "Administration": {
         "users": CommandEntry("management.users", "Manage the users of the enterprise"),
         "templates": CommandEntry("management.templates", "Manage metadata templates"),
         "retention": CommandEntry("management.retention", "Show retention policies and their assignments"),
@@ -69,12 +76,6 @@ GROUPS = {
         "exemptions": CommandEntry(
             "management.exemptions", "Manage exemptions from the collaboration allowlist"
         ),
-    },
-    "Service": {
-        "doctor": CommandEntry("service.doctor", "Diagnose problems and suggest fixes"),
-        "config": CommandEntry("service.configuration", "Show, check and edit the configuration"),
-        "fsck": CommandEntry("service.fsck", "Check and repair the local state"),
-        "log-level": CommandEntry("sync.daemon_controls", "Change the log level of the running drive"),
         "serve": CommandEntry("service.serve", "Serve the embedded service over HTTP"),
     },
 }

@@ -61,7 +61,7 @@ class _Way:
     "--ca-file", type=_file, help="Additional CA certificates (PEM) to trust, such as a private CA."
 )
 @click.option("--yes", is_flag=True, help="Do not ask to confirm the user who logged in (for scripts).")
-@click.option("--admin", is_flag=True, help="Also ask for what the commands under Content management need.")
+@click.option("--admin", is_flag=True, help="Also ask for what the commands under Administration need.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Local port for the OAuth redirect.")
 @click.option(
     "--token-store",
