@@ -44,7 +44,7 @@ def envelope(entries: list[dict[str, Any]], limit: int, marker: str | None) -> d
 
 
 def number_id(call: calls.Call, number: int) -> int | str:
-    """An id that the specification shows as a number, as the client that asks reads it (see `NumberId`)."""
+    """An id or a count that the specification shows as a number, as the client reads it (see `NumberId`)."""
     of_public_api = any(name in call.request.headers for name in ("x-box-ua", wire_names.VERSION_HEADER))
     return str(number) if of_public_api else number
 

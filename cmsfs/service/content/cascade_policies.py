@@ -1,5 +1,7 @@
 """Cascade policies: list, create, get, delete, and apply again.
 
+A policy may come before the metadata: what is below then gets it when the folder does.
+
 Rule: whoever may describe a folder has its metadata cascade; when a policy ends, the metadata stays.
 """
 
@@ -74,7 +76,6 @@ async def create(call: calls.Call) -> responses.Response:
         read = store.reader(conn)
         folder = _folder(read, call, wish.folder_id, ItemRight.DESCRIBE)
         template = templates.get_template(read, call.caller, wish.scope, wish.template_key)
-        instance = _instance(read, folder, template["id"])
         found = conn.execute(
             "INSERT INTO cascade_policy (uuid, folder, template, created_by, created_at)"
             " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
@@ -82,7 +83,8 @@ async def create(call: calls.Call) -> responses.Response:
         ).fetchall()
         if not found:
             raise problems.Refused(409, "conflict", "This metadata of the folder cascades already.")
-        cascades.fill(conn, folder, instance)
+        for instance in read(_INSTANCE, folder["id"], template["id"]):
+            cascades.fill(conn, folder, instance)
         row = read(f"{_SELECT} WHERE p.id = ?", found[0]["id"])[0]
         _log(conn, call, row, "METADATA_CASCADE_POLICY_CREATE")
         return _shape(row)

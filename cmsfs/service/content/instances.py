@@ -41,6 +41,7 @@ async def create(kind: ItemKind, call: calls.Call) -> responses.Response:
         row = _item(read, call, kind, needed=ItemRight.DESCRIBE)
         template = _template(read, call)
         insert(conn, row["id"], template, templates.checked(template, wish))
+        cascades.begin(conn, row, _instance(read, call, row)[1])
         return _told(conn, call, row, "CREATED")
 
     return calls.answer(await call.store.write(txn), 201)

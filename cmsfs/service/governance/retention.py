@@ -177,11 +177,12 @@ class _Assignments(policy_assignments.Assignments[retention.NewRetentionAssignme
 
     def details(self, call: calls.Call, row: Row) -> dict[str, Any]:
         filters = [{"field": one["field"], "value": one["value"]} for one in json.loads(row["filters"])]
+        days = retention.INDEFINITE if row["days"] is None else marker_pagination.number_id(call, row["days"])
         policy = {
             "type": "retention_policy",
             "id": self.of.wire_id(call, row["policy"]),
             "policy_name": row["policy_name"],
-            "retention_length": retention.INDEFINITE if row["days"] is None else row["days"],
+            "retention_length": days,
             "disposition_action": row["disposition_action"],
         }
         return {

@@ -52,6 +52,12 @@ def overwrite(conn: Connection, folder: Row, instance: Row, *, only: str | None 
     return len(found)
 
 
+def begin(conn: Connection, item: Row, instance: Row) -> None:
+    """After a folder got metadata: if it cascades, what below has none gets it too."""
+    if conn.execute(_POLICY, (item["id"], instance["template"])).fetchone() is not None:
+        fill(conn, item, instance)
+
+
 def follow(conn: Connection, item: Row, instance: Row, before: str) -> None:
     """After a change of a folder's metadata: what below has it from the folder is changed with it."""
     if conn.execute(_POLICY, (item["id"], instance["template"])).fetchone() is not None:

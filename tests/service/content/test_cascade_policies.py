@@ -141,7 +141,14 @@ async def test_who_may_describe_the_folder_may(api, uwe, described):
     await uwe.ask("DELETE", f"{BOTH}/{made['id']}", expect=403)
 
 
-async def test_a_folder_needs_the_metadata_itself(api, described):
+async def test_a_policy_may_come_before_the_metadata(api, described):
     bare = await api.folder("bare")
-    assert (await policy(api, bare, expect=404))["code"] == "instance_not_found"
+    below = await api.upload("below.txt", b"x", bare["id"])
+    made = await policy(api, bare)
+    wish = {"conflict_resolution": "overwrite"}
+    refused = await api.ask("POST", f"{BOTH}/{made['id']}/apply", json=wish, expect=404)
+    assert refused["code"] == "instance_not_found"
+    await describe(api, bare, "Eve")
+    assert await customer(api, below) == "Eve"
+    await api.ask("POST", f"{BOTH}/{made['id']}/apply", json=wish, expect=202)
     await api.ask("GET", BOTH, expect=404)

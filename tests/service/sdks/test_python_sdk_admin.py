@@ -125,7 +125,7 @@ async def test_retention(client):
         assigned = assignments.create_retention_policy_assignment(made.id, target)
         got = assignments.get_retention_policy_assignment_by_id(str(assigned.id))
         assert (got.id, got.retention_policy.id, got.assigned_to.id) == (assigned.id, made.id, folder.id)
-        assert (got.retention_policy.retention_length, got.assigned_by.login) == (365, "ada@example.com")
+        assert (got.retention_policy.retention_length, got.assigned_by.login) == ("365", "ada@example.com")
         listed = assignments.get_retention_policy_assignments(made.id)
         assert [one.id for one in listed.entries] == [assigned.id]
         under = assignments.get_files_under_retention_policy_assignment(str(assigned.id))

@@ -30,7 +30,7 @@ class RecordingReceiver:
     came: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     news: trio.Event = field(default_factory=trio.Event)
 
-    async def handle(self, stream: trio.SocketStream) -> None:
+    async def handle(self, stream: trio.abc.Stream) -> None:
         self.connections += 1
         data = b""
         while b"\r\n\r\n" not in data:
