@@ -23,7 +23,7 @@ import trio
 
 from cmsfs import config, errors, mountpoint_guard, mounts
 from cmsfs.auth.deadline import Deadline
-from cmsfs.fuse import convert, mount, operations
+from cmsfs.fuse import mount, operations
 from cmsfs.replica.nodes import Node
 from cmsfs.user_messages import explain
 from daemon import instance_lock, maintenance, manifest_writer
@@ -133,6 +133,7 @@ class Agent(Composition):
         agents.keep(manifest_writer.run, state.db, state.drafts.root, self.commit, name="manifest")
         agents.keep(self.fs.run, name="filesystem")
         agents.keep(self.notifier.run, name="notifier")
+        agents.keep(self.open_windows.run, name="open windows")
         agents.keep(self.watchdog.run, self.health, state.db, name="watchdog")
         agents.keep(self.server.serve, listener, name="control")
 
@@ -192,13 +193,13 @@ class Agent(Composition):
         `welcome` is what there is to do when the kernel's requests are answered, before the start is
         complete; what it raises ends the drive."""
         memo = settings.paths.mountpoint
-        owner = convert.owner(settings.uid, settings.gid, umask=settings.taken_bits)
         handlers = operations.Operations(
             self.shown,
-            owner=owner,
+            owner=self.owner,
             copying=self.copy_detector,
             background=self.background_readers,
             pictures=self.thumbnails.opened if self.thumbnails is not None else None,
+            echoes=self.echoes,
         )
         async with mount.mounted(
             handlers,
@@ -212,6 +213,8 @@ class Agent(Composition):
             memo=memo,
         ) as mounted:
             self.ground, self._status.hidden = mounted.ground, mounted.ground.hidden
+            if not settings.read_only:
+                self.open_windows.mounted(mounted.connection)
             log.info("the drive is mounted, connection %d", mounted.connection)
 
             async def complete() -> None:
@@ -223,6 +226,7 @@ class Agent(Composition):
             await concurrency.first_of(complete, self.shutdown.wanted.wait, mounted.unmounted.wait)
             self._status.stage = "stopping"
             self.ground, self._status.hidden = None, list
+            self.open_windows.unmounting()
             self.watchdog.stopping(self.shutdown.drain_seconds + mount.LINGER + mount.DEADLINE)
         await self.fs.finish()
         await self.commit.commit()

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 from cmsfs import config
 from cmsfs.client.session import Client
-from cmsfs.fuse import notifier
+from cmsfs.fuse import convert, notifier
+from cmsfs.fuse.echo_plan import TreePlaces
+from cmsfs.fuse.echoes import Echoes
+from cmsfs.fuse.open_windows import OpenWindows
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.journal.sealing import Sealer
 from cmsfs.replica.changes import ChangeKind, Hub
@@ -210,6 +213,17 @@ class Composition(Answers):
             settings=settings,
         )
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
+        places = TreePlaces(db, self.fs.excluded.hides)
+        self.owner = convert.owner(settings.uid, settings.gid, umask=settings.taken_bits)
+        self.echoes = Echoes(self.owner, places.child_number)
+        self.open_windows = OpenWindows(
+            self.hub,
+            self.fs.inodes,
+            places,
+            self.echoes,
+            mountpoint=mountpoint,
+            told=self.notifier.settled_soon,
+        )
         new_folders = NewFolders(db, self.hydrator)
         pull_context = PullContext(db, client, self.remote_updates, self.health, new_folders)
         # A token that was cut down to a folder does not hear of what happens, only what there is.

@@ -60,6 +60,13 @@ def entry(found: attributes.Attributes, owner: Owner) -> pyfuse3.EntryAttributes
     return result
 
 
+def writable(found: pyfuse3.EntryAttributes) -> pyfuse3.EntryAttributes:
+    """The same as its owner may change it, for the one who asks now: the kernel asks again for others."""
+    found.st_mode |= 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
+    found.attr_timeout = 0.0
+    return found
+
+
 def folder_entry(ino: int) -> pyfuse3.EntryAttributes:
     """A folder of which a listing tells the number alone."""
     result = pyfuse3.EntryAttributes()
@@ -79,6 +86,11 @@ def absent() -> pyfuse3.EntryAttributes:
 def file_info(opened: attributes.OpenResult) -> pyfuse3.FileInfo:
     """The kernel's view of an open file; `keep_cache` is always set, for pyfuse3's default is True."""
     return pyfuse3.FileInfo(fh=opened.fh, keep_cache=opened.keep_cache, direct_io=opened.direct_io)
+
+
+def idle_file(fh: int) -> pyfuse3.FileInfo:
+    """A handle that says nothing about the file's pages."""
+    return pyfuse3.FileInfo(fh=fh, keep_cache=True, direct_io=False)
 
 
 def changes(

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pyfuse3
 
-from cmsfs.fuse import convert, notifier
+from cmsfs.fuse import convert, echo_process, notifier
 from cmsfs.fuse.drive import FilesystemPort
+from cmsfs.fuse.echoes import GHOSTS, HANDLE, Echoes
 from cmsfs.fuse.handler import handler, no_reply_handler
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs import errno_map
@@ -44,6 +45,7 @@ class Operations(pyfuse3.Operations):
         copying: CopyDetector | None = None,
         background: programs.BackgroundReaders | None = None,
         pictures: Callable[[Ino], Awaitable[None]] | None = None,
+        echoes: Echoes | None = None,
     ) -> None:
         super().__init__()
         self._copying = copying or CopyDetector()
@@ -53,11 +55,15 @@ class Operations(pyfuse3.Operations):
         self._drive = drive
         self._folders: dict[int, Ino] = {}  # open ones, by their handles
         self._owner = owner or convert.owner()
+        # What the process asks that only makes the kernel tell of changes; the drive is not asked then.
+        self._echoes = echoes or Echoes(self._owner)
 
     # Names and attributes
 
     @handler
     async def lookup(self, parent: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
+        if ctx.pid in self._echoes.pids and (ghost := self._echoes.lookup(parent, name)) is not None:
+            return ghost
         try:
             return convert.entry(await self._drive.lookup(parent, convert.known_name(name)), self._owner)
         except errno_map.TransientEnoent:
@@ -67,11 +73,16 @@ class Operations(pyfuse3.Operations):
 
     @no_reply_handler
     async def forget(self, pairs: Sequence[tuple[Ino, int]]) -> None:
-        self._drive.forget(list(pairs))
+        self._drive.forget([pair for pair in pairs if pair[0] < GHOSTS])
 
     @handler
     async def getattr(self, ino: Ino, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
-        return convert.entry(self._drive.getattr(ino), self._owner)
+        if ino >= GHOSTS:
+            return self._echoes.getattr(ino)
+        found = convert.entry(self._drive.getattr(ino), self._owner)
+        if ctx.pid in self._echoes.pids and self._echoes.may_write(ino):
+            return convert.writable(found)
+        return found
 
     @handler
     async def setattr(
@@ -82,6 +93,9 @@ class Operations(pyfuse3.Operations):
         fh: int | None,
         ctx: pyfuse3.RequestContext,
     ) -> pyfuse3.EntryAttributes:
+        if ctx.pid in self._echoes.pids:
+            self._echoes.change(ino)
+            return convert.entry(self._drive.getattr(ino), self._owner)
         return convert.entry(
             await self._drive.setattr(ino, convert.changes(attr, fields, self._owner), fh), self._owner
         )
@@ -98,6 +112,7 @@ class Operations(pyfuse3.Operations):
         self._folders[fh] = ino
         if self._pictures and programs.of_thread(ctx.pid) is programs.Program.FILE_MANAGER:
             await self._pictures(ino)
+        self._echoes.note_listing(ino)
         return fh
 
     @handler
@@ -135,6 +150,8 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def open(self, ino: Ino, flags: int, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
+        if ctx.pid in self._echoes.pids:
+            return self._echoes.open(ino)
         if self._background is not None:
             self._background.check(ctx.pid, ino, flags)
         opened = await self._drive.open(ino, flags)
@@ -148,6 +165,8 @@ class Operations(pyfuse3.Operations):
     async def create(
         self, parent: Ino, name: bytes, mode: int, flags: int, ctx: pyfuse3.RequestContext
     ) -> tuple[pyfuse3.FileInfo, pyfuse3.EntryAttributes]:
+        if ctx.pid in self._echoes.pids:
+            return convert.idle_file(HANDLE), self._echoes.make(parent, name, echo_process.CREATE)
         opened, made = await self._drive.create(parent, convert.new_name(name), mode & 0o7777, flags)
         self._copying.opened(ctx.pid, opened.fh, made.ino, flags)
         return convert.file_info(opened), convert.entry(made, self._owner)
@@ -163,6 +182,8 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def flush(self, fh: int) -> None:
+        if fh == HANDLE:
+            return
         await self._drive.flush(fh)
 
     @handler
@@ -171,6 +192,8 @@ class Operations(pyfuse3.Operations):
 
     @no_reply_handler
     async def release(self, fh: int) -> None:
+        if fh == HANDLE:
+            return
         self._copying.released(fh)
         await self._drive.release(fh)
 
@@ -180,6 +203,8 @@ class Operations(pyfuse3.Operations):
     async def mkdir(
         self, parent: Ino, name: bytes, mode: int, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
+        if ctx.pid in self._echoes.pids:
+            return self._echoes.make(parent, name, echo_process.MKDIR)
         made = await self._drive.mkdir(parent, convert.new_name(name), mode & 0o7777)
         return convert.entry(made, self._owner)
 
@@ -187,12 +212,14 @@ class Operations(pyfuse3.Operations):
     async def mknod(
         self, parent: Ino, name: bytes, mode: int, rdev: int, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
+        self._echoes.refuse(ctx.pid)
         return convert.entry(await self._drive.mknod(parent, convert.new_name(name), mode), self._owner)
 
     @handler
     async def symlink(
         self, parent: Ino, name: bytes, target: bytes, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
+        self._echoes.refuse(ctx.pid)
         made = await self._drive.symlink(parent, convert.new_name(name), target)
         return convert.entry(made, self._owner)
 
@@ -200,15 +227,22 @@ class Operations(pyfuse3.Operations):
     async def link(
         self, ino: Ino, new_parent: Ino, new_name: bytes, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
+        self._echoes.refuse(ctx.pid)
         made = await self._drive.link(ino, new_parent, convert.new_name(new_name))
         return convert.entry(made, self._owner)
 
     @handler
     async def unlink(self, parent: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> None:
+        if ctx.pid in self._echoes.pids:
+            self._echoes.remove(parent, name, echo_process.UNLINK)
+            return
         await self._drive.unlink(parent, convert.known_name(name))
 
     @handler
     async def rmdir(self, parent: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> None:
+        if ctx.pid in self._echoes.pids:
+            self._echoes.remove(parent, name, echo_process.RMDIR)
+            return
         await self._drive.rmdir(parent, convert.known_name(name))
 
     @handler
@@ -221,6 +255,9 @@ class Operations(pyfuse3.Operations):
         flags: int,
         ctx: pyfuse3.RequestContext,
     ) -> None:
+        if ctx.pid in self._echoes.pids:
+            self._echoes.rename(parent, name, new_parent, new_name)
+            return
         old, new = convert.known_name(name), convert.new_name(new_name)
         await self._drive.rename(parent, old, new_parent, new, flags)
 
@@ -248,11 +285,13 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def setxattr(self, ino: Ino, name: bytes, value: bytes, ctx: pyfuse3.RequestContext) -> None:
+        self._echoes.refuse(ctx.pid)
         # ENOTSUP is what cp -a and mv pass over in silence; EPERM would make them fail.
         await self._drive.setxattr(ino, _user_name(name, errno.ENOTSUP), value)
 
     @handler
     async def removexattr(self, ino: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> None:
+        self._echoes.refuse(ctx.pid)
         await self._drive.removexattr(ino, _user_name(name, errno.ENODATA))
 
 

@@ -27,7 +27,8 @@ class ChangeKind(enum.Enum):
 class Change:
     """One change; `parent` and `name` are set for ENTRY and GONE.
 
-    `is_new`: of an ENTRY, nothing had this name in this folder before.
+    `is_new`: of an ENTRY, nothing had this name in this folder before.  `is_same`: of a CONTENT, the bytes
+    are what they were, and the kernel is only to drop what it has of them: no news to anybody else.
     """
 
     what: ChangeKind
@@ -35,6 +36,7 @@ class Change:
     parent: Ino | None = None
     name: str = ""
     is_new: bool = False
+    is_same: bool = False
 
 
 class Hub:

@@ -77,7 +77,7 @@ class Eviction:
                     gone.append(sha1)
             # The kernel has pages of them, of whichever file.
             self._hub.publish(
-                Change(ChangeKind.CONTENT, ino)
+                Change(ChangeKind.CONTENT, ino, is_same=True)
                 for sha1 in gone
                 for ino in tree.nodes_with_content(self._db, sha1)
             )

@@ -289,7 +289,10 @@ class Hydrator:
             error = errno_map.to_oserror(failure)
             # Of what came in parts, some may have been read already, and the kernel keeps pages of them.
             self._hub.publish(
-                [Change(ChangeKind.CONTENT, ino) for ino in tree.nodes_with_content(self._db, content.sha1)]
+                [
+                    Change(ChangeKind.CONTENT, ino, is_same=True)
+                    for ino in tree.nodes_with_content(self._db, content.sha1)
+                ]
             )
         except errors.CmsfsError as failure:
             error = self._explained(content, failure)

@@ -88,7 +88,9 @@ class Wiper:
         await self._db.write(lambda conn: content_table.unpin(conn, sha1))
         if sha1 in self._hydrator.coming() or self._blocks.evict(sha1) is None:
             return False
-        self._hub.publish(Change(ChangeKind.CONTENT, ino) for ino in tree.nodes_with_content(self._db, sha1))
+        self._hub.publish(
+            Change(ChangeKind.CONTENT, ino, is_same=True) for ino in tree.nodes_with_content(self._db, sha1)
+        )
         return True
 
     async def _unreadable(self) -> set[str]:

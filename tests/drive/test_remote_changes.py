@@ -8,28 +8,39 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.inotify import IN_DELETE_SELF, Watch
+from tests.support.inotify import IN_DELETE_SELF, Trace, Watch
 from tests.support.mounted_drive import MountedDrive
 from tests.support.served import Api, until
 
 
 def test_remote_changes_replace_kernel_caches(stopped: MountedDrive, api: Api) -> None:
     top = stopped.top
+    # Open windows follow: the same is heard as of a folder of this machine.
+    root = Trace(top)
     folder = api.folder("box")
+    assert root.until("CREATE/", "box") == [("CREATE/", "box")]
+    root.close()
+    watch = Trace(top, top / "box")
     number = api.file("f", b"one", folder)
-    until((top / "box" / "f").exists)
+    assert watch.until("CLOSE_WRITE", "box/f") == [("CREATE", "box/f"), ("CLOSE_WRITE", "box/f")]
     assert (top / "box" / "f").read_bytes() == b"one"
     assert not (top / "box" / "g").exists()
     api.write(number, b"three")
     until(lambda: (top / "box" / "f").stat().st_size == 5)
     assert (top / "box" / "f").read_bytes() == b"three"
+    assert watch.until("CLOSE_WRITE", "box/f") == [("MODIFY", "box/f"), ("CLOSE_WRITE", "box/f")]
     api.update("file", number, name="g")
     until((top / "box" / "g").exists)
     assert [path.name for path in (top / "box").iterdir()] == ["g"]
+    assert watch.until("MOVED_TO", "box/g") == [("MOVED_FROM", "box/f"), ("MOVED_TO", "box/g")]
     api.update("folder", folder, name="crate")
     until(lambda: (top / "crate" / "g").exists() and not (top / "box").exists())
+    assert watch.until("MOVED_TO/", "crate") == [("MOVED_FROM/", "box"), ("MOVED_TO/", "crate")]
     api.delete("folder", folder)
     until(lambda: not (top / "crate").exists())
+    assert watch.until("DELETE/", "crate") == [("DELETE/", "crate")]
+    watch.close()
+    assert "upload" not in stopped.status()["requests"]
 
 
 def fresh(path: Path) -> bytes:

@@ -16,6 +16,7 @@ import trio
 
 from cmsfs import mounts
 from cmsfs.fuse import mount, notifier, operations
+from cmsfs.fuse.echoes import Echoes
 from cmsfs.replica import changes
 from tests.support import fuse_watchdog, memory_drive
 
@@ -97,13 +98,20 @@ Mounting = Callable[..., AbstractAsyncContextManager[mount.Mounted]]
 
 
 @pytest.fixture
-def mounting(tmp_path: Path, watchdog: Any) -> Mounting:
+def echoes(fs: Any) -> Echoes:
+    """What the process is answered that tells watchers of changes in `fs`."""
+    return Echoes(child=lambda parent, name: fs.things[parent].entries.get(name, 0))
+
+
+@pytest.fixture
+def mounting(tmp_path: Path, watchdog: Any, echoes: Echoes) -> Mounting:
     """`async with mounting(fs) as drive`: mounted at `tmp_path / "drive"`, watched."""
 
     @asynccontextmanager
     async def start(fs: Any, **options: Any) -> AsyncIterator[mount.Mounted]:
         place, options = tmp_path / "drive", {"create": True, "linger": 0.2, "deadline": 5.0} | options
-        async with mount.mounted(operations.Operations(fs), place, **options) as drive:
+        handlers = operations.Operations(fs, echoes=echoes)
+        async with mount.mounted(handlers, place, **options) as drive:
             watchdog.watch(drive.connection)
             yield drive
         watchdog.ended(drive.connection)

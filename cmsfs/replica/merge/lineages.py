@@ -108,6 +108,11 @@ def is_displaced_now(db: Database, ino: Ino) -> bool:
     return db.row("SELECT 1 FROM lineage WHERE ino = ?", ino) is not None
 
 
+def is_successor(db: Database, ino: Ino) -> bool:
+    """Whether this inode has its name from one that was open when its file got other bytes."""
+    return db.row("SELECT 1 FROM lineage WHERE successor = ?", ino) is not None
+
+
 def name_displaced(conn: Connection, ino: Ino, changes: list[Change]) -> None:
     """Give a name to an inode adrift with bytes that only we have; its upload is for the caller to record."""
     row = conn.execute("SELECT parent, name, successor, lost FROM lineage WHERE ino = ?", (ino,)).fetchone()

@@ -79,7 +79,7 @@ class Filesystem:
         self.inodes = Inodes()
         self.inodes.attach(db)
         self._quota, self._limits = Quota(db, account, reserve), ServiceLimits(db, offers or ServiceOffers())
-        self._excluded = naming.ExcludedFolders(db, exclude)
+        self.excluded = naming.ExcludedFolders(db, exclude)
         context = TreeContext(
             db=db,
             blocks=blocks,
@@ -90,14 +90,14 @@ class Filesystem:
             inodes=self.inodes,
             quota=self._quota,
             limits=self._limits,
-            excluded=self._excluded,
+            excluded=self.excluded,
             settle_seconds=settle_seconds,
             publish=publish,
         )
         self._db, self._drafts, self._group_commit, self._account = db, drafts, group_commit, account
         self._rights = account.rights
         self._handles = Handles()
-        self._snapshots = Snapshots(db, self._excluded.hides)
+        self._snapshots = Snapshots(db, self.excluded.hides)
         self._reaper = Reaper(context)
         self._files = FileIO(context, self._handles, self._reaper)
         # What is about bytes alone is answered there.
@@ -131,7 +131,7 @@ class Filesystem:
         if node is None and not tree.is_listed(self._db, parent):
             await self._entries.listed(parent)
             node = tree.find_child(self._db, parent, name)
-        if node is None or self._excluded.hides(node):
+        if node is None or self.excluded.hides(node):
             raise errno_map.oserror(errno.ENOENT, name)
         # atomic: no await until the reply
         self.inodes.looked_up(node.ino)
