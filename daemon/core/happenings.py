@@ -20,6 +20,9 @@ from cmsfs.wakeup import Signal
 
 MOST = 500
 
+# Somebody who is not named.
+OTHERS = "others"
+
 # Of one page of remote changes; a person reads no more of a folder that was copied.
 MOST_AT_ONCE = 50
 
@@ -107,7 +110,7 @@ class Happenings:
         gone = next((one for one in changes if one.what is ChangeKind.GONE and one.parent is not None), None)
         if gone is not None and gone.parent is not None:
             above = tree.path(self._db, gone.parent).rstrip("/")
-            self.note("deleted", f"{above}/{gone.name}", who="others")
+            self.note("deleted", f"{above}/{gone.name}", who=OTHERS)
             return
         node = tree.find(self._db, ino)
         if node is None or node.parent is None:
@@ -116,7 +119,7 @@ class Happenings:
         here = [one for one in names if (one.parent, one.name) == (node.parent, node.name)]
         left = [one for one in names if one not in here]
         path = tree.path(self._db, ino)
-        by = who.get((node.kind, node.remote_id or ""), "") or "others"
+        by = who.get((node.kind, node.remote_id or ""), "") or OTHERS
         if naming.original_name(node.name) is not None:
             return  # it was told of as a conflict
         if here and left:
