@@ -222,6 +222,22 @@ PUBLIC = operations.flat(PUBLIC_GROUPS)
 # What people look at.
 PAGES = [*docs_page.routes, *share_pages.routes, *pages.routes]
 
+# By method and path, as `scopes` writes them.
+OPERATIONS = {one.line: one for one in API if isinstance(one, Operation)}
+
+# What answers where; the same for every service of a process, as its store comes with the request.
+_API_TABLE = RouteTable(API)
+ROUTES = RouteTable(
+    [
+        *PAGES,
+        *OAUTH,
+        *PUBLIC,
+        routing.Mount("/2.0", _API_TABLE),
+        routing.Mount("/api/2.0", _API_TABLE),
+        routing.Mount("/api", RouteTable(OAUTH)),
+    ]
+)
+
 
 class Service:
     """The application.  Handlers find it as `request.app` and the store on it.
@@ -251,19 +267,8 @@ class Service:
             {tokens.PUBLIC_URL}
             | {f"{one}{prefix}/oauth2/token" for one in (url, public_url) for prefix in ("", "/api") if one}
         )
-        self.operations = {one.line: one for one in API if isinstance(one, Operation)}
+        self.operations = OPERATIONS
         self.notices = FlashMessages()
-        api = RouteTable(API)
-        self._router = RouteTable(
-            [
-                *PAGES,
-                *OAUTH,
-                *PUBLIC,
-                routing.Mount("/2.0", api),
-                routing.Mount("/api/2.0", api),
-                routing.Mount("/api", RouteTable(OAUTH)),
-            ]
-        )
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -283,7 +288,7 @@ class Service:
             others = [one for one in scope["headers"] if one[0] != b"host"]
             scope["headers"] = [(b"host", self._public.netloc.encode()), *others]
         try:
-            await self._router(scope, receive, send)
+            await ROUTES(scope, receive, send)
         except exceptions.HTTPException as error:
             refused = _not_offered(scope) if error.status_code in (404, 405) else None
             raise error if refused is None else refused from None
