@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
+import trio
 from starlette import requests, responses
 
 from cmsfs import errors
@@ -28,6 +29,8 @@ TABS: dict[str, str] = {
     "storage": "This computer",
     "trash": "Trash",
     "search": "Search",
+    "settings": "Settings",
+    "accounts": "Account",
 }
 
 
@@ -39,6 +42,7 @@ class PageDesk:
     door: PageDoor
     browser: Browser
     history: History
+    nursery: trio.Nursery
     here: str  # the page, as in TABS
     query: Mapping[str, str] = field(default_factory=dict)
 
@@ -54,6 +58,10 @@ class PageDesk:
             notice=self.browser.take_notice(),
             **values,
         )
+
+    def later(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Have something done that takes longer than an answer may, while the page is open."""
+        self.nursery.start_soon(work)
 
     def link(self, page: str, **query: str) -> str:
         """The address of a page."""

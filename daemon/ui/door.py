@@ -41,6 +41,8 @@ class Browser:
     def __init__(self) -> None:
         self.notice: Notice | None = None
         # Items of the trash that it was shown last, by kind and id.
+        # What `cmsfs doctor` has found, once it was asked.
+        self.findings: list[dict[str, str]] | None = None
         self.trashed: dict[ItemKey, Remote] = {}
 
     def take_notice(self) -> Notice | None:

@@ -53,6 +53,9 @@ SECTIONS = {
     "cache": "storage",
     "trash": "trash",
     "search": "search",
+    "settings": "settings",
+    "accounts": "accounts",
+    "doctor": "accounts",
 }
 
 
@@ -134,6 +137,7 @@ class PageServer:
         try:
             async with listener, trio.open_nursery() as nursery:
                 nursery.start_soon(trio.serve_listeners, handle, [listener])
+                site.nursery = nursery
                 nursery.start_soon(live.run)
                 await self._unseen(door, live, site)
                 self._door = None  # who asks from here on has another one opened

@@ -15,11 +15,22 @@ from daemon.ui.door import COOKIE, Notice, PageDoor
 from daemon.ui.event_stream import EventStream
 from daemon.ui.history import History
 from daemon.ui.live import Live
-from daemon.ui.pages import activity, attention, conflict, item, overview, search, storage, trash
+from daemon.ui.pages import (
+    accounts,
+    activity,
+    attention,
+    conflict,
+    item,
+    overview,
+    search,
+    settings,
+    storage,
+    trash,
+)
 
 log = logging.getLogger(__name__)
 
-_SUBJECTS = (overview, activity, attention, conflict, item, storage, trash, search)
+_SUBJECTS = (overview, activity, attention, conflict, item, storage, trash, search, settings, accounts)
 PAGES: dict[str, Page] = {name: page for one in _SUBJECTS for name, page in one.PAGES.items()}
 FORMS: dict[str, Form] = {name: form for one in _SUBJECTS for name, form in one.FORMS.items()}
 
@@ -41,6 +52,7 @@ class Site:
         self._door = door
         self._live = live
         self._history = history
+        self.nursery: trio.Nursery | None = None  # of the server, while it serves
         self.seen = trio.current_time()
         at = "/at/{place}"
         routes = [
@@ -118,11 +130,13 @@ class Site:
     def _admitted(self, request: requests.Request, name: str) -> PageDesk | None:
         place, cookie = request.path_params["place"], request.cookies.get(COOKIE, "")
         browser = self._door.admits(place, cookie)
-        if browser is None:
+        if browser is None or self.nursery is None:
             return None
         self.seen = trio.current_time()
         here = name if name in TABS else _TAB_OF.get(name, "-")
-        return PageDesk(self._drive, self._door, browser, self._history, here, dict(request.query_params))
+        return PageDesk(
+            self._drive, self._door, browser, self._history, self.nursery, here, dict(request.query_params)
+        )
 
     def _refused(self) -> responses.Response:
         return rendering.page("refused.html", code=403, said=_REFUSED)

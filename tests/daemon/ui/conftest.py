@@ -76,7 +76,7 @@ async def visit(drive: Drive) -> AsyncIterator[Visit]:
         async def opened(section: str = "", path: str = "") -> Reader:
             url = (await drive.agents.open_page(section, path)).url
             client = await stack.enter_async_context(
-                httpx.AsyncClient(base_url=httpx.URL(url).copy_with(raw_path=b"/"))
+                httpx.AsyncClient(timeout=60, base_url=httpx.URL(url).copy_with(raw_path=b"/"))
             )
             answer = await client.get(url)
             where = re.search('content="0; url=([^"]*)"', answer.text)
