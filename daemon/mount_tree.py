@@ -22,6 +22,7 @@ from cmsfs.vfs.virtual.router import HiddenFolder, Router
 from cmsfs.vfs.virtual.search_folder import SearchFolder
 from cmsfs.vfs.virtual.trash import TrashFolder
 from cmsfs.vfs.virtual.versions import VersionViews
+from daemon.content.local_search import LocalSearch
 from daemon.content.search import RemoteSearch
 from daemon.content.versions import VersionHistory
 from daemon.push.context import PushContext
@@ -38,7 +39,8 @@ def build(
 ) -> Router:
     """The drive with all that it shows."""
     saved = saved_searches.SavedSearches(settings.paths.searches, settings.account)
-    finding = RemoteSearch(context.db, context.client, context.hydrator, context.health)
+    local = LocalSearch(context.db, context.blocks.place)
+    finding = RemoteSearch(context.db, context.client, context.hydrator, context.health, local)
     hidden = [HiddenFolder(".search", SearchFolder(finding, saved))]
     if settings.trash:
         trash = TrashFolder(remote_trash, context.blocks)

@@ -120,6 +120,13 @@ class BlockCache:
         """Whether the disk has less room than must be kept free."""
         return self._room.is_short
 
+    def place(self, sha1: str, *, dirty: bool) -> Path:
+        """Where the bytes of a content are if they are here; `dirty`: they are not at the service yet.
+
+        For threads, which know the rest from its row.
+        """
+        return self._files.dirty(sha1) if dirty else self._files.cached(sha1)
+
     def is_complete(self, sha1: str) -> bool:
         """Whether every block is here; after a power cut they may still have to be checked."""
         if sha1 == EMPTY_SHA1:

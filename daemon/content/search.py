@@ -21,10 +21,11 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import items, metadata_queries, search
 from cmsfs.query import metadata_terms, parser
 from cmsfs.replica import naming, tree
-from cmsfs.replica.nodes import ROOT, Node, NodeKind, remote_from_item
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, remote_from_item
 from cmsfs.replica.sharing import offers, shares
 from cmsfs.sqlite import Database
 from cmsfs.vfs.virtual.search_results import Match
+from daemon.content.local_search import LocalResults, LocalSearch
 from daemon.core.health import Health
 from daemon.fetch import path_lookup
 from daemon.fetch.hydrate import Hydrator
@@ -38,15 +39,26 @@ PAGE = search.MAX_LIMIT
 class RemoteSearch:
     """Implements `FinderPort` of the vfs over one client."""
 
-    def __init__(self, db: Database, client: Client, hydrator: Hydrator, health: Health) -> None:
+    def __init__(
+        self,
+        db: Database,
+        client: Client,
+        hydrator: Hydrator,
+        health: Health,
+        local: LocalSearch | None = None,
+    ) -> None:
+        """`local`: what is searched while the service cannot be asked."""
         self._db = db
         self._client = client
         self._hydrator = hydrator
         self._health = health
+        self._local = local
 
-    async def begin(self, text: str) -> "RunningSearch":
+    async def begin(self, text: str) -> "RunningSearch | LocalResults":
         """Begin a search.  Raises `UserError`, `FileNotFoundError`, `OSError`, `CmsfsError`."""
         wanted = parser.parse(text)
+        if self._local is not None and self._health.is_offline:
+            return await self._local.search(wanted, [self._known_folder(path) for path in wanted.folders])
         self._health.check()
         folders = [await self._folder(path) for path in wanted.folders]
         if not folders and (root := tree.root_id(self._db)) != wire_names.ROOT_ID:
@@ -72,6 +84,15 @@ class RemoteSearch:
         if query is None:
             raise _absent(f"metadata template {asked.template}")
         return RunningSearch(self._db, self._health, _QueryPages(self._client, query))
+
+    def _known_folder(self, path: str) -> Ino:
+        ino = ROOT
+        for name in filter(None, path.split("/")):
+            node = tree.find_child(self._db, ino, name)
+            if node is None or not node.is_folder:
+                raise _absent(f"folder {path}")
+            ino = node.ino
+        return ino
 
     async def _folder(self, path: str) -> str:
         try:
@@ -147,6 +168,8 @@ class _QueryPages:
 
 class RunningSearch:
     """A search in progress; implements `SearchPort`."""
+
+    partial = ""
 
     def __init__(self, db: Database, health: Health, pages: _SearchPages | _QueryPages) -> None:
         self._db = db

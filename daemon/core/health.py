@@ -83,6 +83,11 @@ class Health:
         return self.state is HealthState.ONLINE
 
     @property
+    def is_offline(self) -> bool:
+        """Whether the service cannot be reached."""
+        return self._connection[0] is HealthState.OFFLINE
+
+    @property
     def is_refused(self) -> bool:
         """Whether the service does not accept the login, which only a person can mend."""
         return self._connection[0] is HealthState.UNAUTHORISED

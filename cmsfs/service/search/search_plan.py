@@ -17,10 +17,11 @@ from typing import Any
 
 from cmsfs.models import wire_names
 from cmsfs.models.content import search
+from cmsfs.query import fts_query
 from cmsfs.service import problems
 from cmsfs.service.access import access_rights, calls, shared_links
 from cmsfs.service.metadata import metadata_query
-from cmsfs.service.search import fts_query, search_scopes
+from cmsfs.service.search import search_scopes
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store, tree_paths
 from cmsfs.service.storage.kinds import KINDS, ItemKind, ItemStatus

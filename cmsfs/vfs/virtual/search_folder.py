@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 QUERY = "user.cms.search.query"
 TOTAL = "user.cms.search.total"
 SHOWN = "user.cms.search.shown"
+PARTIAL = "user.cms.search.partial"
 
 # Entries that are handed out at a time.
 _PAGE = 256
@@ -148,10 +149,11 @@ class QueryFolder(VirtualFolder):
         return found
 
     async def xattr(self, name: str) -> bytes | None:
-        if name in (TOTAL, SHOWN):
+        if name in (TOTAL, SHOWN, PARTIAL):
             return _counts(await self._memory.results(self._query)).get(name)
         return await super().xattr(name)
 
 
 def _counts(results: ResultList) -> Mapping[str, bytes]:
-    return {TOTAL: str(results.total).encode(), SHOWN: str(results.shown).encode()}
+    counts = {TOTAL: str(results.total).encode(), SHOWN: str(results.shown).encode()}
+    return counts | {PARTIAL: results.partial.encode()} if results.partial else counts

@@ -60,6 +60,10 @@ class SearchPort(Protocol):
     def is_complete(self) -> bool:
         """Whether all that can be had has come."""
 
+    @property
+    def partial(self) -> str:
+        """Where alone it was looked, if the service was not asked; else nothing."""
+
     def is_gone(self, match: Match) -> bool:
         """Whether the drive shows it no longer where it was found, as far as is known here."""
 
@@ -143,6 +147,11 @@ class ResultList:
     def total(self) -> int:
         """How many items match; those that are not on the drive count, too."""
         return max(self._search.total, self.shown)
+
+    @property
+    def partial(self) -> str:
+        """As `SearchPort.partial`."""
+        return self._search.partial
 
     @property
     def age(self) -> float:

@@ -4,6 +4,7 @@ from starlette import responses
 
 from cmsfs import errors
 from cmsfs.vfs.virtual.search_results import Match
+from daemon.content.local_search import LocalSearch
 from daemon.content.search import RemoteSearch
 from daemon.ui.desk import Form, Page, PageDesk, said
 
@@ -17,9 +18,10 @@ async def show(desk: PageDesk) -> responses.Response:
     if words:
         drive = desk.drive
         try:
-            search = await RemoteSearch(drive.state.db, drive.client, drive.hydrator, drive.health).begin(
-                words
-            )
+            state = drive.state
+            local = LocalSearch(state.db, state.blocks.place)
+            finding = RemoteSearch(state.db, drive.client, drive.hydrator, drive.health, local)
+            search = await finding.begin(words)
             while len(found) < MOST and not search.is_complete:
                 found += await search.more()
             total = search.total

@@ -13,9 +13,8 @@ import pytest
 from cmsfs.cli.doctor import support_bundle
 from cmsfs.models import wire_names
 from cmsfs.models.content import comments
-from cmsfs.query import parser
+from cmsfs.query import fts_query, parser
 from cmsfs.service.renditions import representations
-from cmsfs.service.search import fts_query
 from cmsfs.service.storage import blobs
 from cmsfs.service.worker import extraction
 

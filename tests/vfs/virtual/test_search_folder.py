@@ -57,6 +57,10 @@ class Pages:
     def is_complete(self) -> bool:
         return self._at >= self.total
 
+    @property
+    def partial(self) -> str:
+        return ""
+
     def is_gone(self, match: Match) -> bool:
         return match not in self._library.matches
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmsfs.service.search import fts_query
+from cmsfs.query import fts_query
 
 WORDS = ["ant", "ante", "bee", "cat", "dog", "Ant", "BEE"]
 DOCUMENTS = [

@@ -1,0 +1,96 @@
+"""Searches while there is no network: names, attributes and text of what is on this machine."""
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from daemon.content.local_search import LocalSearch
+from daemon.content.search import RemoteSearch
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
+
+
+@pytest.fixture
+def find(drive: Drive) -> Callable[[str], Any]:
+    """`await find(words)`: the paths that are found, sorted, and where alone it was looked."""
+    agents = drive.agents
+    local = LocalSearch(drive.db, agents.state.blocks.place)
+    finding = RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health, local)
+
+    async def run(words: str) -> tuple[list[str], str]:
+        search = await finding.begin(words)
+        found: list[str] = []
+        while not search.is_complete:
+            found += [one.path for one in await search.more()]
+        return sorted(found), search.partial
+
+    return run
+
+
+@pytest.fixture
+async def offline(drive: Drive, other: Remote, network: Network) -> None:
+    """A drive that knows a few files, has read one of them, and has no network."""
+    legal = await other.folder("Legal")
+    contracts = await other.folder("Contracts", legal)
+    await other.file("lease.txt", b"the harbour is let", contracts)
+    await other.file("sale.txt", b"the harbour is sold" + b" " * 5000, contracts)
+    await other.file("lease.md", b"top")
+    plan = await other.file("plan.pdf", b"x")
+    await other.client.items.describe("file", plan, description="a lease, too")
+    for folder in ("", "Legal", "Legal/Contracts"):
+        await drive.names(folder)
+    await drive.read("Legal/Contracts/lease.txt")
+    await drive.agents.state.blocks.flush()
+    network.is_down = True
+    with pytest.raises(OSError):
+        await drive.read("Legal/Contracts/sale.txt")
+    with trio.fail_after(20):
+        while not drive.agents.health.is_offline:
+            await drive.agents.health.changed()
+
+
+async def test_names_attributes_and_text_are_found(offline: None, find, drive: Drive) -> None:
+    found, partial = await find("lease")
+    assert found == ["Legal/Contracts/lease.txt", "lease.md", "plan.pdf"]
+    assert "not asked" in partial
+    # Only one of the two that say so is on this disk.
+    assert (await find("harbour"))[0] == ["Legal/Contracts/lease.txt"]
+    assert (await find("harbour content:name"))[0] == []
+    await drive.write("the harbour.odt", b"made here")
+    assert (await find('"the harbour"'))[0] == ["Legal/Contracts/lease.txt", "the harbour.odt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("lease ext:md", ["lease.md"]),
+        ("type:folder", ["Legal", "Legal/Contracts"]),
+        ("in:Legal size:>1000", ["Legal/Contracts/sale.txt"]),
+        ("in:Legal lease", ["Legal/Contracts/lease.txt"]),
+        ("lease AND NOT harbour type:file", ["lease.md", "plan.pdf"]),
+        ("NOT lease type:file", ["Legal/Contracts/sale.txt"]),
+        ("owner:me lease in:Legal", ["Legal/Contracts/lease.txt"]),
+        ("owner:nobody lease", []),
+        ("modified:2001", []),
+        ("created:2001..2099 in:Legal type:file", ["Legal/Contracts/lease.txt", "Legal/Contracts/sale.txt"]),
+    ],
+)
+async def test_filters_hold_without_the_network(offline: None, find, words: str, wanted: list[str]) -> None:
+    assert (await find(words))[0] == wanted
+
+
+async def test_what_only_the_service_knows_is_refused(offline: None, find) -> None:
+    for words in ("metadata:contract", "x content:comments"):
+        with pytest.raises(OSError, match=r".") as refused:
+            await find(words)
+        assert refused.value.errno == errno.ENETDOWN
+    with pytest.raises(FileNotFoundError):
+        await find("in:Nowhere x")
+
+
+async def test_service_is_asked_when_it_is_there(find, drive: Drive, other: Remote) -> None:
+    await other.file("lease.md", b"top")
+    assert await find("lease") == (["lease.md"], "")
