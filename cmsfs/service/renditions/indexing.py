@@ -17,6 +17,7 @@ from sqlite3 import Connection, Row
 
 import trio
 
+from cmsfs.service.renditions import missing_readers
 from cmsfs.service.storage import derived_files
 from cmsfs.service.storage.derived_files import TEXT, DerivedState
 from cmsfs.service.storage.store import Store
@@ -79,6 +80,7 @@ async def run(store: Store, *, task_status: trio.TaskStatus[None] = trio.TASK_ST
         await trio.sleep(SETTLE_SECONDS)
         while not _is_first(lock):  # noqa: ASYNC110  (it waits for another process)
             await trio.sleep(POLL_SECONDS)
+        await missing_readers.catch_up(store)
         async with worker_client.open_workshop(store.blobs.root, store.renditions.root) as shop:
             while True:
                 await _work(store, shop)
@@ -132,6 +134,7 @@ async def _make(store: Store, shop: worker_client.WorkerClient, sha1: str, name:
         await trio.to_thread.run_sync(store.renditions.keep, sha1, name)
     except worker_client.WorkerFailed as error:
         reason = str(error)
+        missing_readers.note(store, reason)
     finally:
         store.renditions.discard(sha1)
     state = DerivedState.MADE if reason is None else DerivedState.IMPOSSIBLE

@@ -303,3 +303,27 @@ async def test_backlog_query_uses_an_index(service):
     for sql, args in ((indexing.NEXT, ()), (indexing.SAME, ("", indexing.BATCH))):
         steps = service.read(f"EXPLAIN QUERY PLAN {sql}", *args)
         assert not [step["detail"] for step in steps if step["detail"].startswith("SCAN item")]
+
+
+@pytest.mark.long  # the worker is started twice
+async def test_documents_are_read_when_their_library_comes(api, service, tmp_path, monkeypatch, expect_log):
+    """A drive's package comes without them; `cmsfs-server` brings them."""
+    expect_log("found by its name alone: what reads it is not installed .*cmsfs-server")
+    (tmp_path / "docx.py").write_text("raise ImportError")
+    await api.upload("b.docx", sample_documents.docx("heron and egret"))
+    with monkeypatch.context() as without:
+        without.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+        async with trio.open_nursery() as first:
+            first.start_soon(indexing.run, service)
+            await all_indexed(service)
+            first.cancel_scope.cancel()
+    assert await content(api, "heron") == set()
+    async with trio.open_nursery() as second:
+        second.start_soon(indexing.run, service)
+        with trio.fail_after(30):
+            while True:
+                written = service.written
+                if await content(api, "heron"):
+                    break
+                await written.wait()
+        second.cancel_scope.cancel()
