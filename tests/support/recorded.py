@@ -14,6 +14,7 @@ from tests.support.public_api import Exchange
 
 # Of a body that is sent: uploads are long, and say what they are at their beginning.
 _MOST = 1024**2
+_PART = re.compile(rb'form-data; name="(\w+)"; filename=')
 _ATTRIBUTES = re.compile(rb'name="attributes"[^\r]*\r\n(?:[^\r\n]+\r\n)*\r\n(.*?)\r\n--', re.DOTALL)
 
 
@@ -71,7 +72,10 @@ def _header(headers: Any, name: bytes) -> bytes:
 def _body(content_type: bytes, body: bytes) -> Any:
     if b"multipart" in content_type:
         found = _ATTRIBUTES.search(body)
-        return None if found is None else {"attributes": json.loads(found[1])}
+        if found is not None:
+            return {"attributes": json.loads(found[1])}
+        # Files alone: what they are called; the table has them as objects.
+        return {name.decode(): {} for name in _PART.findall(body)} or None
     if b"urlencoded" in content_type:
         return dict(parse_qsl(body.decode("utf-8")))
     return json.loads(body) if b"json" in content_type and body else None

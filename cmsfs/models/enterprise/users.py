@@ -154,6 +154,12 @@ class TerminateSessions(Model):
     user_logins: Annotated[list[str], pydantic.Field(max_length=1000)] = pydantic.Field(default_factory=list)
 
 
+class TerminateGroupSessions(Model):
+    """The groups whose members' sessions end."""
+
+    group_ids: Annotated[list[str], pydantic.Field(max_length=1000)] = pydantic.Field(default_factory=list)
+
+
 class SessionsTerminated(Model):
     message: str
 

@@ -194,6 +194,8 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         GET /metadata_cascade_policies         GET /metadata_cascade_policies/{id}
         GET /tasks/{id}              GET /tasks/{id}/assignments  GET /task_assignments/{id}
         POST /metadata_queries/execute_read
+        GET /terms_of_services       GET /terms_of_services/{id}
+        GET /terms_of_service_user_statuses
         """,
     ),
     (
@@ -203,6 +205,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         DELETE /files/{id}/trash    DELETE /folders/{id}/trash    DELETE /web_links/{id}/trash
         POST /collaborations        PUT /collaborations/{id}      DELETE /collaborations/{id}
         POST /folder_locks          DELETE /folder_locks/{id}
+        POST /terms_of_service_user_statuses  PUT /terms_of_service_user_statuses/{id}
         POST /metadata_cascade_policies             DELETE /metadata_cascade_policies/{id}
         POST /metadata_cascade_policies/{id}/apply
         POST /tasks                 PUT /tasks/{id}               DELETE /tasks/{id}
@@ -215,7 +218,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         GET /users  POST /users  GET /users/{id}  PUT /users/{id}  DELETE /users/{id}
         POST /users/terminate_sessions           POST /invites  GET /invites/{id}
         GET /users/{id}/email_aliases            POST /users/{id}/email_aliases
-        DELETE /users/{id}/email_aliases/{id}
+        DELETE /users/{id}/email_aliases/{id}    POST /groups/terminate_sessions
         """,
     ),
     (_other("root_readonly", "manage_managed_users", "manage_app_users"), "GET /users/{id}/avatar"),
@@ -281,6 +284,12 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         """
         POST /metadata_templates/schema     PUT /metadata_templates/{scope}/{key}/schema
         DELETE /metadata_templates/{scope}/{key}/schema
+        POST /terms_of_services             PUT /terms_of_services/{id}
+        GET /storage_policies               GET /storage_policies/{id}
+        GET /storage_policy_assignments     POST /storage_policy_assignments
+        GET /storage_policy_assignments/{id}       PUT /storage_policy_assignments/{id}
+        DELETE /storage_policy_assignments/{id}    GET /enterprises/{id}/device_pinners
+        GET /device_pinners/{id}            DELETE /device_pinners/{id}
         GET /collaboration_whitelist_exempt_targets
         POST /collaboration_whitelist_exempt_targets
         GET /collaboration_whitelist_exempt_targets/{id}

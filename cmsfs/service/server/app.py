@@ -53,7 +53,18 @@ from cmsfs.service.storage import attempt_limits
 from cmsfs.service.storage.store import Store
 from cmsfs.service.tasks import assignments, tasks
 from cmsfs.service.uploads import direct_uploads, upload_sessions
-from cmsfs.service.users import avatars, email_aliases, invites, session_terminations, transfers, users
+from cmsfs.service.users import (
+    avatars,
+    device_pinners,
+    email_aliases,
+    invites,
+    session_terminations,
+    storage_policies,
+    terms_of_service,
+    terms_statuses,
+    transfers,
+    users,
+)
 from cmsfs.service.webhooks import receivers, webhooks
 
 # In the order of routing: more particular paths come before those with an id in the same place.
@@ -136,6 +147,10 @@ API_GROUPS = [
     Group("email_aliases", "Further addresses that users are known by.", email_aliases.routes),
     Group("avatars", "Pictures of users.", avatars.routes),
     Group("invites", "Invitations of users of other enterprises.", invites.routes),
+    Group("terms_of_service", "What users are to agree to.", terms_of_service.routes),
+    Group("terms_statuses", "Who has agreed to terms of service.", terms_statuses.routes),
+    Group("storage_policies", "Where contents are kept.", storage_policies.routes),
+    Group("device_pinners", "Devices that are allowed by name.", device_pinners.routes),
     Group("webhooks", "Addresses that are told what happens to items.", webhooks.routes),
     Group("groups", "Groups of users, and what they collaborate on.", groups.routes),
     Group("memberships", "Who is in a group.", memberships.routes),

@@ -27,9 +27,6 @@ _FAMILIES = {
         GET /automate_workflows  POST /automate_workflows/{id}/start  GET /workflows
         POST /workflows/{id}/start
     """,
-    "Devices": """
-        DELETE /device_pinners/{id}  GET /device_pinners/{id}  GET /enterprises/{id}/device_pinners
-    """,
     "Documents made of templates": """
         GET /docgen_batch_jobs/{id}  POST /docgen_batches  GET /docgen_jobs  GET /docgen_jobs/{id}
         GET /docgen_template_jobs/{id}  GET /docgen_templates  POST /docgen_templates
@@ -69,9 +66,6 @@ _FAMILIES = {
     "Queries over all content": """
         POST /query  POST /query_insights
     """,
-    "Ending the sessions of groups": """
-        POST /groups/terminate_sessions
-    """,
     "Information barriers and lists": """
         GET /shield_information_barrier_reports  POST /shield_information_barrier_reports
         GET /shield_information_barrier_reports/{id}  GET /shield_information_barrier_segment_members
@@ -95,16 +89,6 @@ _FAMILIES = {
     """,
     "Skills": """
         PUT /skill_invocations/{id}
-    """,
-    "Storage policies": """
-        GET /storage_policies  GET /storage_policies/{id}  GET /storage_policy_assignments
-        POST /storage_policy_assignments  DELETE /storage_policy_assignments/{id}
-        GET /storage_policy_assignments/{id}  PUT /storage_policy_assignments/{id}
-    """,
-    "Terms of service": """
-        GET /terms_of_service_user_statuses  POST /terms_of_service_user_statuses
-        PUT /terms_of_service_user_statuses/{id}  GET /terms_of_services  POST /terms_of_services
-        GET /terms_of_services/{id}  PUT /terms_of_services/{id}
     """,
 }
 

@@ -25,13 +25,44 @@ async def terminate(call: calls.Call) -> responses.Response:
         raise problems.invalid("user_ids", "names no user, nor does user_logins", reason="missing_parameter")
 
     def txn(conn: Connection) -> None:
-        for row in list(_named(store.reader(conn), call.caller, wish)):
-            callers.check_rank(call.caller.role, row)
-            for table in _GIVEN_OUT:
-                conn.execute(f"DELETE FROM {table} WHERE user = ?", (row["id"],))
+        _end(conn, call, list(_named(store.reader(conn), call.caller, wish)))
 
     await call.store.write(txn)
     return calls.answer({"message": "The sessions of these users have ended."}, 202)
+
+
+async def terminate_groups(call: calls.Call) -> responses.Response:
+    calls.require_admin(call.caller)
+    wish = await call.body(users.TerminateGroupSessions)
+    if not wish.group_ids:
+        raise problems.invalid("group_ids", "names no group", reason="missing_parameter")
+
+    def txn(conn: Connection) -> None:
+        _end(conn, call, list(_members(store.reader(conn), call.caller, wish)))
+
+    await call.store.write(txn)
+    return calls.answer({"message": "The sessions of the members of these groups have ended."}, 202)
+
+
+def _end(conn: Connection, call: calls.Call, rows: list[Row]) -> None:
+    for row in rows:
+        callers.check_rank(call.caller.role, row)
+        for table in _GIVEN_OUT:
+            conn.execute(f"DELETE FROM {table} WHERE user = ?", (row["id"],))
+
+
+def _members(read: store.Read, caller: calls.Caller, wish: users.TerminateGroupSessions) -> Iterator[Row]:
+    """The users of the enterprise in these groups; 404 for a group that it does not have."""
+    for wire_id in wish.group_ids:
+        number = calls.parse_id(wire_id)
+        if not read("SELECT 1 FROM user_group WHERE id = ? AND enterprise = ?", number, caller.enterprise):
+            raise problems.not_found("group_ids", wire_id)
+        yield from read(
+            "SELECT user.* FROM membership JOIN user ON user.id = user WHERE user_group = ?1"
+            " AND user.enterprise = ?2",
+            number,
+            caller.enterprise,
+        )
 
 
 def _named(read: store.Read, caller: calls.Caller, wish: users.TerminateSessions) -> Iterator[Row]:
@@ -54,6 +85,16 @@ routes = [
         users.SessionsTerminated,
         status=202,
         body=users.TerminateSessions,
+        errors=(404,),
+        more="No session is ended unless the caller may manage all of the users.",
+    ),
+    Operation(
+        "POST /groups/terminate_sessions",
+        terminate_groups,
+        "End the sessions of the members of groups",
+        users.SessionsTerminated,
+        status=202,
+        body=users.TerminateGroupSessions,
         errors=(404,),
         more="No session is ended unless the caller may manage all of the users.",
     ),

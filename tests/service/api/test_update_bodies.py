@@ -32,7 +32,13 @@ async def things(api, uwe):
     assignment = await api.ask("POST", "/task_assignments", json=wish, expect=201)
     hook = {"target": item, "address": "https://r.example.com/", "triggers": ["FILE.MOVED"]}
     webhook = await api.ask("POST", "/webhooks", json=hook, expect=201)
+    terms = await api.ask("POST", "/terms_of_services", json={"status": "enabled", "text": "t"}, expect=201)
+    agreed = {"tos": {"id": terms["id"]}, "user": {"id": str(uwe.user)}, "is_accepted": True}
+    status = await uwe.ask("POST", "/terms_of_service_user_statuses", json=agreed, expect=201)
     return {
+        "PUT /terms_of_services/{id}": f"/terms_of_services/{terms['id']}",
+        "PUT /terms_of_service_user_statuses/{id}": f"/terms_of_service_user_statuses/{status['id']}",
+        "PUT /storage_policy_assignments/{id}": "/storage_policy_assignments/enterprise_1",
         "PUT /groups/{id}": f"/groups/{group['id']}",
         "PUT /group_memberships/{id}": f"/group_memberships/{membership['id']}",
         "PUT /tasks/{id}": f"/tasks/{task['id']}",

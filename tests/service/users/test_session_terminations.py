@@ -59,6 +59,20 @@ async def test_administrators_alone_do_that(api, uwe, people):
     await uwe.ask("GET", "/users/me", expect=401)
 
 
+async def test_those_of_a_groups_members_end(api, uwe):
+    group = await api.ask("POST", "/groups", json={"name": "g"}, expect=201)
+    member = {"user": {"id": str(uwe.user)}, "group": {"id": group["id"]}}
+    await api.ask("POST", "/group_memberships", json=member, expect=201)
+    path = "/groups/terminate_sessions"
+    await uwe.ask("POST", path, json={"group_ids": [group["id"]]}, expect=403)
+    await api.ask("POST", path, json={"group_ids": [group["id"], "77"]}, expect=404)
+    await api.ask("POST", path, json={"group_ids": []}, expect=400)
+    await uwe.ask("GET", "/users/me")
+    assert "message" in await api.ask("POST", path, json={"group_ids": [group["id"]]}, expect=202)
+    await uwe.ask("GET", "/users/me", expect=401)
+    await api.ask("GET", "/users/me")
+
+
 async def test_the_public_client(client, sample):
     opened, credentials = sample
 
