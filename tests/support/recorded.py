@@ -74,8 +74,8 @@ def _body(content_type: bytes, body: bytes) -> Any:
         found = _ATTRIBUTES.search(body)
         if found is not None:
             return {"attributes": json.loads(found[1])}
-        # Files alone: what they are called; the table has them as objects.
-        return {name.decode(): {} for name in _PART.findall(body)} or None
+        # Files alone: what they are called, without their bytes.
+        return {name.decode(): "" for name in _PART.findall(body)} or None
     if b"urlencoded" in content_type:
         return dict(parse_qsl(body.decode("utf-8")))
     return json.loads(body) if b"json" in content_type and body else None
