@@ -62,7 +62,10 @@ class Happenings:
     def sent(self, what: str, ino: Ino, *, size: int = 0) -> None:
         """A change of this computer is at the service."""
         self.bytes_up += size
-        self.note(what, tree.path(self._db, ino), size=size)
+        path = tree.path(self._db, ino)
+        if path.startswith("("):  # it has no place any more
+            path = path.removeprefix("(").removesuffix(")")
+        self.note(what, path, size=size)
 
     def fetched_bytes(self, sha1: str, nbytes: int) -> None:
         """So much of a content has come; it is told of when it is asked for, all of it at once."""

@@ -3,12 +3,14 @@
 Rule: templates escape whatever they are given; the policy allows nothing but files of ours from this address.
 """
 
+import re
 from datetime import datetime
 from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 import jinja2
+import markupsafe
 from starlette import responses
 
 from cmsfs import output
@@ -26,6 +28,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+_CODE = re.compile(r"`([^`]+)`")
 
 # Of what is shown as it is.
 TYPES = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
@@ -49,9 +53,15 @@ def _environment() -> Any:
     made.filters["size"] = output.size
     made.filters["ago"] = output.ago
     made.filters["when"] = _when
+    made.filters["code"] = _code
     made.filters["count"] = output.plural
     made.filters["parameter"] = lambda text: quote(str(text), safe="")
     return made
+
+
+def _code(text: str) -> markupsafe.Markup:
+    """A text whose words between backticks are code."""
+    return markupsafe.Markup(_CODE.sub(r"<code>\1</code>", str(markupsafe.escape(text))))
 
 
 def _when(moment_ns: int) -> str:

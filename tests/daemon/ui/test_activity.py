@@ -13,7 +13,9 @@ from tests.support.daemon_drive import Drive, Remote, Starting
 
 def told(text: str) -> list[tuple[str, str, str]]:
     """What, where, and by whom, the newest first."""
-    rows = re.findall(r'class="tag">(\w+)</span> <a[^>]*>(.*?)</a>\s*<small>(.*?)</small>', text)
+    rows = re.findall(
+        r'class="tag">(\w+)</span> <(?:a|span)[^>]*>(.*?)</(?:a|span)>\s*<small>(.*?)</small>', text
+    )
     by = [re.search(r" by ([^,]*)", small) for _, _, small in rows]
     return [(what, path, found[1] if found else "") for (what, path, _), found in zip(rows, by, strict=True)]
 

@@ -22,7 +22,7 @@ async def test_an_item_is_pinned_and_freed(visit: Visit, drive: Drive, other: Re
     assert "Nothing is pinned." in storage
     assert "is kept on this computer" in await reader.post("pin", path="/a & b")
     assert "with /a &amp; b" in await reader.get("item", path="/a & b/film")
-    assert '/a &amp; b</a></td><td class="number">1</td>' in await reader.get("storage")
+    assert '/a &amp; b</a></td><td class="number">1 file</td>' in await reader.get("storage")
     told = await reader.post("free", path="/a & b/film", back="storage?path=%2F")
     assert "is pinned by" in told
     assert "On this computer" in told
