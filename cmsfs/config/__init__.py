@@ -22,7 +22,15 @@ from cmsfs.config.loading import (
     resolved,
     unknown_variables,
 )
-from cmsfs.config.paths import Paths, config_file, crash_plan, session_bus, states, thumbnails_folder
+from cmsfs.config.paths import (
+    Paths,
+    autostart_entry,
+    config_file,
+    crash_plan,
+    session_bus,
+    states,
+    thumbnails_folder,
+)
 from cmsfs.config.profiles import Limits, Profile, profile, profile_names, require_service
 from cmsfs.config.settings import OLD_NAMES, Settings, service_data
 
@@ -33,6 +41,7 @@ __all__ = [
     "Profile",
     "Settings",
     "accounts",
+    "autostart_entry",
     "checked",
     "complaints",
     "config_file",

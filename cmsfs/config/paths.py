@@ -58,6 +58,11 @@ def thumbnails_folder() -> Path:
     return platformdirs.user_cache_path() / "thumbnails"
 
 
+def autostart_entry(name: str) -> Path:
+    """The entry that has the desktop start a program at login, of this user's own."""
+    return platformdirs.user_config_path() / "autostart" / f"{name}.desktop"
+
+
 def session_bus() -> str | None:
     """The address of the desktop session's message bus, if there is one."""
     if address := os.environ.get("DBUS_SESSION_BUS_ADDRESS"):

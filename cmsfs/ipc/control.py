@@ -18,6 +18,7 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     Free                   Freed   no longer on this disk   Progress, at least every second
     GetPins                PinList
     Watch                  DriveStatus, one now, and one after every second, until the caller hangs up
+    Follow                 DriveSummary, one now, and one whenever it has changed
     GetPathStatus          PathStatus
     Pause, Resume          Done
     SetLogLevel            Done
@@ -40,6 +41,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from cmsfs.ipc import attention, diagnostics
+from cmsfs.ipc.summary import DriveSummary as DriveSummary
 from cmsfs.models.base import DEFERRED
 
 # A status names the ops that a person may want to see; thousands of waiting ones are only counted.
@@ -160,6 +162,12 @@ class Watch(Request):
     """The status, again and again."""
 
     kind: Literal["watch"] = "watch"
+
+
+class Follow(Request):
+    """The drive in a few words, now and at every change."""
+
+    kind: Literal["follow"] = "follow"
 
 
 class GetPathStatus(Request):
@@ -365,7 +373,7 @@ class Failure(_Message):
     exit_code: int = 1
 
 
-_Said = Pong | DriveStatus | Conflicts | PinList | PageAddress | Freed | Adopted | PathStatus
+_Said = Pong | DriveStatus | DriveSummary | Conflicts | PinList | PageAddress | Freed | Adopted | PathStatus
 Answer = Annotated[_Said | Progress | Done | Failure, pydantic.Field(discriminator="kind")]
 
 _REQUESTS: Any = functools.reduce(operator.or_, Request.__subclasses__())

@@ -12,7 +12,7 @@ import trio
 from cmsfs import config, errors, logs
 from cmsfs.client.session import Client
 from cmsfs.fuse.notifier import Notifier
-from cmsfs.ipc import control, diagnostics
+from cmsfs.ipc import control, diagnostics, summary
 from cmsfs.journal import queue
 from cmsfs.mountpoint_guard import MountpointGuard
 from cmsfs.replica.changes import Hub
@@ -21,6 +21,7 @@ from daemon.account.pausing import Pausing
 from daemon.content.favorites import Favorites
 from daemon.content.trash import RemoteTrash
 from daemon.control import conflict_copies
+from daemon.control.attention_count import AttentionCount
 from daemon.control.server import answers
 from daemon.control.status import StatusReport
 from daemon.core.health import Health
@@ -72,6 +73,7 @@ class Answers:
     _eviction: Eviction
     _status: StatusReport
     _recovered: Path
+    _attention: AttentionCount | None = None
 
     @answers(control.Ping)
     def pong(self) -> control.Pong:
@@ -85,6 +87,22 @@ class Answers:
     @answers(control.Watch, repeats=True)
     async def status(self) -> control.DriveStatus:
         return await self._status.whole()
+
+    @answers(control.Follow, repeats=True, only_changes=True)
+    async def summarised(self) -> control.DriveSummary:
+        self._attention = self._attention or AttentionCount(self.conflicts)
+        moment, downloads = self.moment(), self.downloads()
+        moving = [op.path for op in moment.ops if op.state != "held"] + [path for path, _, _ in downloads]
+        return control.DriveSummary(
+            account=self.pong().account,
+            mountpoint=str(self.mountpoint),
+            state=self.health.state.value,
+            reason=self.health.reason,
+            paused_until=self.pausing.until,
+            pending=moment.pending + len(downloads),
+            attention=await self._attention.value(moment.held),
+            moving=moving[: summary.MOST_MOVING],
+        )
 
     @answers(control.Sync, tells_progress=True, ends_with_caller=True)
     async def sync(self) -> control.Done:

@@ -55,6 +55,7 @@ class Command:
     tells_progress: bool  # every moment, until the answer is there
     ends_with_caller: bool  # and not only with the answer
     repeats: bool  # answered again and again until the caller hangs up
+    only_changes: bool  # and then only with answers that are new
 
 
 # All commands, by the requests that they answer.
@@ -69,6 +70,7 @@ def answers(
     tells_progress: bool = False,
     ends_with_caller: bool = False,
     repeats: bool = False,
+    only_changes: bool = False,
 ) -> Callable[[Method], Method]:
     """Make a method of the drive the answer to a request.
 
@@ -78,7 +80,7 @@ def answers(
 
     def declare(method: Method) -> Method:
         assert request not in COMMANDS, f"{request.__name__} has an answer"
-        COMMANDS[request] = Command(method, tells_progress, ends_with_caller, repeats)
+        COMMANDS[request] = Command(method, tells_progress, ends_with_caller, repeats, only_changes)
         return method
 
     return declare
@@ -135,8 +137,12 @@ class ControlServer:
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
+            last: pydantic.BaseModel | None = None
             while True:
-                await _say(stream, await self._carry_out(stream, command, request))
+                answer = await self._carry_out(stream, command, request)
+                if not (command.only_changes and answer == last):
+                    await _say(stream, answer)
+                last = answer
                 if not command.repeats:
                     break
                 await trio.sleep(WATCH_SECONDS)

@@ -12,6 +12,7 @@ import trio
 from cmsfs import output
 from cmsfs.ipc import attention
 from cmsfs.wakeup import Signal
+from daemon.control import attention_count
 from daemon.control.commands import Answers
 
 LOOK_SECONDS = 1.0
@@ -100,11 +101,7 @@ class Live:
             self.changed.pulse()
 
     async def _count(self) -> int:
-        waiting = await self._drive.conflicts()
-        offered = sum(not one.declined for one in waiting.offers)
-        refused = len(waiting.held) + len(waiting.stuck)
-        found = len(waiting.copies) + len(waiting.recovered)
-        return refused + found + offered + (waiting.missing is not None)
+        return attention_count.count(await self._drive.conflicts())
 
     def _found(self) -> dict[str, Any]:
         moment = self._drive.moment()

@@ -19,6 +19,7 @@ GROUPS = {
         "umount": CommandEntry("drive.drive", "Upload pending changes and unmount the drive"),
         "open": CommandEntry("drive.open", "Open the drive, or a file on it, in the file manager"),
         "ui": CommandEntry("drive.ui", "Open the page of the drive in the browser"),
+        "tray": CommandEntry("drive.tray", "Show an icon in the panel, with the status and a menu"),
         "demo": CommandEntry("drive.drive", "Mount a demo drive with sample files; needs no account"),
         "pin": CommandEntry("drive.pins", "Keep files and folders available offline"),
         "unpin": CommandEntry("drive.pins", "Stop keeping files and folders available offline"),

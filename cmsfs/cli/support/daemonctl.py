@@ -69,10 +69,14 @@ def find_mounted(account: str) -> Daemon | None:
     return daemon
 
 
+def sockets() -> list[Path]:
+    """The sockets of this user's daemons, of some that have gone among them."""
+    return sorted(config.Paths("any").runtime.glob("*.sock"))
+
+
 def running() -> list[Daemon]:
     """All daemons of this user."""
-    folder = config.Paths("any").runtime
-    found = [_probe(path) for path in sorted(folder.glob("*.sock"))]
+    found = [_probe(path) for path in sockets()]
     return [daemon for daemon in found if daemon]
 
 
@@ -171,11 +175,11 @@ def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
 
 def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
     """All that comes until the connection ends."""
-    with _connect(path) as connection:
-        connection.settimeout(SILENCE_SECONDS)
+    with connection(path) as connected:
+        connected.settimeout(SILENCE_SECONDS)
         try:
-            connection.sendall(control.encode(request))
-            with connection.makefile("rb") as lines:
+            connected.sendall(control.encode(request))
+            with connected.makefile("rb") as lines:
                 for line in lines:
                     answer = control.parse_answer(line)
                     if isinstance(answer, control.Failure):
@@ -235,18 +239,18 @@ def _pinged(path: Path) -> Daemon | None:
     return None
 
 
-def _connect(path: Path) -> socket.socket:
+def connection(path: Path) -> socket.socket:
     """A connection to a Unix socket, however long its path is."""
     # sun_path holds 107 bytes; through a descriptor of the folder any path is short.
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(SILENCE_SECONDS)
-            connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+            made.settimeout(SILENCE_SECONDS)
+            made.connect(f"/proc/self/fd/{folder}/{path.name}")
         except BaseException:
-            connection.close()
+            made.close()
             raise
-        return connection
+        return made
     finally:
         os.close(folder)

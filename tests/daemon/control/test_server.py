@@ -1,6 +1,7 @@
 """The control socket: one request a connection, and callers that come and go."""
 
 import inspect
+import itertools
 import logging
 import os
 import stat
@@ -272,3 +273,31 @@ async def test_space_is_freed(path: Path, drive: Drive, other: Remote) -> None:
     assert freed == control.Freed(files=1, bytes=1)
     with pytest.raises(errors.UserError, match="There is no /none"):
         await ask(path, control.Free(path="/none"))
+
+
+async def test_a_follower_hears_only_what_changes(path: Path, drive: Drive, network: Network) -> None:
+    arrived, go = network.gate("POST", "/files/content")
+    heard: list[control.Answer] = []
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(daemonctl.connection(path)))
+    async with stream:
+        with trio.fail_after(20):
+            await stream.send_all(control.encode(control.Follow()))
+
+            async def hear() -> control.DriveSummary:
+                (line,) = (await stream.receive_some()).splitlines()
+                heard.append(control.parse_answer(line))
+                assert isinstance(heard[-1], control.DriveSummary)
+                return heard[-1]
+
+            first = await hear()
+            assert (first.account, first.pending, first.attention) == ("default", 0, 0)
+            await drive.write("large", b"y" * 1000)
+            await arrived.wait()
+            while (found := await hear()).pending == 0:
+                pass
+            assert found.moving == ["/large"]
+            # What is repeated each second is said once.
+            go.set()
+            while (await hear()).pending:
+                pass
+    assert all(one != other for one, other in itertools.pairwise(heard))
