@@ -16,6 +16,7 @@ routes = [
     routing.Route(f"{AT}/retention", admitted(policies.retention), methods=["GET"]),
     routing.Route(f"{AT}/users", admitted(people.show), methods=["GET"]),
     routing.Route(f"{AT}/users", posted(people.create, people.show), methods=["POST"]),
+    routing.Route(f"{AT}/users/leaving", posted(people.leave, to="/users"), methods=["POST"]),
     routing.Route(AT + "/users/{id}/search", posted(people.let_search, to="/users"), methods=["POST"]),
     routing.Route(AT + "/users/{id}/password", posted(people.renew, to="/users"), methods=["POST"]),
     routing.Route(f"{AT}/groups", admitted(parties.show), methods=["GET"]),

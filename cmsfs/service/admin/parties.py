@@ -71,7 +71,7 @@ async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
     """Add or remove a member, or delete the group."""
     wire_id, action = desk.request.path_params["id"], form.get("action", "")
     if action == "add":
-        user = await _user(desk, form.get("login", "").strip())
+        user = await find_user(desk, form.get("login", "").strip())
         body = {"user": {"id": user["id"]}, "group": {"id": wire_id}, "role": form.get("role") or "member"}
         await desk.ask("POST /group_memberships", body=body)
         return desk.done(f"{user['name']} is in the group now.")
@@ -85,7 +85,8 @@ async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
     raise service_desk.Mistake("Choose what to do with the group.")
 
 
-async def _user(desk: Desk, login: str) -> Any:
+async def find_user(desk: Desk, login: str) -> Any:
+    """The user with this login.  Raises `Mistake` if the enterprise has none."""
     found = await desk.ask("GET /users", filter_term=login, user_type="managed", fields="name,login")
     for one in found["entries"]:
         if login and one["login"].lower() == login.lower():

@@ -1,4 +1,4 @@
-"""Users: list, create, set passwords.
+"""Users: list, create, set passwords, end sessions, give the content of one to another.
 
 A password is made here and shown once; users have none of their own until then, and who has none comes in
 through applications alone.
@@ -16,6 +16,7 @@ from starlette import responses
 from cmsfs.service import problems
 from cmsfs.service.access import callers, calls
 from cmsfs.service.admin import desk as service_desk
+from cmsfs.service.admin import parties
 from cmsfs.service.admin.desk import Desk
 from cmsfs.service.oauth import passwords
 from cmsfs.service.storage import app_users, store
@@ -67,6 +68,19 @@ async def let_search(desk: Desk, form: dict[str, str]) -> responses.Response:
     made = await desk.ask("PUT /users/{id}", wire_id=wire_id, body={"can_search_enterprise_content": may})
     said = "may search the content of the whole enterprise" if may else "searches their own content alone"
     return desk.done(f"{made['name']} {said} now.", to="/users")
+
+
+async def leave(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """What is done when somebody leaves: their sessions end, or another has their content."""
+    user = await parties.find_user(desk, form.get("login", "").strip())
+    if form.get("action") == "end":
+        await desk.ask("POST /users/terminate_sessions", body={"user_ids": [user["id"]]})
+        return desk.done(f"The sessions of {user['name']} have ended.", to="/users")
+    taker = await parties.find_user(desk, form.get("to", "").strip())
+    body = {"owned_by": {"id": taker["id"]}}
+    made = await desk.ask("PUT /users/{id}/folders/0", wire_id=user["id"], body=body)
+    said = f'{taker["name"]} has the folder "{made["name"]}" now, with everything that {user["name"]} owned.'
+    return desk.done(said, to="/users")
 
 
 async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:

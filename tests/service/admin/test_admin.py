@@ -155,6 +155,20 @@ async def test_page_shows_enterprise_search_permission(admin):
     assert "was not found" in await admin.post("/admin/users/9/search", may="yes")
 
 
+async def test_content_of_who_leaves_is_given_to_another(admin, api, uwe):
+    file = await uwe.upload("f", b"1")
+    login = {"login": "uwe@example.com"}
+    await admin.open("/admin/users")
+    said = await admin.post("/admin/users/leaving", action="transfer", to="ann@example.com", **login)
+    assert "Files and Folders" in said
+    assert (await api.ask("GET", f"/files/{file['id']}"))["owned_by"]["id"] == str(api.user)
+    assert "have ended" in await admin.post("/admin/users/leaving", action="end", **login)
+    await uwe.ask("GET", "/users/me", expect=401)
+    for to in ("nobody@example.com", "uwe@example.com", ""):
+        said = await admin.post("/admin/users/leaving", action="transfer", to=to, **login)
+        assert "no user" in said or "already" in said
+
+
 async def test_passwords_need_enterprise_users_with_login(admin):
     def others(conn):
         away = demo.add_enterprise(conn, "Elsewhere", now=0)
