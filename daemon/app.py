@@ -145,6 +145,7 @@ class Agent(Composition):
         agents.start_soon(trio.to_thread.run_sync, replaced_files.load_the_rest, name="late modules")
         agents.keep(self.health.run, self.account.who, name="health")
         agents.keep(self.login_watch.run, name="login watch")
+        agents.keep(self._watch_network, name="network")
         agents.keep(with_priority, Priority.UPLOAD, send, name="push")
         agents.keep(with_priority, Priority.CHANGES, self.pull.run, name="pull")
         agents.keep(with_priority, Priority.CHANGES, self.deferred_updates.run, name="deferred updates")
@@ -178,6 +179,16 @@ class Agent(Composition):
             from daemon import metrics  # a start does without, as most drives do
 
             agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")
+
+    async def _watch_network(self) -> None:
+        """Another network, or the end of a sleep: is the service there, and what is new?"""
+        from daemon.core.network_watch import NetworkWatch  # not before the drive is there
+
+        def look() -> None:
+            self.health.suspect()
+            self.pull.poke()
+
+        await NetworkWatch(look).run()
 
     async def _follow_room(self) -> None:
         """What was refused for want of room goes when there is some, and so with what was locked."""
