@@ -35,6 +35,9 @@ LOCKED_SECONDS = 5.0
 # Where one may not ask (co-owners alone may), or where the service knows no such locks.
 REFUSED_SECONDS = 600.0
 
+# After a question that was not answered in time.
+SILENT_SECONDS = 60.0
+
 # So many questions in a row; `rm -r` goes on without.
 QUESTIONS = 8
 QUESTIONS_SECONDS = 10.0
@@ -54,14 +57,17 @@ class FolderLockGuard:
         self._known: dict[str, dict[str, str]] = json.loads(kv_store.get(db, KNOWN) or "{}")
         self._current_until: OrderedDict[str, float] = OrderedDict()
         self._asked: deque[float] = deque(maxlen=QUESTIONS)
+        self._silent_until = 0.0
 
     async def check(self, node: Node, *, removes: bool) -> None:
         """As `ports.FolderLocksPort.check`."""
         if not node.is_folder or node.remote_id is None or node.ino == ROOT:
             return
         if self._is_due(node.remote_id):
-            with trio.move_on_after(WAIT_SECONDS):
+            with trio.move_on_after(WAIT_SECONDS) as wait:
                 await self._ask(node.remote_id)
+            if wait.cancelled_caught:
+                self._silent_until = time.monotonic() + SILENT_SECONDS
         lock = self._known.get(node.remote_id)
         if lock is None or not lock.get("delete" if removes else "move"):
             return
@@ -71,7 +77,8 @@ class FolderLockGuard:
 
     def _is_due(self, folder_id: str) -> bool:
         now = time.monotonic()
-        if self._current_until.get(folder_id, 0.0) > now or not self._health.can_ask:
+        known_until = max(self._current_until.get(folder_id, 0.0), self._silent_until)
+        if known_until > now or not self._health.can_ask:
             return False
         is_many = len(self._asked) == QUESTIONS and now - self._asked[0] < QUESTIONS_SECONDS
         return folder_id in self._known or not is_many

@@ -73,6 +73,18 @@ async def test_many_folders_cost_few_questions(drive: Drive, other: Remote) -> N
     assert drive.agents.health.requests["locks"] == 8
 
 
+async def test_a_service_that_does_not_answer_is_not_asked_again_at_once(
+    drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.content.folder_locks.WAIT_SECONDS", 0.0)
+    for name in ("a", "b", "c"):
+        await other.folder(name)
+    await drive.names()
+    for name in ("a", "b", "c"):
+        assert await attempt(drive.rmdir(name)) == "ok"
+    assert drive.agents.health.requests["locks"] == 1
+
+
 async def test_folders_of_this_drive_alone_cost_none(drive: Drive) -> None:
     await drive.mkdir("new")
     assert await attempt(drive.rename("new", "newer")) == "ok"
