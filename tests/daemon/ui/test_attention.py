@@ -11,6 +11,8 @@ from tests.daemon.ui.conftest import Reader, Visit
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.log_watch import ExpectLog
 
+MINE, THEIRS = b"one\nmine\nthree\n", b"one\nTHEIRS <b>\nthree\n"
+
 COPY = re.compile(r"notes \(conflicted copy of .*\)\.txt")
 
 
@@ -25,10 +27,6 @@ async def copy(drive: Drive, other: Remote) -> str:
     await drive.poll()
     (found,) = [name for name in await drive.names() if COPY.fullmatch(name)]
     return found
-
-
-async def test_nothing_waits(reader: Reader) -> None:
-    assert "Nothing needs your attention." in await reader.get("attention")
 
 
 async def test_both_versions_side_by_side(reader: Reader, visit: Visit, copy: str, drive: Drive) -> None:
@@ -53,9 +51,9 @@ def choice(text: str, keep: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("keep", "files"),
     [
-        ("mine", {"notes.txt": b"one\nmine\nthree\n"}),
-        ("theirs", {"notes.txt": b"one\nTHEIRS <b>\nthree\n"}),
-        ("both", {"notes.txt": b"one\nTHEIRS <b>\nthree\n", "notes (my version).txt": b"one\nmine\nthree\n"}),
+        ("mine", {"notes.txt": MINE}),
+        pytest.param("theirs", {"notes.txt": THEIRS}, marks=pytest.mark.long),
+        pytest.param("both", {"notes.txt": THEIRS, "notes (my version).txt": MINE}, marks=pytest.mark.long),
     ],
 )
 async def test_the_choice_is_kept(
@@ -63,7 +61,9 @@ async def test_the_choice_is_kept(
 ) -> None:
     before = (await other.find("notes.txt")).id
     form = choice(await reader.get("conflict", path=f"/{copy}"), keep)
+    drive.changes.clear()
     await reader.post("settle", **form)
+    assert copy in [change.name for change in drive.changes]  # the kernel hears of it
     await drive.sync()
     await drive.poll()
     assert await other.paths() == await drive.names() == sorted(files)
@@ -84,13 +84,7 @@ async def test_what_has_changed_is_looked_at_again(
     assert copy in await drive.names()
 
 
-async def test_the_kernel_hears_of_a_choice(reader: Reader, drive: Drive, copy: str) -> None:
-    form = choice(await reader.get("conflict", path=f"/{copy}"), "theirs")
-    drive.changes.clear()
-    await reader.post("settle", **form)
-    assert [change.name for change in drive.changes if change.name] == [copy]
-
-
+@pytest.mark.long
 async def test_a_picture_is_shown_and_a_document_is_not(reader: Reader, drive: Drive) -> None:
     await drive.write("dot.png", b"\x89PNG\r\n\x1a\n...")
     await drive.write("page.svg", b"<svg onload='alert(1)'/>")

@@ -15,18 +15,16 @@ from tests.support.daemon_drive import Drive
 from tests.support.log_watch import ExpectLog
 
 
-async def test_nothing_listens_before_somebody_asks(drive: Drive) -> None:
-    assert not drive.agents.page.is_open
-    await drive.agents.open_page("", "")
-    assert drive.agents.page.is_open
-
-
 async def test_a_key_is_good_once(drive: Drive) -> None:
+    assert not drive.agents.page.is_open  # nothing listens before somebody asks
     url = (await drive.agents.open_page("", "")).url
+    assert drive.agents.page.is_open
     async with httpx.AsyncClient() as client:
         assert (await client.get(url)).status_code == 200
         assert (await client.get(url)).status_code == 403
         assert (await client.get(f"{url}x")).status_code == 403
+    with pytest.raises(errors.UserError, match="overview"):
+        await drive.agents.open_page("nothing", "")
 
 
 async def test_a_page_wants_the_cookie_and_the_place(reader: Reader) -> None:
@@ -49,14 +47,12 @@ async def test_another_name_of_this_machine_is_no_address(reader: Reader) -> Non
         assert answer.status_code in (400, 421), host
 
 
-@pytest.mark.parametrize("origin", ["http://127.0.0.1:1", "https://evil.example", "null", None])
-async def test_a_form_of_another_page_changes_nothing(
-    reader: Reader, drive: Drive, origin: str | None
-) -> None:
-    headers = {} if origin is None else {"Origin": origin}
-    answer = await reader.client.post(f"{reader.at}/pause", data={"seconds": "60"}, headers=headers)
-    assert answer.status_code == 421
-    assert not drive.agents.health.is_paused
+async def test_a_form_of_another_page_changes_nothing(reader: Reader, drive: Drive) -> None:
+    for origin in ("http://127.0.0.1:1", "https://evil.example", "null", None):
+        headers = {} if origin is None else {"Origin": origin}
+        answer = await reader.client.post(f"{reader.at}/pause", data={"seconds": "60"}, headers=headers)
+        assert answer.status_code == 421, origin
+        assert not drive.agents.health.is_paused
     await reader.post("pause", seconds="60")
     assert drive.agents.health.is_paused
 
@@ -107,8 +103,3 @@ async def test_it_goes_away_unseen(drive: Drive, visit: Visit, monkeypatch: pyte
         await reader.client.get(f"{reader.at}/")
     monkeypatch.undo()
     assert "Overview" in await (await visit()).get()
-
-
-async def test_a_section_that_is_none(drive: Drive) -> None:
-    with pytest.raises(errors.UserError, match="overview"):
-        await drive.agents.open_page("nothing", "")

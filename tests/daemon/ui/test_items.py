@@ -29,6 +29,8 @@ async def test_an_item_is_pinned_and_freed(visit: Visit, drive: Drive, other: Re
     await reader.post("unpin", path="/a & b")
     assert "0.2 MB of 1 files are free again" in await reader.post("free", path="/a & b", page="storage")
     assert "Nothing of it is on this computer" in await reader.get("storage")
+    for page in ("item", "storage"):
+        assert "There is no /nothing on the drive" in await reader.get(page, path="/nothing")
 
 
 async def test_a_version_is_looked_at_and_restored(reader: Reader, drive: Drive, other: Remote) -> None:
@@ -63,6 +65,7 @@ async def test_the_trash_gives_back(reader: Reader, drive: Drive, other: Remote)
     assert "The trash is empty." in await reader.get("trash")
 
 
+@pytest.mark.long
 async def test_what_was_in_a_folder_that_is_gone_comes_to_the_top(
     reader: Reader, drive: Drive, other: Remote
 ) -> None:
@@ -78,6 +81,7 @@ async def test_what_was_in_a_folder_that_is_gone_comes_to_the_top(
     assert "Restored: /f." in await reader.post("restore", kind="file", id=found)
 
 
+@pytest.mark.long
 async def test_matches_lead_to_their_items(reader: Reader, drive: Drive, other: Remote) -> None:
     folder = await other.folder("Legal")
     await other.file("contract <1>.txt", b"x", folder)
@@ -87,8 +91,3 @@ async def test_matches_lead_to_their_items(reader: Reader, drive: Drive, other: 
     assert "item?path=%2FLegal%2Fcontract%20%3C1%3E.txt" in text
     assert "No matches." in await reader.get("search", q="nothing-of-this-name")
     assert 'role="alert"' in await reader.get("search", q="size:many")
-
-
-@pytest.mark.parametrize("page", ["item", "storage"])
-async def test_what_is_not_there(reader: Reader, page: str) -> None:
-    assert "There is no /nothing on the drive" in await reader.get(page, path="/nothing")

@@ -10,14 +10,13 @@ from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
 
 
-async def test_the_first_page_tells_the_state(reader: Reader, tmp_path: object) -> None:
+async def test_the_first_page_tells_the_state_and_pauses(
+    reader: Reader, drive: Drive, tmp_path: object
+) -> None:
     text = await reader.get()
     assert "Up to date" in text
     assert f"{tmp_path}/mnt" in text
     assert "Nothing is being transferred." in text
-
-
-async def test_paused_and_resumed(reader: Reader, drive: Drive) -> None:
     assert "Paused. Only what a program waits for" in await reader.post("pause")
     text = await reader.get()
     assert "Paused. Only what" not in text
@@ -49,6 +48,7 @@ async def test_a_transfer_is_followed(
     assert now["transfers"] == []
 
 
+@pytest.mark.long
 async def test_a_download_is_shown(
     reader: Reader, drive: Drive, other: Remote, network: Network, nursery: trio.Nursery
 ) -> None:

@@ -17,6 +17,11 @@ async def test_a_setting_is_checked_and_kept(reader: Reader, drive: Drive) -> No
     )
     assert config.load("default").poll_seconds == 7.5
     assert "set: " in await reader.get("settings")
+
+
+@pytest.mark.long
+async def test_a_wrong_value_is_refused_and_a_default_taken_back(reader: Reader) -> None:
+    await reader.post("keep", name="poll_seconds", value="7.5", back="settings")
     refused = await reader.post("keep", name="poll_seconds", value="often", back="settings")
     assert 'role="alert"' in refused
     assert "poll_seconds" in refused
@@ -25,6 +30,7 @@ async def test_a_setting_is_checked_and_kept(reader: Reader, drive: Drive) -> No
     assert config.load("default").poll_seconds == config.Settings().poll_seconds
 
 
+@pytest.mark.long
 async def test_no_option_is_smuggled_in(reader: Reader) -> None:
     told = await reader.post("keep", name="--help", value="x", back="settings")
     assert "There is no setting --help" in told
@@ -34,6 +40,7 @@ async def test_no_option_is_smuggled_in(reader: Reader) -> None:
         assert "An account has a name" in await reader.post("login", account=account, back="accounts")
 
 
+@pytest.mark.long
 async def test_the_checks_are_shown_with_their_remedies(reader: Reader) -> None:
     assert "Check now" in await reader.get("accounts")
     text = await reader.post("check", back="accounts")
@@ -41,6 +48,7 @@ async def test_the_checks_are_shown_with_their_remedies(reader: Reader) -> None:
     assert "FUSE" in text or "fuse" in text
 
 
+@pytest.mark.long
 async def test_a_command_that_fails_says_why(drive: Drive) -> None:
     with pytest.raises(errors.UserError, match="There is no setting"):
         await commands.run("default", "config", "get", "nothing")
