@@ -18,9 +18,7 @@ def test_a_file_is_locked_and_unlocked(cmsfs):
 
 
 def test_a_folder_is_locked_and_unlocked(cmsfs):
-    for _ in range(2):
-        done = cmsfs("lock", "/Reports")
-        assert done.stdout == "/Reports is locked against being moved and deleted.\n"
+    assert cmsfs("lock", "/Reports").stdout == "/Reports is locked against being moved and deleted.\n"
     assert json.loads(cmsfs("lock", "/Reports", "--json").stdout)["lock"]["type"] == "folder_lock"
     assert cmsfs("unlock", "/Reports").stdout == "/Reports is not locked against being moved and deleted.\n"
 
