@@ -124,8 +124,9 @@ class RemoteUpdates:
         made = await self._db.write(txn)
         for one in left_out:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
-        self.publish(made)
+        self._publish(made)
         if made and generation is None:  # what a listing shows is no news
+            self.happenings.look_for_conflicts(made)
             self.happenings.heard(found, made)
         return len(made)
 
@@ -135,9 +136,12 @@ class RemoteUpdates:
 
     def publish(self, found: Sequence[changes.Change]) -> None:
         """Tell of changes that somebody else has committed."""
+        self._publish(found)
+        self.happenings.look_for_conflicts(found)
+
+    def _publish(self, found: Sequence[changes.Change]) -> None:
         self.applied += len(found)
         self._hub.publish(found)
-        self.happenings.look_for_conflicts(found)
 
     def _sorted(
         self, found: Sequence[items.Item | entries.Entry]

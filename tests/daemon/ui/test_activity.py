@@ -20,7 +20,7 @@ def told(text: str) -> list[tuple[str, str, str]]:
 
 
 async def test_what_others_and_we_do_is_told(reader: Reader, drive: Drive, other: Remote) -> None:
-    await other.file("old", b"x")
+    await other.file("old (conflicted copy of there, 2026-01-02)", b"x")
     await drive.names()
     assert "Nothing yet." in await reader.get("activity")  # a first listing is no news
     await drive.mkdir("d")
