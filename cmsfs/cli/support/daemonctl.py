@@ -10,11 +10,12 @@ import contextlib
 import os
 import select
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pydantic
 
@@ -175,6 +176,8 @@ def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
 
 def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
     """All that comes until the connection ends."""
+    if (silent := _silent.get(path)) is not None and time.monotonic() < silent.until:
+        raise errors.UserError(silent.said)
     with connection(path) as connected:
         connected.settimeout(SILENCE_SECONDS)
         try:
@@ -186,11 +189,34 @@ def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
                         raise errors.UserError(answer.message, exit_code=answer.exit_code)
                     yield answer
         except TimeoutError:
-            raise errors.UserError("The daemon is running but not responding.") from None
+            said = _remedy(connected)
+            _silent[path] = _Silence(said, time.monotonic() + SILENCE_SECONDS)
+            raise errors.UserError(said) from None
         except pydantic.ValidationError:
             raise errors.UserError("The daemon speaks another protocol; is it an older version?") from None
         except (BrokenPipeError, ConnectionResetError):
             pass
+
+
+def _remedy(connected: socket.socket) -> str:
+    """What to do about the process at the other end, which does not answer."""
+    found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, _, _ = struct.unpack("3i", found)
+    return (
+        f"The daemon (process {pid}) is running but not responding; `kill -9 {pid}` ends it, `cmsfs mount`"
+        " starts it again, and nothing that was saved is lost."
+    )
+
+
+class _Silence(NamedTuple):
+    """What was said of a daemon that did not answer, and how long it is not asked again."""
+
+    said: str
+    until: float
+
+
+# A command that asks several times (`cmsfs doctor`) waits for a daemon that hangs once.
+_silent: dict[Path, _Silence] = {}
 
 
 def await_exit(daemon: Daemon, *, seconds: float) -> bool:
