@@ -16,6 +16,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "open": ("cmsfs open", "cmsfs open --web /Plan.docx               # at the service, in the browser"),
     "ui": ("cmsfs ui", "cmsfs ui conflicts"),
+    "tray": ("cmsfs tray",),
     "demo": ("cmsfs demo", "cmsfs demo ~/trial"),
     "pin": ("cmsfs pin ~/cmsfs/Projects",),
     "unpin": ("cmsfs unpin ~/cmsfs/Projects",),

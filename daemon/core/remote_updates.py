@@ -124,9 +124,9 @@ class RemoteUpdates:
         made = await self._db.write(txn)
         for one in left_out:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
-        self._publish(made)
-        if made and generation is None:  # what a listing shows is no news
-            self.happenings.look_for_conflicts(made)
+        # What a listing shows is no news.
+        self.publish(made, is_news=generation is None)
+        if made and generation is None:
             self.happenings.heard(found, made)
         return len(made)
 
@@ -134,14 +134,12 @@ class RemoteUpdates:
         """The service has begun anew: what was deleted may be there again, under its old number."""
         self._deleted.clear()
 
-    def publish(self, found: Sequence[changes.Change]) -> None:
+    def publish(self, found: Sequence[changes.Change], *, is_news: bool = True) -> None:
         """Tell of changes that somebody else has committed."""
-        self._publish(found)
-        self.happenings.look_for_conflicts(found)
-
-    def _publish(self, found: Sequence[changes.Change]) -> None:
         self.applied += len(found)
         self._hub.publish(found)
+        if is_news:
+            self.happenings.look_for_conflicts(found)
 
     def _sorted(
         self, found: Sequence[items.Item | entries.Entry]
