@@ -50,7 +50,7 @@ def mounted(binary: Path, root: Path, *, port: int, ca_file: Path, token: str) -
     drive, cache = root / "rival", root / "rival-cache"
     drive.mkdir(exist_ok=True)
     shutil.rmtree(cache, ignore_errors=True)
-    with _proxy(port) as address:
+    with proxy(port) as address:
         login = {"access_token": token, "token_type": "bearer", "expiry": "2099-01-01T00:00:00Z"}
         environment = os.environ | {
             "HTTPS_PROXY": address,
@@ -79,7 +79,7 @@ def mounted(binary: Path, root: Path, *, port: int, ca_file: Path, token: str) -
 
 
 @contextmanager
-def _proxy(port: int) -> Iterator[str]:
+def proxy(port: int) -> Iterator[str]:
     """An HTTP proxy that leads every CONNECT to one port of this machine."""
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import hello
 import httpx
+import service_parts
 import service_store
 import trio
 
@@ -135,6 +136,7 @@ def measure(bench: Bench, megabytes: int, uploads: int) -> None:
     windows(bench, "middle", folders["middle"])
     words(bench)
     listings(bench, folders)
+    service_parts.measure(bench)
     enumerate_everything(bench)
     transfers(bench, megabytes, uploads)
     bench.memory("at the end")

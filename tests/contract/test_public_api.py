@@ -115,6 +115,10 @@ async def test_each_deviation_is_there(ask, client, anonymous, upload, exchanges
 
     # Requests of others' clients.
     await ask(f"PUT /files/{file.id}", 200, json={"content_modified_at": "2020-01-02T03:04:05Z"})
+    job = {"scope": "enterprise", "templateKey": "job", "displayName": "Job"}
+    scope = (await ask("POST /metadata_templates/schema", 201, json=job))["scope"]
+    policy = {"folder_id": folder.id, "scope": scope, "templateKey": "job"}
+    await ask("POST /metadata_cascade_policies", 201, json=policy)
     await ask(f"PUT /files/{file.id}", 200, json={"lock": {"access": "lock"}})
     attributes = {"name": "sized.txt", "parent": {"id": folder.id}, "size": 4}
     form = {"attributes": (None, json.dumps(attributes)), "file": ("x", b"text")}

@@ -61,7 +61,15 @@ DEVIATIONS = [
     Deviation("`content_modified_at` of a file", r"PUT /files/{} <\.content_modified_at: not a field"),
     Deviation("null `expires_at`", r"PUT /collaborations/{} <\.expires_at: null"),
     # Requests of others' clients.
-    Deviation("`size` of an upload", r"POST /files/content <\.attributes\.size: not a field"),
+    Deviation(
+        "further attributes of an upload",
+        r"POST /files/(\{}/)?content <\.attributes\.(size|parent|description): not a field",
+        r"POST /files/{}/content <\.attributes\.content_created_at: not a field",
+        r"POST /files/(\{}/)?content <\.attributes\.(name|content_\w+_at): null",
+    ),
+    Deviation(
+        "`scope` with a number", r"POST /metadata_cascade_policies <\.scope: 'enterprise_\d+' is none of .*"
+    ),
     Deviation("a lock without `type`", r"PUT /files/{} <\.lock\.type: missing"),
 ]
 

@@ -43,10 +43,14 @@ def envelope(entries: list[dict[str, Any]], limit: int, marker: str | None) -> d
     return {"entries": entries, "limit": limit, "next_marker": marker, "prev_marker": None}
 
 
+def of_public_api(call: calls.Call) -> bool:
+    """Whether a client of the public API asks, and not one that knows the specification alone."""
+    return any(name in call.request.headers for name in ("x-box-ua", wire_names.VERSION_HEADER))
+
+
 def number_id(call: calls.Call, number: int) -> int | str:
     """An id or a count that the specification shows as a number, as the client reads it (see `NumberId`)."""
-    of_public_api = any(name in call.request.headers for name in ("x-box-ua", wire_names.VERSION_HEADER))
-    return str(number) if of_public_api else number
+    return str(number) if of_public_api(call) else number
 
 
 def select_fields(

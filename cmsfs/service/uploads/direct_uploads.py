@@ -24,7 +24,7 @@ from cmsfs.models.content import uploads
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
-from cmsfs.service.api import operations
+from cmsfs.service.api import marker_pagination, operations
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.content import files, items, quota
 from cmsfs.service.renditions import embed_links, indexing, representations
@@ -334,7 +334,8 @@ def _micros(when: Any) -> int | None:
 
 def result(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
     """The list with the one file: all of it, unless the request says what of it."""
-    wanted = _WHOLE if call.fields is None else call.fields
+    # An older client of the public API makes attributes of fields: `lock` would hide its method of that name.
+    wanted = _WHOLE if call.fields is None and not marker_pagination.of_public_api(call) else call.fields
     return {
         "total_count": 1,
         "entries": [item_serializer.ItemSerializer(read, wanted, caller=call.caller).item(row)],

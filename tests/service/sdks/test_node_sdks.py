@@ -14,7 +14,7 @@ import trio
 
 from cmsfs.service.oauth import access_tokens
 from cmsfs.service.server import serve
-from tests.support import certificates
+from tests.support import certificates, clients_table
 
 NODE = Path(__file__).with_name("node")
 
@@ -79,8 +79,11 @@ async def told(story, folder, served, name):
 
 
 # Their major versions are different programs; these are the ones that the story is written for.
-@pytest.mark.parametrize("package", ["box-node-sdk@10", "box-typescript-sdk-gen@1"])
-async def test_the_generated_clients(tmp_path, served, package):
+@pytest.mark.parametrize(
+    ("package", "client"),
+    [("box-node-sdk@10", "Node SDK 10"), ("box-typescript-sdk-gen@1", "TypeScript SDK 1")],
+)
+async def test_the_generated_clients(tmp_path, served, package, client, exchanges):
     folder = _installed(tmp_path / "node", package)
     said = await told(NODE / "story.mjs", folder, served, package.partition("@")[0])
     assert said.pop("url").startswith(f"{served[0]}/")
@@ -102,9 +105,10 @@ async def test_the_generated_clients(tmp_path, served, package):
         "webhooks": [True],
         "favored": ["inside.txt"],
     }
+    clients_table.hold(client, exchanges)
 
 
-async def test_the_client_before_those(tmp_path, served):
+async def test_the_client_before_those(tmp_path, served, exchanges):
     folder = _installed(tmp_path / "node", "box-node-sdk@3")
     said = await told(NODE / "story_of_3.cjs", folder, served, "box-node-sdk")
     assert {"ITEM_CREATE", "ITEM_UPLOAD"} <= set(said.pop("events"))
@@ -122,9 +126,10 @@ async def test_the_client_before_those(tmp_path, served):
         "webhooks": [True],
         "favored": ["from three.txt"],
     }
+    clients_table.hold("Node SDK 3", exchanges)
 
 
-async def test_the_command_line(tmp_path, served):
+async def test_the_command_line(tmp_path, served, exchanges):
     url, _, token = served
     box = shutil.which("box")
     if box is None:
@@ -159,3 +164,4 @@ async def test_the_command_line(tmp_path, served):
     )
     assert metadata["bird"] == "wigeon"
     assert "ITEM_UPLOAD" in {one["event_type"] for one in await command("events", "--stream-position", "0")}
+    clients_table.hold("command line", exchanges)
