@@ -51,7 +51,13 @@ def test_no_module_comes_from_another_version(mark: Path, monkeypatch: pytest.Mo
 
 # Loaded while a drive starts, all of them before it is complete.
 _WITH_THE_START = {
-    *("daemon.command", "daemon.metrics", "daemon.desktop.thumbnails.Thumbnails", "daemon.downscoped"),
+    *(
+        "daemon.core.network_watch.NetworkWatch",
+        "daemon.command",
+        "daemon.metrics",
+        "daemon.desktop.thumbnails.Thumbnails",
+        "daemon.downscoped",
+    ),
     *("cmsfs.service.provisioning.demo", "cmsfs.service.renditions.indexing", "cmsfs.service.server.app"),
     *("cmsfs.service.server.sweeper", "cmsfs.service.storage.store", "cmsfs.process_env"),
 }
