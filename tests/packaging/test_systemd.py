@@ -129,27 +129,6 @@ def test_files_of_the_drive_are_this_users(person):
     assert "Umask:\t0077" in person.machine.sh(f"cat /proc/{status(person)['pid']}/status").stdout
 
 
-def test_a_stop_ends_only_the_daemon(person):
-    """`KillMode=mixed`: what unmounts is not ended by the signal that ends the daemon."""
-    mounted(person)
-    for _ in range(5):
-        person.sh("systemctl --user stop cmsfs@default.service")
-        assert person.unit("Result") == "success"
-        assert not person.is_mounted()
-        person.sh("systemctl --user start cmsfs@default.service")
-
-
-def test_no_dead_mount_stays_where_no_daemon_follows(person):
-    """`ExecStopPost`: a daemon that did not end in its time is killed, and nothing is started after it."""
-    drop = ".config/systemd/user/cmsfs@.service.d"
-    person.sh(f"mkdir -p {drop}; printf '[Service]\nTimeoutStopSec=1\nWatchdogSec=0\n' > {drop}/soon.conf")
-    mounted(person)
-    person.sh(f"kill -STOP {status(person)['pid']}; systemctl --user stop cmsfs@default.service", check=False)
-    until(lambda: person.unit() in ("failed", "inactive"))
-    assert not person.is_mounted()
-    assert person.sh("ls cmsfs").stdout == ""
-
-
 def test_drive_is_mounted_after_a_reboot(person):
     mounted(person)
     person.sh("echo before > cmsfs/before.txt; cmsfs sync")
