@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from cmsfs import config, errors, output, printable
+from cmsfs import config, errors, output, printable, process_env
 from cmsfs.auth import connect
 from cmsfs.cli.commands.drive import drive
 from cmsfs.cli.support import asking, context, daemonctl, path_argument
@@ -25,6 +25,15 @@ LINK_BYTES = 64 * 1024
 
 # In this order: gio follows the desktop's settings also where xdg-open knows the desktop and does nothing.
 OPENERS = (("gio", "open"), ("xdg-open",))
+
+# Each with what comes before a command that it is to run; the first is the desktop's choice on Debian.
+TERMINALS = (
+    ("x-terminal-emulator", "-e"),
+    ("gnome-terminal", "--"),
+    ("konsole", "-e"),
+    ("xfce4-terminal", "-x"),
+    ("xterm", "-e"),
+)
 
 
 @click.command("open")
@@ -54,6 +63,8 @@ def open_command(ctx: context.Context, path: Path | None, *, web: str | None) ->
 def _open(ctx: context.Context, path: Path | None) -> None:
     if path is None:
         daemon = daemonctl.find_for(ctx.account, ctx.settings())
+        if daemon is None and not ctx.settings().names_service and _set_up():
+            return
         hand_over(str(daemon.mountpoint if daemon else drive.mount_configured(ctx)))
     elif path.suffix.lower() == ".url":
         hand_over(address(path))
@@ -112,6 +123,20 @@ def hand_over(target: str) -> None:
             if done.returncode == 0:
                 return
     raise errors.UserError(f"No desktop found to open {target}.")
+
+
+def _set_up() -> bool:
+    """Whether a terminal was opened that leads through the setup: a launcher has none of its own."""
+    is_desktop = process_env.variable("DISPLAY") or process_env.variable("WAYLAND_DISPLAY")
+    if sys.stdin.isatty() or not is_desktop:
+        return False
+    for terminal in TERMINALS:
+        if program := shutil.which(terminal[0]):
+            python = (sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "cmsfs")
+            command = [program, *terminal[1:], *python, "setup"]
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+            return True
+    return False
 
 
 def _notify(sentence: str) -> None:

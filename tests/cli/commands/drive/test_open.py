@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,3 +87,23 @@ def test_page_of_an_item_is_opened(sample, capsys, monkeypatch) -> None:
     assert main.run(["open", "--web", "/Projects"]) == 0
     assert opened[1].startswith("https://pages.example/folder/")
     assert main.run(["open", "--web", "/Projects", "/tmp"]) == 2
+
+
+def test_launcher_without_account_leads_through_setup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x-terminal-emulator").write_text(
+        f'#!/bin/sh\necho "$@" > {tmp_path}/told.new\nmv {tmp_path}/told.new {tmp_path}/told\n'
+    )
+    (tmp_path / "x-terminal-emulator").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("DISPLAY", ":99")
+    command = [sys.executable, "-m", "cmsfs", "open"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    told = tmp_path / "told"
+    deadline = time.monotonic() + 20
+    while not told.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert told.read_text().split()[0] == "-e"
+    assert told.read_text().split()[-3:] == ["-m", "cmsfs", "setup"]
