@@ -20,21 +20,27 @@ MANY = 1000
 @pytest.mark.skipif(shutil.which("inotifywait") is None, reason="inotifywait (inotify-tools) is missing")
 def test_a_thousand_new_files_are_heard(stopped: MountedDrive, api: Api) -> None:
     top = stopped.top
+    root = Trace(top)
     folder = api.folder("box")
-    until((top / "box").is_dir)
+    root.until("CREATE/", "box")
+    root.close()
     assert list((top / "box").iterdir()) == []
     watch = Trace(top / "box")
-    command = ["inotifywait", "-mrq", "-e", "create", "--format", "%w%f", str(top)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as told:
+    command = ["inotifywait", "-mr", "-e", "create", "--format", "%w%f", str(top)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as told:
         assert told.stdout is not None
+        assert told.stderr is not None
+        while "established" not in told.stderr.readline():
+            pass
         for number in range(MANY):
             api.file(f"{number:04}", b"x", folder)
         events = watch.until("CLOSE_WRITE", f"{MANY - 1:04}")
-        names = [f"{number:04}" for number in range(MANY)]
-        assert sorted(events) == sorted((kind, name) for name in names for kind in ("CREATE", "CLOSE_WRITE"))
         recursive = [told.stdout.readline().strip() for _ in range(MANY)]
-        assert recursive == [str(top / "box" / name) for name in names]
         told.terminate()
+    names = [f"{number:04}" for number in range(MANY)]
+    assert sorted(events) == sorted((kind, name) for name in names for kind in ("CREATE", "CLOSE_WRITE"))
+    assert recursive == [str(top / "box" / name) for name in names]
     # A save of this machine is told by the kernel alone, and its upload is no news.
     (top / "box" / "mine").write_bytes(b"mine")
     stopped.sync()
