@@ -8,10 +8,17 @@ from tests.daemon.ui.conftest import Reader
 from tests.support.daemon_drive import Drive
 
 
-async def test_a_setting_is_checked_and_kept(reader: Reader, drive: Drive) -> None:
+async def test_settings_are_explained(reader: Reader) -> None:
     text = await reader.get("settings")
     assert 'id="setting-cache_bytes"' in text
     assert "<option selected>true</option>" in text
+    for value in ("--help", "x"):
+        told = await reader.post("keep", name="--help", value=value, back="settings")
+        assert "There is no setting --help" in told
+
+
+@pytest.mark.long
+async def test_a_setting_is_kept(reader: Reader) -> None:
     assert "poll_seconds is 7.5 from the next mount on" in await reader.post(
         "keep", name="poll_seconds", value="7.5", back="settings"
     )
