@@ -10,6 +10,9 @@ ROOT = Path(__file__).parents[1]
 CONFTEST = """
 import pytest
 
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if "left_out" not in item.name]
+
 pytest_plugins = ["tests.support.scheduling"]
 
 @pytest.fixture(scope="session")
@@ -40,6 +43,7 @@ class TestTwo:
     def test_it(self, once):
         pass
 """,
+    "folder/test_without.py": "def test_left_out(once): pass",
     "test_absent.py": "import pytest; pytest.skip('not here', allow_module_level=True)",
     "test_broken.py": "import no_such_module",
     "test_empty.py": "",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import trio
 from jeepney import DBusAddress, MatchRule, new_method_call
 from jeepney.bus_messages import message_bus
-from jeepney.io.trio import open_dbus_router
+from jeepney.io.trio import open_dbus_connection
 
 log = logging.getLogger(__name__)
 
@@ -81,16 +81,15 @@ class NetworkWatch:
         rule = MatchRule(
             type="signal", sender=LOGIN.bus_name, interface=LOGIN.interface, member="PrepareForSleep"
         )
-        async with open_dbus_router(bus="SYSTEM") as router:
-            # The bus puts the sender's unique name in what it delivers, so this side matches without it.
-            heard = MatchRule(type="signal", interface=LOGIN.interface, member="PrepareForSleep")
-            async with router.filter(heard, bufsize=8) as signals:
-                ask = new_method_call(message_bus, "AddMatch", "s", (rule.serialise(),))
-                await router.send_and_get_reply(ask)
-                async for signal in signals:
-                    if signal.body == (False,):
-                        log.info("the machine woke up")
-                        self._look()
+        # The bus puts the sender's unique name in what it delivers, so this side matches without it.
+        heard = MatchRule(type="signal", interface=LOGIN.interface, member="PrepareForSleep")
+        async with await open_dbus_connection(bus="SYSTEM") as bus:
+            await bus.send(new_method_call(message_bus, "AddMatch", "s", (rule.serialise(),)))
+            while True:
+                told = await bus.receive()
+                if heard.matches(told) and told.body == (False,):
+                    log.info("the machine woke up")
+                    self._look()
 
 
 def open_netlink() -> socket.socket:

@@ -21,6 +21,8 @@ class Deviation:
 
 
 _FURTHER = [
+    r"(GET|PUT|POST) /web_links(/{})? 20[01].*\.permissions",
+    r"POST /oauth2/token 413\.\w+",
     r"(POST|PUT|GET) .*collaborations.* 20[01].*\.can_view_path",
     r"GET /(files|folders)/{}/collaborations 200\.total_count",
     r"(POST|PUT|GET) .*memberships.* 20[01].*\.configurable_permissions",

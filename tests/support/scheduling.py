@@ -60,6 +60,10 @@ class WholeFile(pytest.Item):
         module = pytest.Module.from_parent(self.parent.parent, path=self.path)
         tests = list(session.genitems(module))
         config.hook.pytest_collection_modifyitems(session=session, config=config, items=tests)
+        if not tests:
+            # What was left set up for this item, since it was to come next, nobody else needs.
+            session._setupstate.teardown_exact(nextitem)
+            return
         # What is reported is told from the place that this item has.
         place = session.items.index(self)
         for test, after in itertools.zip_longest(tests, tests[1:], fillvalue=nextitem):

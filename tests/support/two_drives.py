@@ -74,6 +74,7 @@ class Two:
             self.cmsfs("--account", account, "mount", top)
 
     def ask(self, account: str, request: control.Request) -> None:
+        daemonctl.silent_sockets.clear()  # each time is a command of its own
         daemon = daemonctl.find_account(account)
         assert daemon is not None
         for _ in daemonctl.exchange(daemon.socket, request):

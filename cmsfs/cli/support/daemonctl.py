@@ -176,7 +176,7 @@ def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
 
 def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
     """All that comes until the connection ends."""
-    if (silent := _silent.get(path)) is not None and time.monotonic() < silent.until:
+    if (silent := silent_sockets.get(path)) is not None and time.monotonic() < silent.until:
         raise errors.UserError(silent.said)
     with connection(path) as connected:
         connected.settimeout(SILENCE_SECONDS)
@@ -190,7 +190,7 @@ def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
                     yield answer
         except TimeoutError:
             said = _remedy(connected)
-            _silent[path] = _Silence(said, time.monotonic() + SILENCE_SECONDS)
+            silent_sockets[path] = _Silence(said, time.monotonic() + SILENCE_SECONDS)
             raise errors.UserError(said) from None
         except pydantic.ValidationError:
             raise errors.UserError("The daemon speaks another protocol; is it an older version?") from None
@@ -216,7 +216,7 @@ class _Silence(NamedTuple):
 
 
 # A command that asks several times (`cmsfs doctor`) waits for a daemon that hangs once.
-_silent: dict[Path, _Silence] = {}
+silent_sockets: dict[Path, _Silence] = {}
 
 
 def await_exit(daemon: Daemon, *, seconds: float) -> bool:

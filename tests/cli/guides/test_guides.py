@@ -82,6 +82,8 @@ ELSEWHERE = {
     "cmsfs umount --force": ("tests/cli/commands/drive/test_drive.py", '"umount", "--force"'),
     "cmsfs watch /figures --exec 'make -C ~/site'": ("tests/cli/commands/files/test_log.py", '"watch"'),
     "cmsfs ui --conflict PATH": ("tests/cli/commands/drive/test_ui.py", '"--conflict", "/a.txt"'),
+    "cmsfs tray": ("tests/cli/tray/test_tray_item.py", "cmsfs.cli.tray"),
+    "cmsfs tray --autostart": ("tests/cli/tray/test_autostart.py", '"tray", "--autostart"'),
     "cmsfs ui PATH": ("tests/cli/commands/drive/test_ui.py", '"ui", "--print"'),
     "cmsfs ui": ("tests/cli/commands/drive/test_ui.py", 'cmsfs("ui")'),
     "cmsfs discard PATH": ("tests/cli/commands/sync/test_conflicts.py", '"discard"'),
