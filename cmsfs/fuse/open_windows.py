@@ -31,8 +31,10 @@ log = logging.getLogger(__name__)
 # What comes within so long is told together.
 MERGE_SECONDS = 0.05
 
-# Looking for watchers takes 3 ms a thousand descriptors: so many times as long as it took is rested then.
+# Looking for watchers takes 3 ms a thousand descriptors: so many times as long as it took is rested then, but
+# no longer than this, since on a busy machine it takes long for other reasons.
 REST_AFTER_LOOKING = 20.0
+LONGEST_REST_SECONDS = 2.0
 
 # The helper ends when there was nothing to tell for so long.
 IDLE_SECONDS = 60.0
@@ -129,7 +131,8 @@ class OpenWindows:
         watched = await helper.watched(device)
         if watched is None:
             watched = await helper.watched(device) or set()
-        self._next = trio.current_time() + REST_AFTER_LOOKING * (trio.current_time() - began)
+        took = trio.current_time() - began
+        self._next = trio.current_time() + min(REST_AFTER_LOOKING * took, LONGEST_REST_SECONDS)
         tasks = self._unheard.take(watched | self._echoes.listed_lately())
         for chunk in _chunks(tasks):
             # Once more with another helper, if this one hangs or dies.
