@@ -42,10 +42,12 @@ async def check(store: Store, login: str, password: str, *, who: str = "") -> in
     `who` is where it comes from.  The attempt is counted before it is judged: many at once are no way around
     the waiting.
     """
-    what = f"login:{login.casefold()[:MAX_LENGTH]}"
+    known = _find(store, login)
+    # All names of a user are one to guess at.
+    what = f"login:{login.casefold()[:MAX_LENGTH]}" if known is None else f"user:{known[0]}"
     user, stored = None, _nobody()
     if not store.attempts.take(who, what):
-        user, stored = _find(store, login) or (None, stored)
+        user, stored = known or (None, stored)
     right = await trio.to_thread.run_sync(_matches, password, stored, limiter=_AT_ONCE)
     if not right or user is None:
         return None

@@ -57,10 +57,22 @@ async def test_guessing_is_slowed_down_by_more_each_time(service, clock):
     assert await passwords.check(service, LOGIN, PASSWORD) is not None
 
 
+async def test_an_alias_is_no_second_budget(service, clock):
+    user = service.read("SELECT id FROM user WHERE login = ?", LOGIN)[0]["id"]
+    sql = "INSERT INTO email_alias (user, email) VALUES (?, 'other@example.com')"
+    await service.write(lambda conn: conn.execute(sql, (user,)))
+    assert await passwords.check(service, "Other@example.com", PASSWORD) == user
+    for _ in range(attempt_limits.FREE):
+        assert await passwords.check(service, LOGIN, "wrong") is None
+    for login in (LOGIN, "OTHER@example.com"):
+        assert await passwords.check(service, login, PASSWORD) is None
+
+
 async def test_a_stranger_locks_nobody_out(service, clock):
     """However often somebody guesses elsewhere, whoever comes from an address of their own gets in."""
+    user = service.read("SELECT id FROM user WHERE login = ?", LOGIN)[0]["id"]
     for number in range(attempt_limits.MANY):
-        assert service.attempts.take(f"192.0.2.{number}", f"login:{LOGIN}") == 0
+        assert service.attempts.take(f"192.0.2.{number}", f"user:{user}") == 0
     assert await passwords.check(service, LOGIN, PASSWORD, who="198.51.100.1") is not None
     # Who guesses is made to wait, from the second time on when many do.
     for _ in range(2):
