@@ -14,6 +14,7 @@ from PIL import Image
 
 from daemon.desktop import thumbnail_cache
 from tests.support.mounted_drive import MountedDrive
+from tests.support.served import until
 
 SECONDS = 60.0
 
@@ -97,6 +98,7 @@ def test_thumbnailers_do_not_download(stopped: MountedDrive, tmp_path: Path, pro
     stopped.cmsfs("put", tmp_path / "far.bin", "/")
     stopped.start()
     path = stopped.top / "far.bin"
+    until(path.exists)
 
     def read(program: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run([programs / program, path], check=False, capture_output=True)
