@@ -25,7 +25,7 @@ from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.replica.sharing import shares
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.virtual.search_results import Match
+from cmsfs.vfs.virtual.search_results import MOST, Match
 
 # What is read of files, for one search; text that is longer is not a text that somebody reads.
 TEXT_BYTES = 1024 * 1024
@@ -70,12 +70,9 @@ class LocalResults:
     """What was found; implements `SearchPort`."""
 
     matches: Sequence[Match]
+    total: int
     is_complete: bool = False
     partial: str = PARTIAL
-
-    @property
-    def total(self) -> int:
-        return len(self.matches)
 
     def is_gone(self, match: Match) -> bool:
         return False  # it is asked anew often enough
@@ -102,18 +99,18 @@ class LocalSearch:
         me = shares.rules_of(self._db).me
         owners = tuple(me or one if one == "me" else one for one in wanted.owners)
         asked = dataclasses.replace(wanted, owners=owners)
-        return LocalResults(await self._db.query(lambda conn: self._found(conn, asked, folders)))
+        return await self._db.query(lambda conn: self._found(conn, asked, folders))
 
-    def _found(self, conn: Connection, wanted: parser.ParsedSearch, folders: Sequence[Ino]) -> list[Match]:
+    def _found(self, conn: Connection, wanted: parser.ParsedSearch, folders: Sequence[Ino]) -> LocalResults:
         rows = {row["ino"]: row for row in _rows(conn, folders) if _fits(row, wanted)}
         order = self._fitting(rows, wanted) if wanted.text else list(rows)
         matches = []
-        for ino in order:
+        for ino in order[:MOST]:
             row = rows[ino]
             if (path := _path(conn, ino)) is not None:
                 identity = row["remote_id"] or f"here-{ino}"
                 matches.append(Match(NodeKind(row["kind"]), identity, path, row["mtime_ns"]))
-        return matches
+        return LocalResults(matches, total=len(order))
 
     def _fitting(self, rows: dict[Ino, Row], wanted: parser.ParsedSearch) -> list[Ino]:
         """Those that the words find, the best first."""
@@ -129,7 +126,10 @@ class LocalSearch:
             found = [ino for (ino,) in index.execute(sql, (compiled.match,))]
         finally:
             index.close()
-        return [ino for ino in rows if ino not in set(found)] if compiled.complement else found
+        if not compiled.complement:
+            return found
+        others = set(found)
+        return [ino for ino in rows if ino not in others]
 
     def _texts(self, rows: Iterable[Row], *, with_text: bool) -> Iterator[tuple[object, ...]]:
         left = ALL_TEXT_BYTES

@@ -7,6 +7,7 @@ Rule: a file that differs gets a new version; nothing at the service is removed.
 """
 
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -63,20 +64,25 @@ async def upload(
             result.files += 1
             result.bytes += size
 
+    made: set[PurePosixPath] = set()  # here and now, so nothing is in them
     with progress.transfer(source.name, size) as bar:
         total = ByteCount(bar)
         async with side_by_side() as start:
             for local in tree:  # what is above comes first
                 if (place := places.get(local.path)) is None:
                     continue  # the folder itself failed, and has been told
-                there: dict[str, remote_paths.Found] | None = None
-                with result.attempt(str(local.path)):
-                    there = {item.name or "": item async for item in paths.children(place)}
+                there: dict[str, remote_paths.Found] | None = {} if local.path in made else None
+                if there is None:
+                    with result.attempt(str(local.path)):
+                        there = {item.name or "": item async for item in paths.children(place)}
                 if there is None:
                     continue
                 for name in local.folders:
-                    with result.attempt(str(local.path / name)):
-                        places[local.path / name] = await _folder(client, there.get(name), place, name)
+                    path = local.path / name
+                    with result.attempt(str(path)):
+                        places[path] = await _folder(client, there.get(name), place, name)
+                        if name not in there:
+                            made.add(path)
                 for name, _ in local.files:
                     await start(one, local.path / name, place.id, there.get(name), total.of_one())
     return result
@@ -118,9 +124,9 @@ async def send(
 def _scan(source: Path, exclude: Exclusions, result: FolderTransfer) -> list[_LocalFolder]:
     """The folders of a tree, those above first."""
     found = []
-    waiting = [PurePosixPath()]
+    waiting = deque([PurePosixPath()])
     while waiting:
-        here = _LocalFolder(waiting.pop(0))
+        here = _LocalFolder(waiting.popleft())
         found.append(here)
         with result.attempt(str(here.path)), os.scandir(source / here.path) as entries:
             for entry in sorted(entries, key=lambda one: one.name):

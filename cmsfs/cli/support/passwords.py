@@ -1,9 +1,8 @@
-"""Reads a password that is given in a file, so that it stands on no command line.
+"""Secrets that are given in files, so that they stand on no command line.
 
 Rule: what is read is never printed or logged.
 """
 
-import stat
 import sys
 from pathlib import Path
 
@@ -15,6 +14,12 @@ FILE = click.Path(dir_okay=False, allow_dash=True)
 
 # A password is a line; what is longer is another file.
 _MOST = 4096
+
+
+def tell_if_readable(path: Path) -> None:
+    """Say so, on standard error, if others on this machine may read a file with a secret."""
+    if path.expanduser().stat().st_mode & 0o077:
+        output.note(f"{path} holds a secret, and others on this machine may read it: chmod 600 {path}")
 
 
 def read(name: str) -> str:
@@ -30,8 +35,7 @@ def read(name: str) -> str:
         try:
             with path.open(encoding="utf-8") as file:
                 line = file.readline(_MOST)
-                if stat.S_IMODE(path.stat().st_mode) & 0o077:
-                    output.note(f"Other users of this machine can read {path}; `chmod 600` it.")
+            tell_if_readable(path)
         except UnicodeDecodeError:
             raise errors.UserError(f"{path} is not a text file.") from None
         except OSError as error:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from cmsfs.query import parser
+from daemon.content import local_search
 from daemon.content.local_search import LocalSearch
 from daemon.content.search import RemoteSearch
 from tests.support.daemon_drive import Drive, Remote
@@ -94,3 +96,11 @@ async def test_what_only_the_service_knows_is_refused(offline: None, find) -> No
 async def test_service_is_asked_when_it_is_there(find, drive: Drive, other: Remote) -> None:
     await other.file("lease.md", b"top")
     assert await find("lease") == (["lease.md"], "")
+
+
+async def test_most_are_shown_and_all_are_counted(
+    offline: None, drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_search, "MOST", 2)
+    found = await LocalSearch(drive.db, drive.agents.state.blocks.place).search(parser.parse("type:file"), [])
+    assert (len(await found.more()), found.total) == (2, 4)

@@ -26,7 +26,7 @@ from cmsfs.auth import apps, authorization_code, connect, token_refresh
 from cmsfs.auth import token_store as auth_token_store
 from cmsfs.auth.endpoints import endpoints_of
 from cmsfs.cli.commands.account import login_target, whoami
-from cmsfs.cli.support import config_file, context, daemonctl
+from cmsfs.cli.support import config_file, context, daemonctl, passwords
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens, users
 
@@ -129,8 +129,7 @@ def login(
             )
         output.note(f"Tokens are stored in {keep.title}.")
     for file in filter(None, (client_credentials, jwt, app, client_secret_file)):
-        if file.expanduser().stat().st_mode & 0o077:
-            output.note(f"{file} holds a secret, and others on this machine may read it: chmod 600 {file}")
+        passwords.tell_if_readable(file)
     mounted_from = whoami.host(config.load(account))
     path = config_file.update(account, _only(values))
     output.say(f"Logged in to {whoami.host(settings)} as {whoami.named(me)}, account {account} in {path}.")
