@@ -217,13 +217,45 @@ def ensure_fusectl() -> bool:
 def abort(connection: int) -> bool:
     """Break a connection: every call that waits in it ends with an error.  Any thread may call this.
 
-    False if there is no such connection, or its control file is not to be had.
+    False if there is no such connection, or its control file is not to be had.  For a mount that is seen: the
+    number of one that has gone may already be another's (`AbortSwitch`).
     """
     try:
         (FUSECTL / str(connection) / "abort").write_text("1")
     except OSError:
         return False
     return True
+
+
+class AbortSwitch:
+    """Breaks one connection, and never the next one that is given its number.
+
+    The kernel gives a number away again as soon as a drive is unmounted, to a mount that may not even be in
+    mountinfo yet.  An open control file is this connection's alone: once that is gone, writing to it does
+    nothing (`fuse_ctl_remove_conn` of the kernel's fs/fuse/control.c).
+    """
+
+    def __init__(self, connection: int) -> None:
+        self._file: int | None = None
+        try:
+            self._file = os.open(FUSECTL / str(connection) / "abort", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            log.debug("there is no control file of FUSE connection %d", connection)
+
+    def abort(self) -> bool:
+        """Break it; any thread may call this.  False if it could not be."""
+        if self._file is None:
+            return False
+        try:
+            os.write(self._file, b"1")
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 def raise_read_ahead(connection: int) -> bool:

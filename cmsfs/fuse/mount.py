@@ -65,6 +65,7 @@ class Mounted:
         self.mountpoint = mountpoint
         self.ground = ground
         self.connection = connection
+        self._switch = mounts.AbortSwitch(connection)
         # Set when no request comes any more: by our own doing, or because somebody unmounted the drive.
         self.unmounted = trio.Event()
         # The loop outlives a cancellation from outside, or callers would never be answered.
@@ -77,12 +78,11 @@ class Mounted:
         return found is not None and found.connection == self.connection
 
     def abort(self) -> bool:
-        """Break the connection; callers end with an error.  For another thread, when the loop is stuck."""
-        # The number is given to the next mount as soon as ours is gone.
-        others = (mount for mount in mounts.listing() if mount.connection == self.connection)
-        if any(mount.mountpoint != str(self.mountpoint) for mount in others):
-            return False
-        return mounts.abort(self.connection)
+        """Break the connection; callers end with an error.  For another thread, when the loop is stuck.
+
+        Does nothing to a connection that has ended.  False if this user may not break it.
+        """
+        return self._switch.abort()
 
     async def serve(self) -> None:
         """Answer requests until the drive is unmounted."""
@@ -120,6 +120,7 @@ class Mounted:
         await trio.to_thread.run_sync(self.abort)
         if not await trio.to_thread.run_sync(partial(notifier.session.closing, timeout=5.0)):
             log.error("a kernel notification hangs; closing the session")
+        self._switch.close()
         pyfuse3.close(unmount=self.is_attached)
         self.ground.give_back()
         self.ground.close()
