@@ -129,7 +129,7 @@ async def test_external_abort_ends_the_mount(fs, mounting, outcome):
 
 
 async def test_abort_spares_the_next_mount_of_the_same_number(fs, mounting, outcome):
-    seen = {}
+    seen: dict[int, mounts.AbortSwitch] = {}
     for _ in range(50):  # the number that has become free may go to another program's mount
         async with mounting(fs) as drive:
             if old := seen.get(drive.connection):
