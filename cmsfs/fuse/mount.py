@@ -8,6 +8,7 @@ first, open files are served a little longer, handlers end, and only past a dead
 aborted.
 """
 
+import errno
 import logging
 import os
 import sys
@@ -152,6 +153,7 @@ async def mounted(
     mounts.require_fuse()
     place = await trio.to_thread.run_sync(partial(mounts.prepare, mountpoint, create=create, over=over))
     await trio.to_thread.run_sync(mounts.ensure_fusectl)
+    logging.getLogger("pyfuse3").addFilter(_is_of_interest)
     ground = _ground(place, memo)
     try:
         _init(operations, place, fsname=fsname, allow_other=allow_other, read_only=read_only, noexec=noexec)
@@ -178,6 +180,14 @@ async def mounted(
     finally:
         with trio.CancelScope(shield=True):
             await drive.close()
+
+
+def _is_of_interest(record: logging.LogRecord) -> bool:
+    """Not an error, as which pyfuse3 has it: an answer whose caller went with the mount it had called."""
+    gone = "fuse_reply_" in str(record.msg) and record.args == (os.strerror(errno.ENOENT),)
+    if gone:
+        log.debug("the caller has gone: %s", record.getMessage())
+    return not gone
 
 
 def _ground(place: Path, memo: Path | None) -> MountpointGuard:

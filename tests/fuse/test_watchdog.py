@@ -38,13 +38,12 @@ def impatient(watchdog_process, tmp_path):
     watchdog_process.arm(seconds=30, under=tmp_path)
 
 
-async def test_a_handler_that_never_answers_is_freed(fs, impatient, mounting, outcome, expect_log):
-    expect_log("fuse_reply_.* failed")  # the answer that comes after all
+async def test_a_handler_that_never_answers_is_freed(fs, impatient, mounting, outcome):
     fs.put("a", b"x")
     fs.waiting["read"] = trio.Event()
     async with mounting(fs) as drive:
         assert await outcome((drive.mountpoint / "a").read_bytes) in (errno.ECONNABORTED, errno.ENOTCONN)
-        fs.waiting["read"].set()
+        fs.waiting["read"].set()  # the answer comes after all, and that is no error
     assert mounts.find(drive.mountpoint) is None
 
 
