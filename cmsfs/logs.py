@@ -3,7 +3,8 @@
 Modules log with `logging.getLogger(__name__)`, constant messages and values as arguments.  `context`
 binds fields (op, ino, id) to every line logged inside it, in this task and the tasks it starts.
 
-Rule: no token and no file content ever reaches a log; names of content not above DEBUG.
+Rule: no token and no file content ever reaches a log; a name only where something about that file needs
+attention, and at DEBUG.
 """
 
 import contextvars
@@ -14,11 +15,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 from cmsfs import errors
 
 _Fields = tuple[tuple[str, object], ...]
 _context: contextvars.ContextVar[_Fields] = contextvars.ContextVar("cmsfs_log_context", default=())
+
+# A log file is set aside when it is larger; the one before is removed then.
+LOG_BYTES = 10_000_000
 
 # journald reads `<N>` at the start of a line as its priority (sd-daemon(3)).
 _PRIORITY = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
@@ -100,3 +105,30 @@ def set_level(level: str) -> None:
     # One line a request is a wire trace, wanted only when asked for.
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def set_aside(log: Path) -> None:
+    """Begin a new log file if this one has become large, also where this process is writing to it.
+
+    Raises `OSError`.
+    """
+    try:
+        found = log.stat()
+    except FileNotFoundError:
+        return
+    if found.st_size <= LOG_BYTES:
+        return
+    ours = [fd for fd in (1, 2) if _is_same(fd, found)]
+    log.replace(log.with_suffix(".log.old"))
+    if ours:
+        new = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        for fd in ours:
+            os.dup2(new, fd)
+        os.close(new)
+
+
+def _is_same(fd: int, found: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), found)
+    except OSError:
+        return False

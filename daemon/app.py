@@ -24,6 +24,7 @@ import trio
 from cmsfs import config, errors, mountpoint_guard, mounts
 from cmsfs.auth.deadline import Deadline
 from cmsfs.fuse import mount, operations
+from cmsfs.journal import queue
 from cmsfs.replica.nodes import Node
 from cmsfs.user_messages import explain
 from daemon import instance_lock, maintenance, manifest_writer
@@ -146,6 +147,7 @@ class Agent(Composition):
         agents.keep(self.health.run, self.account.who, name="health")
         agents.keep(self.login_watch.run, name="login watch")
         agents.keep(self._watch_network, name="network")
+        agents.keep(self._delay_shutdowns, name="shutdowns")
         agents.keep(with_priority, Priority.UPLOAD, send, name="push")
         agents.keep(with_priority, Priority.CHANGES, self.pull.run, name="pull")
         agents.keep(with_priority, Priority.CHANGES, self.deferred_updates.run, name="deferred updates")
@@ -171,6 +173,7 @@ class Agent(Composition):
         agents.keep(
             maintenance.run, state.db, state.blocks, state.reserve, state.check_cache, name="maintenance"
         )
+        agents.keep(maintenance.bound_log, self.settings.paths.log, name="log file")
         agents.keep(maintenance.forget, state.db, self.settings.attribute_retention_days, name="kept")
         agents.keep(
             maintenance.remove_leftovers, self.fs, self.hub, self._local_days, self._put_aside, name="tidy"
@@ -189,6 +192,16 @@ class Agent(Composition):
             self.pull.poke()
 
         await NetworkWatch(look).run()
+
+    async def _delay_shutdowns(self) -> None:
+        """Have the machine turned off only when what was saved is at the service, if it waits for that."""
+        from daemon.desktop.shutdown_inhibitor import ShutdownInhibitor  # not before the drive is there
+
+        await ShutdownInhibitor(lambda: queue.unfinished(self.state.db), self._last_uploads).run()
+
+    async def _last_uploads(self) -> None:
+        with self.push.hurrying():
+            await concurrency.first_of(self.push.drained, self._out_of_reach)
 
     async def _follow_room(self) -> None:
         """What was refused for want of room goes when there is some, and so with what was locked."""

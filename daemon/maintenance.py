@@ -5,10 +5,12 @@ Rule: each piece may be interrupted anywhere and is simply done again.
 
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from sqlite3 import Connection
 
 import trio
 
+from cmsfs import logs
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.disk_reserve import DiskReserve
 from cmsfs.journal import sealing
@@ -31,6 +33,8 @@ RELEASE_SECONDS = 600.0
 TIDY_SECONDS = 3600.0
 
 FORGET_SECONDS = 86_400.0
+
+LOG_SECONDS = 60.0
 
 
 async def remove_leftovers(
@@ -62,6 +66,16 @@ async def forget(db: Database, days: int) -> None:
         except Exception:
             log.exception("details of removed items could not be deleted")
         await trio.sleep(FORGET_SECONDS)
+
+
+async def bound_log(path: Path) -> None:
+    """Keep the log file within its bounds, for ever."""
+    while True:
+        await trio.sleep(LOG_SECONDS)
+        try:
+            logs.set_aside(path)
+        except OSError as error:
+            log.warning("the log file could not be set aside: %s", error.strerror)
 
 
 async def run(db: Database, blocks: BlockCache, reserve: DiskReserve, check: bool) -> None:

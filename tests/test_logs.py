@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import subprocess
 import sys
 
 import pytest
@@ -60,3 +61,29 @@ def test_json_goes_before_the_journals_form(written, monkeypatch):
     stream = written(form="json")
     logging.getLogger("cmsfs.x").info("one")
     assert json.loads(stream.getvalue())["message"] == "one"
+
+
+_WRITER = """
+import logging, sys
+from pathlib import Path
+from cmsfs import logs
+
+logs.configure()
+logging.info("before")
+for limit in (1_000_000, 1):
+    logs.LOG_BYTES = limit
+    logs.set_aside(Path(sys.argv[1]))
+logging.info("after")
+print("said")
+"""
+
+
+def test_a_running_process_goes_on_in_a_new_log_file(tmp_path):
+    log = tmp_path / "x.log"
+    with log.open("ab") as file:
+        subprocess.run([sys.executable, "-c", _WRITER, log], stdout=file, stderr=file, check=True)
+    lines = log.read_text().splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith("root: after")
+    assert lines[1] == "said"
+    assert (tmp_path / "x.log.old").read_text().endswith("root: before\n")

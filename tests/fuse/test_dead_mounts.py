@@ -88,3 +88,18 @@ def test_what_is_not_mounted_cannot_be_unmounted(tmp_path):
 
 def test_no_connection_no_abort():
     assert not mounts.abort(2**30)
+
+
+async def test_abort_spares_the_next_mount_of_the_same_number(fs, mounting, outcome):
+    seen: dict[int, mounts.AbortSwitch] = {}
+    for _ in range(50):  # the number that has become free may go to another program's mount
+        async with mounting(fs) as drive:
+            if old := seen.get(drive.connection):
+                assert old.abort()
+                assert await outcome(os.statvfs, drive.mountpoint) == 0
+                break
+            seen[drive.connection] = mounts.AbortSwitch(drive.connection)
+    else:
+        pytest.fail("no mount was given the number of one before it")
+    for switch in seen.values():
+        switch.close()

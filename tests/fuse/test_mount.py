@@ -128,21 +128,6 @@ async def test_external_abort_ends_the_mount(fs, mounting, outcome):
     assert not drive.abort()
 
 
-async def test_abort_spares_the_next_mount_of_the_same_number(fs, mounting, outcome):
-    seen: dict[int, mounts.AbortSwitch] = {}
-    for _ in range(50):  # the number that has become free may go to another program's mount
-        async with mounting(fs) as drive:
-            if old := seen.get(drive.connection):
-                assert old.abort()
-                assert await outcome(os.statvfs, drive.mountpoint) == 0
-                break
-            seen[drive.connection] = mounts.AbortSwitch(drive.connection)
-    else:
-        pytest.fail("no mount was given the number of one before it")
-    for switch in seen.values():
-        switch.close()
-
-
 async def test_a_stop_lets_a_write_end(fs, mounting, outside, nursery):
     answers = []
     ended = trio.Event()

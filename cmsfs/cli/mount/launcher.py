@@ -16,14 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cmsfs import config, errors, mountpoint_guard, mounts
+from cmsfs import config, errors, logs, mountpoint_guard, mounts
 from cmsfs.ipc import ready as ipc_ready
 
 # The mount answers after milliseconds; the rest is for a service that answers slowly on a first start.
 START_SECONDS = 90.0
 
-# A log beyond this is set aside at the next start; the one before it goes.
-LOG_BYTES = 10_000_000
 
 # A daemon that has told its failure only closes its files; one that is told to end may be unmounting.
 EXIT_SECONDS = 15.0
@@ -55,7 +53,7 @@ def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> str:
     ready, ready_for_child = os.pipe()
     with os.fdopen(ready, "rb", buffering=0) as told:
         try:
-            _set_aside(paths.log)
+            logs.set_aside(paths.log)
             with paths.log.open("ab") as log:
                 child = subprocess.Popen(
                     [*arguments(settings, mountpoint, sample=sample), "--ready-fd", str(ready_for_child)],
@@ -108,12 +106,6 @@ def folder(mountpoint: Path, *, create: bool) -> Iterator[None]:
             with suppress(OSError):
                 mountpoint.rmdir()
         raise
-
-
-def _set_aside(log: Path) -> None:
-    with suppress(FileNotFoundError):
-        if log.stat().st_size > LOG_BYTES:
-            log.replace(log.with_suffix(".log.old"))
 
 
 def _line(fd: int, *, seconds: float) -> str | None:

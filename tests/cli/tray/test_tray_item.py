@@ -1,6 +1,5 @@
 """The icon on a bus of the test's own, as a panel finds it; and the daemon's word that changes it."""
 
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,22 +12,15 @@ from jeepney.io.trio import open_dbus_connection, open_dbus_router
 
 from cmsfs.cli.tray import drive_follower, tray_item, tray_menu, tray_state
 from cmsfs.ipc import control
+from tests.support import message_buses
 
 SUMMARY = control.DriveSummary(account="default", mountpoint="/mnt", state="online")
 
 
 @pytest.fixture
 def bus() -> Iterator[str]:
-    try:
-        daemon = subprocess.Popen(
-            ["dbus-daemon", "--session", "--nofork", "--print-address"], stdout=subprocess.PIPE, text=True
-        )
-    except FileNotFoundError:
-        pytest.skip("dbus-daemon is not installed")
-    with daemon:
-        assert daemon.stdout
-        yield daemon.stdout.readline().strip()
-        daemon.terminate()
+    with message_buses.running() as address:
+        yield address
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from jeepney.io.trio import open_dbus_connection
 
 from daemon.core import network_watch
 from daemon.core.network_watch import LOGIN, NetworkWatch
+from tests.support import message_buses
 
 CLONE_NEWNET = 0x40000000
 
@@ -61,13 +62,9 @@ def network() -> Iterator[tuple[socket.socket, "queue.Queue[str]"]]:
 @pytest.fixture
 def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a system's message bus of the test's own."""
-    command = ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
+    with message_buses.running() as address:
         monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", address)
         yield address
-        process.terminate()
 
 
 async def test_another_address_is_looked_at_once(

@@ -53,6 +53,7 @@ def test_no_module_comes_from_another_version(mark: Path, monkeypatch: pytest.Mo
 _WITH_THE_START = {
     *(
         "daemon.core.network_watch.NetworkWatch",
+        "daemon.desktop.shutdown_inhibitor.ShutdownInhibitor",
         "daemon.command",
         "daemon.metrics",
         "daemon.desktop.thumbnails.Thumbnails",

@@ -1,6 +1,5 @@
 """What a person is told on the desktop, how often, and that no desktop is no trouble."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.service.storage.store import Store
 from daemon.desktop import notification_bus, notifications
 from daemon.desktop.notifications import Notifications
+from tests.support import message_buses
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 
@@ -161,20 +161,9 @@ BODY = '<a href="https://x.example"> & \x1b[2J'
 @pytest.fixture
 def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a message bus of the test's own."""
-    process = subprocess.Popen(
-        ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
+    with message_buses.running() as address:
         monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", address)
         yield address
-    finally:
-        process.terminate()
-        process.communicate()
 
 
 @pytest.mark.parametrize(
