@@ -107,9 +107,9 @@ class LocalContents:
                 await self._move_out(content)
 
     def _is_clean(self, sha1: str) -> bool:
-        """Whether it is marked clean, and no transaction on its way says otherwise."""
+        """Whether it is marked clean, or has no row yet; and no transaction on its way says otherwise."""
         row = content_table.find(self._db, sha1)
-        return row is not None and not row.dirty and sha1 not in self._adopting
+        return (row is None or not row.dirty) and sha1 not in self._adopting
 
     async def _move_out(self, content: content_index.CachedContent) -> None:
         sha1 = content.sha1
@@ -132,7 +132,7 @@ class LocalContents:
     async def hold(self, sha1: str, is_wanted: Callable[[sqlite.Connection, str], bool]) -> bool:
         """Bring a complete content of the cache into the drafts folder; whether it is dirty now.
 
-        Interrupted before its row: it is a clean content in the drafts folder, as after an upload.
+        Not wanted after all, failed or cancelled: it is in the cache again.
         """
         content = self._contents.find(sha1)
         if content is None or not content.complete or content.dirty:
@@ -147,6 +147,7 @@ class LocalContents:
             content_table.record_dirty(conn, sha1, content.size)
             return True
 
+        is_kept = False
         self._adopting[sha1] += 1
         try:
             await self.enter([LocalFile(sha1, content.size, copy)])
@@ -155,8 +156,8 @@ class LocalContents:
         finally:
             self._adopting.subtract([sha1])
             self._adopting = +self._adopting
-        if not is_kept:
-            await self.settle(sha1)
+            if not is_kept:
+                await self.settle(sha1)
         return is_kept
 
     async def drop(self, sha1: str) -> None:

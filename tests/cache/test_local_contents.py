@@ -357,3 +357,28 @@ async def test_an_empty_local_file_goes_the_same_way(
     await uploaded(cache, db, empty.sha1)
     assert await cache.get(empty) == b""
     assert not content_files.is_left_over(empty.sha1)
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["no row", "a row"])
+async def test_what_nobody_needs_when_it_would_be_held_stays_evictable(
+    cache: Cache, sample: MakeSample, folders: tuple[Path, Path], is_known: bool
+) -> None:
+    content = sample(3)
+    await cache.put(content)
+    if is_known:
+        await cache.flush()
+    assert not await cache.hold(content.sha1, is_wanted=lambda conn, sha1: False)
+    assert list(folders[1].iterdir()) == []
+    assert await cache.get(content) == content.data
+    assert cache.evict(content.sha1) is not None
+
+
+async def test_what_is_held_stays_evictable_where_the_disk_is_full(
+    cache: Cache, sample: MakeSample, folders: tuple[Path, Path]
+) -> None:
+    content = sample(3)
+    await cache.put(content)
+    with pytest.raises(OSError, match="full"):
+        await cache.hold(content.sha1, is_wanted=lambda conn, sha1: refuse(conn))
+    assert list(folders[1].iterdir()) == []
+    assert await cache.get(content) == content.data

@@ -53,6 +53,7 @@ class Outcome:
     requests: int = 0
     seconds: float = 0.0  # virtual ones
     faults: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)  # that are rare
 
     @property
     def kind(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import trio
 
+from cmsfs.client import offers
 from tests.simulation.world import World
 
 # A connection that says nothing is given up by httpx after so long.
@@ -55,13 +56,16 @@ class Wire(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.requests += 1
         path = request.url.raw_path.decode().partition("?")[0]
-        if request.method in ("POST", "PUT", "DELETE") and "oauth2" not in path:
-            self.changes += 1
+        is_change = request.method in ("POST", "PUT", "DELETE") and "oauth2" not in path
+        is_question = request.headers.get("if-match") == offers.NEVER["if-match"]
         try:
             response = await self._exchange(request)
         except httpx.HTTPError as error:
+            self.changes += is_change
             self._world.note(f"{request.method} {path}: {type(error).__name__}")
             raise
+        # What the service offers is found out by changes that it refuses.
+        self.changes += is_change and not (is_question and response.is_client_error)
         self._world.note(f"{request.method} {path}: {response.status_code}")
         return response
 
