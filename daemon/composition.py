@@ -197,7 +197,7 @@ class Composition(Answers):
             folder_locks=self.folder_locks,
             favorites=self.favorites,
             offers=client.offers,
-            publish=self.hub.publish,
+            publish=self.remote_updates.publish,
             reserve=state.reserve,
         )
         self.hub.subscribe(self.fs.on_changes, {ChangeKind.GONE})
@@ -255,8 +255,8 @@ class Composition(Answers):
             settings=settings,
             db=db,
             health=self.health,
-            hub=self.hub,
             problem=lambda: self.pins.problem,
+            conflicts=self.remote_updates.happenings.conflicts_told,
             returned=self.delete_guard.returned,
             shared=self.sharing.news,
         )

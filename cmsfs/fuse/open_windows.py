@@ -75,7 +75,7 @@ class OpenWindows:
         self._next = 0.0  # not before this time is looked for watchers again
         self._device: int | None = None
         self._helper: EchoHelper | None = None
-        hub.subscribe(self._post)
+        self._hub = hub
 
     @property
     def helper_pid(self) -> int | None:
@@ -85,6 +85,7 @@ class OpenWindows:
     def mounted(self, connection: int) -> None:
         """From now on there is something to watch: the drive of this connection."""
         self._device = os.makedev(0, connection)
+        self._hub.subscribe(self._post)
 
     def unmounting(self) -> None:
         """Nobody is told anything more, and the helper is not in the way."""

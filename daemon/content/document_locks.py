@@ -77,7 +77,7 @@ class DocumentLocks:
             name = self._name(item_id)
             log.info("%s could not be locked at the service; continuing without a lock: %s", name, error)
             return False
-        await self._remote_updates.apply([item])
+        await self._remote_updates.apply([item], is_answer=True)
         return True
 
     async def _unlock(self, item_id: str) -> None:
@@ -90,7 +90,7 @@ class DocumentLocks:
                 "%s could not be unlocked at the service; its lock expires within an hour: %s", name, error
             )
             return
-        await self._remote_updates.apply([item])
+        await self._remote_updates.apply([item], is_answer=True)
 
     def _name(self, item_id: str) -> str:
         node = tree.find_remote(self._db, NodeKind.FILE, item_id)

@@ -246,7 +246,7 @@ class RemoteTrash:
                 tree.mark_unlisted_below(conn, node.ino)
 
         is_folder = item.kind is NodeKind.FOLDER
-        await self.context.remote_updates.apply([item.item], note=note if is_folder else None)
+        await self.context.remote_updates.apply([item.item], note=note if is_folder else None, is_answer=True)
         node = tree.find_remote(self.context.db, item.kind, item.id)
         if node is None:
             raise errno_map.oserror(errno.EIO, "what was restored is not in the tree")

@@ -5,6 +5,7 @@ Whoever carries something out says so here, at once and in passing; the drive's 
 Rule: nothing is written and nothing is looked up here but the path of an item; what is told is bounded.
 """
 
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -51,6 +52,8 @@ class Happenings:
         self.told = Signal()
         self.fetched: Counter[str] = Counter()  # bytes, by SHA-1, since they were asked for last
         self.bytes_up = self.bytes_down = 0  # since the start
+        self._conflicts = 0
+        self._last_conflict = ""
 
     def note(self, what: str, path: str, *, who: str = "", more: str = "", size: int = 0) -> None:
         """Something has happened now."""
@@ -88,13 +91,24 @@ class Happenings:
             if path.startswith("/"):
                 self.note("downloaded", path, size=nbytes)
 
+    def conflicts_told(self) -> tuple[int, str]:
+        """How many conflict copies this computer has made since the start, and the name of the last."""
+        return self._conflicts, self._last_conflict
+
     def look_for_conflicts(self, made: Sequence[Change]) -> None:
         """Tell of the conflict copies among changes."""
         for one in made:
-            if one.what is ChangeKind.ENTRY and one.parent is not None and naming.CONFLICT_MARK in one.name:
-                node = tree.find_child(self._db, one.parent, one.name)
-                if node is not None and naming.original_name(one.name) is not None:
-                    self.note("conflict", tree.path(self._db, node.ino))
+            if one.what is not ChangeKind.ENTRY or one.parent is None or naming.CONFLICT_MARK not in one.name:
+                continue
+            if naming.original_name(one.name) is None:
+                continue
+            node = tree.find_child(self._db, one.parent, one.name)
+            if node is None:
+                continue
+            self.note("conflict", tree.path(self._db, node.ino))
+            if f"{naming.CONFLICT_MARK}{socket.gethostname()}, " in one.name:
+                self._conflicts += 1
+                self._last_conflict = one.name
 
     def heard(self, found: Sequence[items.Item | object], made: Sequence[Change]) -> None:
         """The service told of changes, which are made here by now."""

@@ -81,10 +81,12 @@ class RemoteUpdates:
         settled: Sequence[local_work.DeferredUpdate] = (),
         believed: apply_remote.Believed | None = None,
         note: Callable[[Connection], None] | None = None,
+        is_answer: bool = False,
     ) -> int:
         """Bring the tree up to what these items say (`generation` is that of a listing), then without what is
         gone, and `note` something in the same transaction, which also ends the doubts that are `settled` by
-        it.  Items that are `believed` may be older than what is known.
+        it.  Items that are `believed` may be older than what is known; what `is_answer` to a request of this
+        drive is nothing that somebody else did.
 
         What was moved away from a folder that is gone has to be moved first.  How many changes that made.
         """
@@ -125,8 +127,9 @@ class RemoteUpdates:
         for one in left_out:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
         # What a listing shows is no news.
-        self.publish(made, is_news=generation is None)
-        if made and generation is None:
+        is_news = generation is None and not is_answer
+        self.publish(made, is_news=is_news)
+        if made and is_news:
             self.happenings.heard(found, made)
         return len(made)
 

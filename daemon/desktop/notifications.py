@@ -8,7 +8,6 @@ Rule: names are shown to the person whose files they are, and nobody else: never
 """
 
 import os
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -16,8 +15,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.journal import queue
-from cmsfs.replica import naming, tree
-from cmsfs.replica.changes import Change, ChangeKind, Hub
+from cmsfs.replica import tree
 from cmsfs.replica.merge import mass_deletions
 from cmsfs.sqlite import Database
 from daemon.core.health import Health, HealthState
@@ -62,8 +60,9 @@ class _Told:
 class Notifications:
     """The agent that shows notifications.
 
-    `problem` says what keeps the pinned from being complete, "" if nothing does; `returned` how many
-    deletions were refused so far, with a sentence about the last; `shared` the same of what others share.
+    `problem` says what keeps the pinned from being complete, "" if nothing does; `conflicts` how many
+    conflict copies were made so far, with the name of the last; `returned` how many deletions were refused,
+    with a sentence about the last; `shared` the same of what others share.
     """
 
     def __init__(
@@ -71,9 +70,9 @@ class Notifications:
         settings: config.Settings,
         db: Database,
         health: Health,
-        hub: Hub,
         problem: Callable[[], str],
         show: Show | None = None,
+        conflicts: Callable[[], tuple[int, str]] = lambda: (0, ""),
         returned: Callable[[], tuple[int, str]] = lambda: (0, ""),
         shared: Callable[[], tuple[int, str]] = lambda: (0, ""),
     ) -> None:
@@ -84,17 +83,8 @@ class Notifications:
         self._show = show or _show
         self._returned = returned
         self._shared = shared
-        self._conflicts = 0
-        self._conflict = ""
+        self._conflicts = conflicts
         self._told: dict[str, _Told] = {}
-        hub.subscribe(self._heard, {ChangeKind.ENTRY})
-
-    def _heard(self, changes: list[Change]) -> None:
-        mine = f"(conflicted copy of {socket.gethostname()}, "
-        for change in changes:
-            if change.what is ChangeKind.ENTRY and mine in change.name and naming.original_name(change.name):
-                self._conflicts += 1
-                self._conflict = change.name
 
     async def run(self) -> None:
         """Tell of what is new, for ever."""
@@ -133,13 +123,14 @@ class Notifications:
         told.number = number or 0
 
     def _find_conflict(self) -> Trouble | None:
-        if not self._conflicts:
+        count, last = self._conflicts()
+        if not count:
             return None
-        more = f" and {self._conflicts - 1} more" if self._conflicts > 1 else ""
+        more = f" and {count - 1} more" if count > 1 else ""
         return Trouble(
             "Conflicting edits",
-            f"Your version is kept as {self._conflict}{more}. `cmsfs conflicts` lists all.",
-            count=self._conflicts,
+            f"Your version is kept as {last}{more}. `cmsfs conflicts` lists all.",
+            count=count,
         )
 
     def _find_held(self) -> Trouble | None:

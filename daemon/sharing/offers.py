@@ -87,7 +87,7 @@ class Offers:
                 # What was heard of it meanwhile need not be all.
                 tree.mark_unlisted_below(conn, node.ino)
 
-        await self._remote_updates.apply([item], note=note)
+        await self._remote_updates.apply([item], note=note, is_answer=True)
         node = tree.find_remote(self._db, one.kind, one.id)
         if node is None or node.parent is None:
             return f"{one.name} is accepted and appears after the next sync."

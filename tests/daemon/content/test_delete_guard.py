@@ -66,7 +66,7 @@ async def test_a_refused_deletion_is_back_at_once(
 
     agents = drive.agents
     notices = Notifications(
-        *(settings, drive.db, agents.health, agents.hub, lambda: "", show),
+        *(settings, drive.db, agents.health, lambda: "", show),
         returned=agents.delete_guard.returned,
     )
     await notices.look()

@@ -12,7 +12,9 @@ from jeepney.io.trio import open_dbus_connection
 from trio.testing import MockClock
 
 from cmsfs import config, errors
+from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
+from cmsfs.replica.nodes import ROOT
 from cmsfs.service.storage.store import Store
 from daemon.desktop import notification_bus, notifications
 from daemon.desktop.notifications import Notifications
@@ -49,7 +51,10 @@ def shown() -> Desktop:
 @pytest.fixture
 def agent(drive: Drive, settings: config.Settings, shown: Desktop) -> Notifications:
     agents = drive.agents
-    return Notifications(settings, drive.db, agents.health, agents.hub, lambda: agents.pins.problem, shown)
+    told = agents.remote_updates.happenings.conflicts_told
+    return Notifications(
+        settings, drive.db, agents.health, lambda: agents.pins.problem, shown, conflicts=told
+    )
 
 
 async def test_a_drive_that_is_well_says_nothing(agent: Notifications, shown: Desktop) -> None:
@@ -62,7 +67,7 @@ async def test_dead_login_notifies_once(
 ) -> None:
     async with starting(agents=()) as drive:
         health = drive.agents.health
-        agent = Notifications(settings, drive.db, health, drive.agents.hub, lambda: "", shown)
+        agent = Notifications(settings, drive.db, health, lambda: "", shown)
         refusal = errors.OAuthError("invalid_client", "no such client")
         health.failed(refusal)
         for _ in range(10):
@@ -98,9 +103,16 @@ async def test_conflict_notification_names_the_copy(
     assert "f (conflicted copy of" in shown.shown[0][1]
 
 
-async def test_foreign_conflicts_do_not_notify(agent: Notifications, drive: Drive, shown: Desktop) -> None:
+async def test_foreign_conflicts_do_not_notify(
+    agent: Notifications, drive: Drive, other: Remote, shown: Desktop
+) -> None:
     name = "f (conflicted copy of some-other-host, 2026-11-21).txt"
-    drive.agents.hub.publish([Change(ChangeKind.ENTRY, 7, 1, name)])
+    await other.file(name, b"theirs")
+    assert await drive.read(name) == b"theirs"
+    node = tree.find_child(drive.db, ROOT, name)
+    assert node is not None
+    drive.agents.remote_updates.publish([Change(ChangeKind.ENTRY, node.ino, ROOT, name)])
+    assert [one.what for one in drive.agents.remote_updates.happenings.recent][-1:] == ["conflict"]
     await agent.look()
     assert shown.shown == []
 
@@ -129,8 +141,8 @@ async def test_refusal_notification_suggests_fix(
 async def test_full_disk_and_oversized_pins_notify(drive: Drive, shown: Desktop) -> None:
     settings = config.Settings(keep_free_bytes=2**60)
     agents = drive.agents
-    await Notifications(settings, drive.db, agents.health, agents.hub, lambda: "", shown).look()
-    await Notifications(settings, drive.db, agents.health, agents.hub, lambda: "Too much.", shown).look()
+    await Notifications(settings, drive.db, agents.health, lambda: "", shown).look()
+    await Notifications(settings, drive.db, agents.health, lambda: "Too much.", shown).look()
     assert shown.summaries == ["The disk is nearly full", "Not enough space for pinned items"]
 
 
@@ -138,7 +150,7 @@ async def test_they_can_be_switched_off(drive: Drive, shown: Desktop) -> None:
     settings = config.Settings(keep_free_bytes=2**60, notifications=False)
     agents = drive.agents
     with trio.fail_after(5):
-        await Notifications(settings, drive.db, agents.health, agents.hub, lambda: "", shown).run()
+        await Notifications(settings, drive.db, agents.health, lambda: "", shown).run()
     assert shown.shown == []
 
 
