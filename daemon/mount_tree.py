@@ -22,9 +22,11 @@ from cmsfs.vfs.virtual.router import HiddenFolder, Router
 from cmsfs.vfs.virtual.search_folder import SearchFolder
 from cmsfs.vfs.virtual.trash import TrashFolder
 from cmsfs.vfs.virtual.versions import VersionViews
+from cmsfs.vfs.virtual.volume_info import VolumeInfo
 from daemon.content.local_search import LocalSearch
 from daemon.content.search import RemoteSearch
 from daemon.content.versions import VersionHistory
+from daemon.desktop import drive_title
 from daemon.push.context import PushContext
 
 
@@ -51,8 +53,12 @@ def build(
         rights = await account.rights.learn(node)
         permissions.check(node, rights, permissions.NodeRight.READ, account.rights.reason)
 
+    def title() -> str:
+        return drive_title.title(settings, kv_store.get(context.db, kv_store.LOGIN))
+
     views: Sequence[Views] = [
-        VersionViews(context.db, VersionHistory(context.client, context.health), check_read)
+        VersionViews(context.db, VersionHistory(context.client, context.health), check_read),
+        VolumeInfo(title, drive_title.icon()),
     ]
     return Router(fs, context.blocks, context.hydrator, hub, hidden=hidden, views=views)
 

@@ -20,6 +20,7 @@ DESKTOP_TRASH = (
     "desktop_trash"  # what file managers here threw away (JSON, `vfs.virtual.desktop_trash.Record`)
 )
 OWNER = "owner"  # id of the user whose drive this is
+LOGIN = "login"  # what that user logs in as, as the service last said
 LACKING = "lacking"  # by address of a service: what it does not offer (JSON, `config.abilities.Ability`)
 SHARES = "shares"  # by which rules what others share has its place and name (JSON, `shares.Rules`)
 WIPE = (

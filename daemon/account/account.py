@@ -84,12 +84,19 @@ class Account:
                 await self._owner_of.write(lambda conn: kv_store.put(conn, kv_store.OWNER, user.id))
             elif known != user.id:
                 raise errors.NeedsLogin(refusals.ANOTHER)
+        if self._owner_of is not None and user.login:
+            await self._keep_login(self._owner_of, user.login)
         if self._belongs_to is not None and user.id:
             await self._belongs_to(user.id)
         if self._found_out is not None:
             await self._found_out()
         self._known.set()
         return user
+
+    async def _keep_login(self, replica: Database, login: str) -> None:
+        """Remember what the drive may be called while the service is out of reach."""
+        if kv_store.get(replica, kv_store.LOGIN) != login:
+            await replica.write(lambda conn: kv_store.put(conn, kv_store.LOGIN, login))
 
     async def once_known(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work` when the service has said, once since the start, that we are who we were: after a start

@@ -1,0 +1,37 @@
+"""What people call a drive: its account and its service, and which part of the account it is."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cmsfs import config, process_env
+
+# What the account is called where nobody has given it a name.
+_UNNAMED = "default"
+
+ICON = "cmsfs"
+# A theme has it, whatever is installed.
+_USUAL_ICON = "folder-remote"
+
+
+def title(settings: config.Settings, login: str | None) -> str:
+    """Its name, as in "ada@example.com, Box"; `login`: the user's at the service, as far as it is known."""
+    account = settings.account if settings.account != _UNNAMED else login or ""
+    part = settings.folder.strip("/").rpartition("/")[2]
+    mode = "read-only" if settings.read_only else ""
+    return ", ".join(filter(None, [part, account, _service(settings), mode]))
+
+
+def _service(settings: config.Settings) -> str:
+    profile = config.profile(settings)
+    # An address that the profile itself has is that of the service in its title.
+    host = urlsplit(settings.base_url).hostname if settings.base_url else None
+    return host or profile.title
+
+
+def icon() -> str:
+    """The name of the icon: ours where the desktop has it."""
+    home = process_env.variable("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    shared = process_env.variable("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
+    picture = Path("icons", "hicolor", "scalable", "apps", f"{ICON}.svg")
+    is_there = any((Path(folder) / picture).is_file() for folder in [home, *shared.split(":")] if folder)
+    return ICON if is_there else _USUAL_ICON
