@@ -32,7 +32,8 @@ async def list_held(call: calls.Call) -> responses.Response:
     params = call.request.query_params
     if not (wire_id := params.get("policy_id")):
         raise problems.invalid("policy_id", "is required", reason="missing_parameter")
-    policy = legal_holds.POLICIES.get(call.store.read, call.caller, wire_id)["id"]
+    # A policy that there is not, or not for this enterprise, holds nothing.
+    policy = calls.parse_id(wire_id) or -1
     limit, after = marker_pagination.read_limit(params), marker_pagination.read_marker(params)
 
     def run(read: store.Read) -> dict[str, Any]:
@@ -187,7 +188,6 @@ routes = [
         "List the versions that a legal hold covers",
         paging.MarkerPage[version_policies.HeldVersion],
         query=(operations.Parameter("policy_id", "The policy.", required=True), *operations.MARKED),
-        errors=(404,),
     ),
     Operation(
         "GET /file_version_legal_holds/{id}",

@@ -2,7 +2,7 @@
 
 The sizes that there are: 32, 64, 128 and 256 pixels as PNG, 32, 94, 160 and 320 as JPEG.  Of those within the
 bounds that were asked for the smallest is sent.  While it is being made the answer is 202 with the time to
-wait, and where a picture is to be had that says nothing.
+wait, and where a picture is to be had that says nothing; to that a file that has no pictures redirects.
 
 Rule: as representations.py.
 """
@@ -54,16 +54,17 @@ async def get(extension: str, call: calls.Call) -> responses.Response:
     if not fitting:
         raise problems.Refused(400, "requested_preview_unavailable", "There is no thumbnail of this size.")
     if row["extension"] not in representations.PICTURE_TYPES:
-        raise problems.Refused(404, "preview_cannot_be_generated", "There is no preview of such files.")
+        return responses.Response(status_code=302, headers=_elsewhere(call.request))
     data = await representations.read(call.store, row["sha1"], fitting[0])
     if data is None:
-        url = call.request.url
-        headers = {
-            "Location": f"{url.scheme}://{url.netloc}{_PLACE}",
-            "Retry-After": str(representations.RETRY_SECONDS),
-        }
+        headers = _elsewhere(call.request) | {"Retry-After": str(representations.RETRY_SECONDS)}
         return responses.Response(status_code=202, headers=headers)
     return responses.Response(data, media_type=representations.MEDIA_TYPES[extension])
+
+
+def _elsewhere(request: requests.Request) -> dict[str, str]:
+    url = request.url
+    return {"Location": f"{url.scheme}://{url.netloc}{_PLACE}"}
 
 
 def _bounds(request: requests.Request) -> Bounds:
@@ -99,7 +100,7 @@ routes = [
         f"Get a small picture of a file as {said}",
         operations.BYTES,
         query=Bounds,
-        also={202: None},
+        also={202: None, 302: None},
     )
     for extension, said in (("png", "PNG"), ("jpg", "JPEG"))
 ]

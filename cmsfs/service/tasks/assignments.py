@@ -1,6 +1,7 @@
 """Assignments of tasks to users: list, create, resolve, delete.
 
-Rule: a task is assigned to who sees the file, once each; only they resolve it.
+Rule: a task is assigned to who sees the file, once each; only they resolve it, and what they resolved stays
+for as long as the task.
 """
 
 from sqlite3 import Connection, Row
@@ -113,6 +114,9 @@ async def delete(call: calls.Call) -> responses.Response:
         read = store.reader(conn)
         row, task, file = _get(read, call, call.id)
         tasks.check_owns(read, call, task, file, row["assigned_by"], row["user"])
+        if row["state"] != "incomplete":
+            said = "The assignment is resolved; it can be opened again, or the task be deleted."
+            raise problems.Refused(403, "forbidden", said)
         conn.execute("DELETE FROM task_assignment WHERE id = ?", (row["id"],))
         _tell(conn, call, task, file, row, models_events.TASK_ASSIGNMENT_DELETE)
 

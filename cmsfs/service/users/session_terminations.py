@@ -15,6 +15,8 @@ from cmsfs.service.access import callers, calls
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.storage import store
 
+# What clients of the public API expect to be told, word by word: there the sessions end after the response.
+_MESSAGE = "Request is successful, please check the admin events for the status of the job"
 _GIVEN_OUT = ("token", "family", "code", "login")
 
 
@@ -28,7 +30,7 @@ async def terminate(call: calls.Call) -> responses.Response:
         _end(conn, call, list(_named(store.reader(conn), call.caller, wish)))
 
     await call.store.write(txn)
-    return calls.answer({"message": "The sessions of these users have ended."}, 202)
+    return calls.answer({"message": _MESSAGE}, 202)
 
 
 async def terminate_groups(call: calls.Call) -> responses.Response:
@@ -41,7 +43,7 @@ async def terminate_groups(call: calls.Call) -> responses.Response:
         _end(conn, call, list(_members(store.reader(conn), call.caller, wish)))
 
     await call.store.write(txn)
-    return calls.answer({"message": "The sessions of the members of these groups have ended."}, 202)
+    return calls.answer({"message": _MESSAGE}, 202)
 
 
 def _end(conn: Connection, call: calls.Call, rows: list[Row]) -> None:

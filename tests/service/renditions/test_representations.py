@@ -221,13 +221,21 @@ async def test_a_thumbnail_fits_its_bounds(api, service, nursery, query, size):
         ("a.png", "?min_height=300&max_height=310", 400, "requested_preview_unavailable"),
         ("a.png", "?min_height=x", 400, "requested_preview_unavailable"),
         ("a.png", "?min_height=999", 400, "requested_preview_unavailable"),
-        ("a.txt", "", 404, "preview_cannot_be_generated"),
     ],
 )
 async def test_a_thumbnail_that_there_is_not(api, name, query, status, code):
     file = await api.upload(name, b"x")
     body = await api.ask("GET", f"/files/{file['id']}/thumbnail.png{query}", expect=status)
     assert body["code"] == code
+
+
+async def test_a_file_without_pictures_shows_the_one_that_says_nothing(api):
+    file = await api.upload("a.txt", b"x")
+    path = f"/files/{file['id']}/thumbnail.png"
+    answer = await api.http.get(path, follow_redirects=False)
+    assert (answer.status_code, answer.content, answer.headers.get("retry-after")) == (302, b"", None)
+    shown = await api.http.get(answer.headers["location"], headers={"authorization": ""})
+    assert (shown.status_code, shown.headers["content-type"]) == (200, "image/png")
 
 
 def test_every_name_is_a_file_name():

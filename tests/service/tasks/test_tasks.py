@@ -65,6 +65,7 @@ async def test_who_is_assigned_resolves_it(api, uwe, file, action, good, bad):
     assert await api.ask("GET", f"/task_assignments/{made['id']}") == done
     assert await api.ask("GET", f"/tasks/{task['id']}/assignments") == {"total_count": 1, "entries": [done]}
     assert (await api.ask("GET", f"/tasks/{task['id']}"))["is_completed"]
+    await api.ask("DELETE", f"/task_assignments/{made['id']}", expect=403)
     assert (await resolve(uwe, made, "incomplete"))["completed_at"] is None
     await api.ask("DELETE", f"/task_assignments/{made['id']}", expect=204)
     await api.ask("GET", f"/task_assignments/{made['id']}", expect=404)
