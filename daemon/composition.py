@@ -236,6 +236,7 @@ class Composition(Answers):
         self.regained_access = RegainedAccess(push_context, self.push, new_folders)
         self.deferred_updates = DeferredUpdates(pull_context)
         self.pull = Poller(
+            db=db,
             feed=feed,
             hydrator=self.hydrator,
             health=self.health,

@@ -71,12 +71,12 @@ class Happenings:
         self.note(what, path, size=size)
 
     def fetched_bytes(self, sha1: str, nbytes: int) -> None:
-        """So much of a content has come; it is told of when it is asked for, all of it at once."""
+        """So much of a content has come; it is told of when it is asked for, all of it at once, and wakes
+        nobody: it is on the way of every read."""
         self.bytes_down += nbytes
         self.fetched[sha1] += nbytes
         if len(self.fetched) > MOST:
             del self.fetched[next(iter(self.fetched))]
-        self.told.set()
 
     def take_downloads(self) -> None:
         """Tell of what has come."""
@@ -120,8 +120,11 @@ class Happenings:
         by_node: dict[Ino, list[Change]] = {}
         for change in made:
             by_node.setdefault(change.ino, []).append(change)
-        for ino, changes in list(by_node.items())[:MOST_AT_ONCE]:
-            self._tell(ino, changes, who)
+        for number, (ino, changes) in enumerate(by_node.items()):
+            if number < MOST_AT_ONCE:
+                self._tell(ino, changes, who)
+            else:
+                self.look_for_conflicts(changes)
 
     def _tell(self, ino: Ino, changes: Sequence[Change], who: Mapping[tuple[NodeKind, str], str]) -> None:
         gone = next((one for one in changes if one.what is ChangeKind.GONE and one.parent is not None), None)
@@ -137,8 +140,9 @@ class Happenings:
         left = [one for one in names if one not in here]
         path = tree.path(self._db, ino)
         by = who.get((node.kind, node.remote_id or ""), "") or OTHERS
-        if naming.original_name(node.name) is not None:
-            return  # it was told of as a conflict
+        if naming.CONFLICT_MARK in node.name and naming.original_name(node.name) is not None:
+            self.look_for_conflicts(changes)
+            return
         if here and left:
             more = left[0].name if left[0].parent == node.parent else "moved"
             self.note("renamed", path, who=by, more=more)

@@ -126,10 +126,10 @@ class RemoteUpdates:
         made = await self._db.write(txn)
         for one in left_out:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
+        self.applied += len(made)
+        self._hub.publish(made)
         # What a listing shows is no news.
-        is_news = generation is None and not is_answer
-        self.publish(made, is_news=is_news)
-        if made and is_news:
+        if made and generation is None and not is_answer:
             self.happenings.heard(found, made)
         return len(made)
 
@@ -137,12 +137,11 @@ class RemoteUpdates:
         """The service has begun anew: what was deleted may be there again, under its old number."""
         self._deleted.clear()
 
-    def publish(self, found: Sequence[changes.Change], *, is_news: bool = True) -> None:
+    def publish(self, found: Sequence[changes.Change]) -> None:
         """Tell of changes that somebody else has committed."""
         self.applied += len(found)
         self._hub.publish(found)
-        if is_news:
-            self.happenings.look_for_conflicts(found)
+        self.happenings.look_for_conflicts(found)
 
     def _sorted(
         self, found: Sequence[items.Item | entries.Entry]

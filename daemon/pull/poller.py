@@ -18,6 +18,8 @@ from typing import Protocol
 import trio
 
 from cmsfs import errors
+from cmsfs.replica.merge import local_work
+from cmsfs.sqlite import Database
 from cmsfs.user_messages import explain
 from cmsfs.wakeup import Signal
 from daemon.core.health import Health
@@ -78,6 +80,7 @@ class Poller:
 
     def __init__(
         self,
+        db: Database,
         feed: Feed,
         hydrator: Hydrator,
         health: Health,
@@ -87,6 +90,7 @@ class Poller:
         is_used: Callable[[], bool],
         settle: Callable[[], Awaitable[None]],
     ) -> None:
+        self._db = db
         self._feed = feed
         self._hydrator = hydrator
         self._health = health
@@ -206,7 +210,8 @@ class Poller:
             for _ in range(ATTEMPTS):
                 if await self._feed.once():
                     break
-            await self._settle()
+            if local_work.ready_updates(self._db):
+                await self._settle()
             self.last = datetime.now(UTC)
         self._polled_at = trio.current_time()
         self._took = self._polled_at - began

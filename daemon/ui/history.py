@@ -64,7 +64,7 @@ class History:
                     await trio.sleep(REST_SECONDS)
                     await self.keep()
             finally:
-                if self.happenings.told.is_set:
+                if self.happenings.told.is_set or self.happenings.fetched:
                     with trio.CancelScope(shield=True):
                         await self.keep()
 
@@ -112,6 +112,8 @@ class History:
         self._before = now
         waiting = queue.counts(self._db).get("ready", 0)
         self.samples.append(TrafficSample(int(time.time()), requests, up, down, waiting))
+        if up or down:
+            self.happenings.told.set()
 
 
 def _read(file: Path) -> Any:

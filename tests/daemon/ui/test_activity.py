@@ -68,6 +68,11 @@ async def test_it_is_kept_over_a_restart_within_bounds(starting: Starting, other
             drive.agents.history.happenings.note("uploaded", f"/{number}")
         await trio.testing.wait_all_tasks_blocked()
         drive.agents.history.sample()
+        await drive.agents.history.keep()
+        await other.file("read", b"z" * 1000)
+        await drive.names()
+        await drive.read("read")
+        await came(drive, 1000)
         nursery.cancel_scope.cancel()
     file = config.Paths("default").history
     assert file.stat().st_mode & 0o777 == 0o600
@@ -77,7 +82,8 @@ async def test_it_is_kept_over_a_restart_within_bounds(starting: Starting, other
             while not drive.agents.history.samples:
                 await trio.lowlevel.checkpoint()
         recent = drive.agents.history.happenings.recent
-        assert (len(recent), recent[0].path, recent[-1].path) == (500, "/100", "/599")
+        assert (len(recent), recent[0].path, recent[-2].path) == (500, "/101", "/599")
+        assert (recent[-1].what, recent[-1].path, recent[-1].size) == ("downloaded", "/read", 1000)
         nursery.cancel_scope.cancel()
 
 
