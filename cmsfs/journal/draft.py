@@ -12,6 +12,7 @@ bytes is recorded after they are in the file.  Where the row has the bytes, too,
 """
 
 import errno
+import functools
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -75,9 +76,12 @@ class Draft:
         self.content: tuple[str, int] | None = None
         self._opened = opened if opened is not None else DraftFiles()
         self._file = self._opened.file(path)
-        self._recorded = -1
+        # Give back what `acquire` has lent.
+        self.release = functools.partial(self._opened.give_back, self._file)
+        # Of which generation the row says what the file held.
+        self.recorded_to = -1
         # The generation that is on the disk; None: not known.
-        self._synced: int | None = None
+        self.synced_to: int | None = None
         # Up to where the row says that the file holds bytes.
         self._recorded_end = 0
         # Whether the row has the bytes, too: then the file need not be fsynced.
@@ -109,9 +113,6 @@ class Draft:
         # What has been written must be there: an empty file in its place would be zeros for bytes.
         return self._opened.borrow(self._file, create=not self.extents.end)
 
-    def release(self) -> None:
-        self._opened.give_back(self._file)
-
     # ---- bytes ----
 
     async def write(self, offset: int, data: bytes | memoryview) -> int | None:
@@ -127,7 +128,7 @@ class Draft:
                 if not self._file.is_made and offset + len(data) <= ROW_BYTES:
                     self._wrote(offset, data)
                     return len(data)
-            fd = self.acquire()
+            fd = self._opened.borrow(self._file, create=not self.extents.end)  # as `acquire`
             try:
                 if len(data) >= THREAD_FROM:
                     written = await trio.to_thread.run_sync(_pwrite_all, fd, data, offset)
@@ -207,7 +208,7 @@ class Draft:
                         written = _pwrite_all(fd, memoryview(data)[start - offset : end - offset], start)
                         with self._state:
                             self.extents.add(start, start + written)
-                            self._synced = None
+                            self.synced_to = None
                         if written < end - start:
                             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
@@ -251,7 +252,7 @@ class Draft:
     @property
     def is_recorded(self) -> bool:
         """Whether the row says what the file holds."""
-        return self._recorded == self.generation
+        return self.recorded_to == self.generation
 
     def record(self, conn: Connection, *, is_synced: bool = False) -> int:
         """Write what the draft holds into its row and its node's size, inside the caller's transaction.
@@ -265,7 +266,7 @@ class Draft:
             if self.in_row and not (fits_row or is_synced):
                 # The row alone has made bytes durable: before it says that they, and those that have come
                 # since, are in the file only, they must be there durably (`fsync`, and its name).
-                return self._recorded
+                return self.recorded_to
             generation, size, base_size = self.generation, self.size, self.base_size
             extents, self._recorded_end = self.extents.to_json(), self.extents.end
             data = self._read_all() if fits_row else None
@@ -276,12 +277,8 @@ class Draft:
 
     def recorded(self, generation: int) -> None:
         """The transaction of the `record` that returned this number is committed."""
-        if generation > self._recorded:
-            self._recorded, self.in_row = generation, self._is_next_in_row
-
-    def is_recorded_since(self, generation: int) -> bool:
-        """Whether the row says what the file held when it was of this generation, or later."""
-        return self._recorded >= generation
+        if generation > self.recorded_to:
+            self.recorded_to, self.in_row = generation, self._is_next_in_row
 
     def _read_all(self) -> bytes:
         """The file's bytes; in any thread."""
@@ -319,12 +316,7 @@ class Draft:
             if not self.dropped and self.extents.end:
                 raise
             return
-        self._synced = generation
-
-    @property
-    def is_synced(self) -> bool:
-        """Whether the bytes are on the disk as they are now."""
-        return self._synced == self.generation
+        self.synced_to = generation
 
 
 def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> int:
@@ -344,13 +336,23 @@ def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> int:
 # ---- the `draft` table: every change of its rows -----------------------------------------------
 
 
-def insert_row(conn: Connection, *, base_sha1: str | None, base_total: int) -> int:
-    """A new draft over a content of this size, of which all shows; its id."""
+def insert_row(
+    conn: Connection, ino: Ino | None, base: tuple[str, int] | None, *, cut_ns: int | None = None
+) -> int:
+    """The row of a new draft of `ino` over `base` (SHA-1, size), of which all shows; its id.
+
+    `ino` is None of a file that is made in this transaction, with this draft; `cut_ns`: it is empty from this
+    time on.  Hand the id to `Drafts.started` after the commit.
+    """
+    base_sha1, base_total = base or (None, 0)
     cursor = conn.execute(
         "INSERT INTO draft(base_sha1, base_total, base_size, size) VALUES (?, ?, ?, ?)",
         (base_sha1, base_total, base_total, base_total),
     )
     assert cursor.lastrowid is not None
+    if ino is not None:
+        size = None if cut_ns is None else 0
+        node_rows.set_draft(conn, ino, cursor.lastrowid, size=size, mtime_ns=cut_ns)
     return cursor.lastrowid
 
 

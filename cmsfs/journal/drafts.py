@@ -37,6 +37,8 @@ BYTES_PER_SECOND = 1024 * 1024
 class Drafts:
     """All drafts of an account: made, found again after a restart, dropped."""
 
+    insert = staticmethod(insert_row)
+
     def __init__(self, db: Database, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         # Since when each holds bytes that are unsent, as far as this process knows.
@@ -55,28 +57,12 @@ class Drafts:
     def path(self, draft_id: int) -> Path:
         return self.root / f"{draft_id}.draft"
 
-    @staticmethod
-    def insert(conn: Connection, ino: Ino, base: tuple[str, int] | None, *, cut_ns: int | None = None) -> int:
-        """The row of a new draft of `ino` over `base` (SHA-1, size), inside the caller's transaction; its id.
-
-        `cut_ns`: the file is empty from this time on.  Hand the id to `started` after the commit.
-        """
-        sha1, size = base or (None, 0)
-        draft_id = insert_row(conn, base_sha1=sha1, base_total=size)
-        node_rows.set_draft(conn, ino, draft_id, size=None if cut_ns is None else 0, mtime_ns=cut_ns)
-        return draft_id
-
-    @staticmethod
-    def insert_empty(conn: Connection) -> int:
-        """As `insert`, of a file that is made in this transaction, with this draft."""
-        return insert_row(conn, base_sha1=None, base_total=0)
-
     def started(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
         """The draft whose row was just committed."""
         if (draft := self._live.get(draft_id)) is not None:
             return draft  # somebody has found the row before whoever made it was told
         draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy, self._commit, self._opened)
-        draft._recorded = draft.generation
+        draft.recorded_to = draft.generation
         if base is None:
             draft._file.small, draft._file.is_made = bytearray(), False
         self._live[draft_id] = draft
@@ -99,7 +85,7 @@ class Drafts:
         draft.base_size, draft.size = row["base_size"], row["size"]
         draft.extents = Extents.from_json(row["extents"])
         draft._recorded_end, draft.in_row = draft.extents.end, row["data"] is not None
-        draft._recorded = draft.generation
+        draft.recorded_to = draft.generation
         if row["data"] and not draft.path.exists():
             # Whoever had it in memory has let go of it before its file was made.
             draft._file.small, draft._file.is_made = bytearray(row["data"]), False

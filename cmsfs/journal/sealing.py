@@ -229,7 +229,7 @@ def _candidate(draft: Draft) -> _Candidate:
     except BaseException:
         draft.release()
         raise
-    return _Candidate(draft, fd, draft.generation, draft.size, is_cut or not draft.is_synced)
+    return _Candidate(draft, fd, draft.generation, draft.size, is_cut or draft.synced_to != draft.generation)
 
 
 def _read_all(taken: Sequence[_Candidate]) -> list[Sealed]:

@@ -118,7 +118,7 @@ class Entries:
             local = self._local_names.covers(folder, name, kind)
             # Below a folder that gives its group, folders do so too.
             bits = mode & 0o7777 | (folder.mode & stat.S_ISGID if kind is NodeKind.FOLDER else 0)
-            draft = Drafts.insert_empty(conn) if kind is NodeKind.FILE else None
+            draft = Drafts.insert(conn, None, None) if kind is NodeKind.FILE else None
             ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=bits, local=local, draft=draft)
             tree.touch(conn, parent, now)
             insert(conn, ino, due, now)

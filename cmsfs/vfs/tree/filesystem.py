@@ -214,7 +214,8 @@ class Filesystem:
             self._check_writable(node)
         if needed & NodeRight.WRITE:
             self._limits.check_write(node)
-        permissions.check(node, await self._rights.learn(node), needed, self._rights.reason)
+        if (rights := await self._rights.learn(node)) is not permissions.ALL:
+            permissions.check(node, rights, needed, self._rights.reason)
 
     def _check_writable(self, node: Node) -> None:
         if self._rights.is_read_only:
@@ -244,7 +245,7 @@ class Filesystem:
     async def open(self, ino: Ino, flags: int) -> OpenResult:
         """A handle on the version that is current now; it stays on that version."""
         node = self._node(ino)
-        if node.is_folder:
+        if node.kind is NodeKind.FOLDER:
             raise errno_map.oserror(errno.EISDIR, node.name)
         await self._allowed(node, permissions.needed(flags))
         if flags & os.O_TRUNC and (node.parent is None or ino in self.inodes.fresh.known):

@@ -48,10 +48,9 @@ class ServiceLimits:
 
     def check_write(self, node: Node) -> None:
         """Its bytes, or what a web link says, are to be others."""
-        if not node.is_folder:
-            self._check(
-                node, Ability.CHANGES if node.kind is NodeKind.LINK else Ability.VERSIONS, errno.EROFS
-            )
+        if self._offers.lacking and not node.is_folder:
+            ability = Ability.CHANGES if node.kind is NodeKind.LINK else Ability.VERSIONS
+            self._check(node, ability, errno.EROFS)
 
     def check_time(self, node: Node) -> None:
         """It is to have another modification time."""

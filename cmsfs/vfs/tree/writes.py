@@ -91,7 +91,7 @@ class FileWriter:
     async def record(self, file: OpenFile) -> None:
         """See that what was written to a file survives this process, and soon the machine."""
         draft = file.draft
-        if draft is None or draft.is_recorded_since(generation := draft.generation) or draft.dropped:
+        if draft is None or draft.recorded_to >= (generation := draft.generation) or draft.dropped:
             return
         due = time.time_ns() + self._drafts.rest_ns(draft, self._settle_seconds)
 
@@ -110,7 +110,7 @@ class FileWriter:
             draft.recorded(recorded)
             if changes:
                 self._publish(changes)
-            if draft.is_recorded_since(generation):
+            if draft.recorded_to >= generation:
                 break
             # The row had the bytes, and cannot hold them any more.
             await self._group_commit.sync_file(draft)
