@@ -2,7 +2,8 @@
 
 A list of options has commas between them (or line ends, where an option has a comma), a number is written as
 people write it, a date is RFC 3339.  The scope of an enterprise is `enterprise`, with or without the number
-that the service puts behind it.
+that the service puts behind it.  What has an inside of its own, as the cards that programs put on files, is
+no attribute.
 
 Rule: a text becomes a value only by the template's field; what does not fit names what would.
 """
@@ -52,9 +53,15 @@ def values(instances: Iterable[metadata.Instance]) -> dict[str, str]:
     found = {}
     for one in instances:
         for key, value in sorted(one.values.items()):
-            if value is not None:
+            if value is not None and not _has_inside(value):
                 found[f"{WORD}.{_scope(one.scope or '')}.{one.template}.{key}"] = text(value)
     return found
+
+
+def _has_inside(value: Any) -> bool:
+    return isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(one, dict | list) for one in value)
+    )
 
 
 def summary(instances: Iterable[metadata.Instance]) -> str:

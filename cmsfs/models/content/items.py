@@ -275,6 +275,7 @@ class UpdateItem(UpdateBody):
     sync_state: Literal["synced", "not_synced", "partially_synced"] | None = None  # of a folder
     content_created_at: RequestTimestamp | None = None
     content_modified_at: RequestTimestamp | None = None
+    disposition_at: RequestTimestamp | None = None  # of a retained file: later than it is
 
     # Of a folder, and of all below: who may be invited by whom, and who sees that.
     is_collaboration_restricted_to_enterprise: bool | None = None

@@ -59,10 +59,11 @@ _COVERED = """
               WHERE given.value = json_extract(c.value, '$.text')))
       END OR EXISTS (SELECT 1 FROM retention_kept AS k WHERE k.assignment = a.id AND k.version = v.id))
 """
-# A date field that the instance does not have counts as the day of the upload.
+# A date field that the instance does not have counts as the day of the upload.  What was extended ends later.
 _END = f"""
-  CASE WHEN p.days IS NULL THEN {FOREVER} ELSE p.days * {DAY_MICROS} + coalesce(
-    strftime('%s', json_extract(m.data, '$."' || a.start_key || '"')) * 1000000, v.created_at) END
+  max(CASE WHEN p.days IS NULL THEN {FOREVER} ELSE p.days * {DAY_MICROS} + coalesce(
+    strftime('%s', json_extract(m.data, '$."' || a.start_key || '"')) * 1000000, v.created_at) END,
+    coalesce((SELECT until FROM retention_extended AS later WHERE later.version = v.id), 0))
 """
 RETAINED = f"{_COVERED} AND {_END} > :now"
 
@@ -153,6 +154,21 @@ def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:
     sql = f"SELECT f.id, max({_END}) AS end {_COVERED} AND v.id IN (SELECT value FROM json_each(?))"
     sql += " GROUP BY f.id"
     return {row["id"]: row["end"] for row in read(sql, versions) if row["end"] < FOREVER}
+
+
+def extend(conn: Connection, row: Row, until: int) -> None:
+    """Retain a file's current version until then; 400 if it is not retained, or for longer already."""
+    sql = f"SELECT max({_END}) AS end {_COVERED} AND v.id = ?"
+    end = conn.execute(sql, (row["version"],)).fetchone()["end"]
+    if end is None:
+        raise problems.invalid("disposition_at", "no retention policy covers this file")
+    if until < end:
+        raise problems.invalid("disposition_at", "a retention can be extended, not shortened")
+    conn.execute(
+        "INSERT INTO retention_extended (version, until) VALUES (?, ?)"
+        " ON CONFLICT DO UPDATE SET until = excluded.until",
+        (row["version"], until),
+    )
 
 
 def covered(

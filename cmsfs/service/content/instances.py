@@ -17,7 +17,7 @@ from cmsfs.service.access import calls, protection
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.events import webhook_triggers
-from cmsfs.service.metadata import cascades, metadata_query, templates
+from cmsfs.service.metadata import cascades, metadata_query, skill_cards, templates
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
 
@@ -122,6 +122,8 @@ def _told(conn: Connection, call: calls.Call, row: Row, word: str) -> dict[str, 
 
 def _patched(template: Row, data: dict[str, Any], operations: list[metadata.PatchStep]) -> dict[str, Any]:
     """The values after a JSON Patch; 409 if a test fails or something is not there, 400 for bad values."""
+    if template["key"] == skill_cards.KEY and template["enterprise"] is None:
+        return skill_cards.patched(data, operations)
     for one in operations:
         key = _key(one.path)
         value: Any = one.value

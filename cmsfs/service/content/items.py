@@ -52,9 +52,9 @@ class New:
 # What only items of other kinds have.
 _FOLDERS = frozenset({"sync_state", *item_serializer.TERMS})
 _NOT_OF = {
-    ItemKind.FOLDER: frozenset({"lock"}),
+    ItemKind.FOLDER: frozenset({"lock", "disposition_at"}),
     ItemKind.FILE: _FOLDERS,
-    ItemKind.WEB_LINK: _FOLDERS | {"lock"},
+    ItemKind.WEB_LINK: _FOLDERS | {"lock", "disposition_at"},
 }
 
 
@@ -252,6 +252,9 @@ def apply(
         when = getattr(wish, name)
         if when is not None:
             columns[name] = item_serializer.micros(when)
+    if wish.disposition_at is not None:
+        calls.require_admin(call.caller)
+        protection.extend(conn, row, item_serializer.micros(wish.disposition_at))
     event = None
     if "lock" in wish.model_fields_set and kind is ItemKind.FILE:
         columns["lock"] = locks.column(wish.lock, by=call.caller.id, now=call.store.now())

@@ -1,7 +1,7 @@
 """Metadata templates: list, create, change, delete; and validation of values.
 
-Everybody in the enterprise may read them, administrators write them.  The scope `global` holds one template,
-`properties`, which takes any key and belongs to nobody.
+Everybody in the enterprise may read them, administrators write them.  The scope `global` holds two templates
+that belong to nobody: `properties`, which takes any key, and that of skill_cards.py.
 
 Rule: a template goes with its instances, unless a retention is assigned to it.
 """
@@ -21,7 +21,7 @@ from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.api import marker_pagination, operations
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.metadata import changes
+from cmsfs.service.metadata import changes, skill_cards
 from cmsfs.service.storage import store
 
 _NEW = """
@@ -85,6 +85,8 @@ def serialize(row: Row) -> dict[str, Any]:
 
 def checked(template: Row, data: dict[str, Any]) -> dict[str, Any]:
     """The values as they are stored; 400 `schema_validation_failed` if the template does not allow them."""
+    if template["key"] == skill_cards.KEY and template["enterprise"] is None:
+        return skill_cards.checked(data)
     if template["enterprise"] is None:
         return {key: _free(key, value) for key, value in data.items()}
     known = {one["key"]: one for one in json.loads(template["fields"])}

@@ -204,6 +204,10 @@ class ProvisionedExemption(_Table):
     login: str
 
 
+class ProvisionedStorage(_Table):
+    name: Text
+
+
 class Enterprise(_Table):
     """All of a file, and where it is."""
 
@@ -217,6 +221,7 @@ class Enterprise(_Table):
     legal_holds: list[ProvisionedHold] = []
     retention_policies: list[ProvisionedRetention] = []
     exemptions: list[ProvisionedExemption] = []
+    storage_policies: list[ProvisionedStorage] = []
 
     @pydantic.model_validator(mode="after")
     def _has_an_administrator(self) -> "Enterprise":

@@ -29,7 +29,7 @@ from cmsfs.service.provisioning import enterprise_file, parties
 from cmsfs.service.sharing import exemptions
 from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Store
-from cmsfs.service.users import users
+from cmsfs.service.users import storage_policies, users
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +133,8 @@ class _Provision:
             if not self._has("exemption", enterprise=self._enterprise, user=user):
                 exemptions.add(self._conn, self._enterprise, user, now=self._now())
                 self._made += 1
+        for place in self._wish.storage_policies:
+            self._made += storage_policies.add(self._conn, self._enterprise, place.name)
         return self._made
 
     def _now(self) -> int:

@@ -226,6 +226,9 @@ CREATE UNIQUE INDEX template_key ON metadata_template (coalesce(enterprise, 0), 
 -- The one template that takes any key; everybody has it.
 INSERT INTO metadata_template (uuid, enterprise, key, display_name)
   VALUES ('00000000-0000-4000-8000-000000000001', NULL, 'properties', 'Properties');
+-- What programs found in a file (metadata/skill_cards.py).
+INSERT INTO metadata_template (uuid, enterprise, key, display_name)
+  VALUES ('00000000-0000-4000-8000-000000000002', NULL, 'boxSkillsCards', 'Skill cards');
 
 CREATE TABLE metadata_instance (
   id            INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -771,9 +774,22 @@ CREATE TABLE terms_status (
   UNIQUE (terms, user)
 );
 
+-- The storage policies of an enterprise beside this service's own.
+CREATE TABLE storage_policy (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  enterprise  INTEGER NOT NULL REFERENCES enterprise,
+  name        TEXT NOT NULL,
+  UNIQUE (enterprise, name)
+);
 -- Users who were given a storage policy of their own; all others have the enterprise's.
 CREATE TABLE storage_assignment (
-  user  INTEGER PRIMARY KEY REFERENCES user ON DELETE CASCADE
+  user    INTEGER PRIMARY KEY REFERENCES user ON DELETE CASCADE,
+  policy  INTEGER REFERENCES storage_policy    -- NULL: this service's own
+);
+-- Versions that are retained for longer than their policies say.
+CREATE TABLE retention_extended (
+  version  INTEGER PRIMARY KEY REFERENCES version ON DELETE CASCADE,
+  until    INTEGER NOT NULL
 );
 INSERT INTO sqlite_sequence (name, seq) VALUES ('email_alias', 800000), ('invite', 810000),
-  ('terms_of_service', 820000), ('terms_status', 830000);
+  ('terms_of_service', 820000), ('terms_status', 830000), ('storage_policy', 840000);

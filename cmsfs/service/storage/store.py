@@ -38,7 +38,7 @@ T = TypeVar("T")
 # (`Database.rows`) or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
-VERSION = 9
+VERSION = 10
 
 
 def reader(conn: sqlite.Connection) -> Read:

@@ -1,6 +1,6 @@
 """Upgrades a store of an older format.
 
-Formats 1 to 8 each had several shapes, told apart by nothing but what is in them; every one of them lacks
+Formats 1 to 9 each had several shapes, told apart by nothing but what is in them; every one of them lacks
 tables and columns of the next, and none has anything that means something else now.  So the store is compared
 with the schema: what is missing is made, what is gone is dropped, and indices and triggers are made anew.
 
@@ -21,6 +21,11 @@ _TRASH = """
     SELECT trash_days * 86400000000 FROM user JOIN enterprise ON enterprise.id = user.enterprise
       WHERE user.id = item.owner)
     WHERE status = 1 AND purge_at IS NULL
+"""
+# The other template that everybody has came later.
+_SKILL_CARDS = """
+  INSERT INTO metadata_template (uuid, enterprise, key, display_name)
+    VALUES ('00000000-0000-4000-8000-000000000002', NULL, 'boxSkillsCards', 'Skill cards')
 """
 
 
@@ -118,6 +123,8 @@ def _fill(conn: Connection, new: list[str]) -> None:
     """What the new tables and columns say of what was there before."""
     conn.execute(_TRASH)
     app_users.give_logins(conn)
+    if "storage_policy" in new:
+        conn.execute(_SKILL_CARDS)
     if "unindexed" in new:
         # Documents were found by their names alone.
         conn.execute("INSERT INTO unindexed (item) SELECT id FROM item WHERE kind = 1 AND sha1 IS NOT NULL")
@@ -131,5 +138,6 @@ UPGRADES: dict[int, database_files.Upgrade] = {
     5: "",
     6: "",
     7: "",
-    8: bring_forward,
+    8: "",
+    9: bring_forward,
 }

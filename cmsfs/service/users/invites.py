@@ -32,14 +32,14 @@ async def create(call: calls.Call) -> responses.Response:
             raise problems.not_found("actionable_by", login)
         if found[0]["enterprise"] == call.caller.enterprise:
             raise problems.Refused(409, "conflict", "The user is in the enterprise already.")
-        done = conn.execute(
+        # Who was invited before is reminded: the invitation is the same.
+        (made,) = read(
             "INSERT INTO invite (enterprise, user, invited_by, created_at, modified_at)"
-            " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            (call.caller.enterprise, found[0]["id"], call.caller.id, now, now),
+            " VALUES (?1, ?2, ?3, ?4, ?4)"
+            " ON CONFLICT DO UPDATE SET modified_at = excluded.modified_at RETURNING *",
+            *(call.caller.enterprise, found[0]["id"], call.caller.id, now),
         )
-        if not done.rowcount:
-            raise problems.Refused(409, "conflict", "The user was invited already.")
-        return _shape(read, call, read("SELECT * FROM invite WHERE id = ?", done.lastrowid)[0])
+        return _shape(read, call, made)
 
     return calls.answer(await call.store.write(txn), 201)
 

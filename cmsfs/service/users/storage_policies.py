@@ -1,11 +1,12 @@
-"""Storage policies: where contents are kept.  There is one place, this service's store.
+"""Storage policies: where contents are to be kept.  There is one place, this service's store.
 
-The enterprise has the policy, and its users through it; a user may be given it by name.
+The enterprise has this service's policy, and its users through it; a user may be given that one by name, or
+another that the enterprise file lists.  It is written down for whom, and moves nothing.
 
 Rule: administrators only.  An assignment's id names whom it is for.
 """
 
-from sqlite3 import Connection
+from sqlite3 import Connection, Row
 from typing import Any
 
 from starlette import responses
@@ -19,32 +20,55 @@ from cmsfs.service.api.operations import Operation
 from cmsfs.service.storage import store
 
 _ID = "1"
-_POLICY = {"type": "storage_policy", "id": _ID, "name": "This service"}
+_OWN = {"type": "storage_policy", "id": _ID, "name": "This service"}
+
+
+def add(conn: Connection, enterprise: int, name: str) -> bool:
+    """A policy of an enterprise; False if it has one of this name."""
+    sql = "INSERT INTO storage_policy (enterprise, name) VALUES (?, ?) ON CONFLICT DO NOTHING"
+    return conn.execute(sql, (enterprise, name)).rowcount == 1
+
+
+def _shape(row: Row) -> dict[str, Any]:
+    return {"type": "storage_policy", "id": str(row["id"]), "name": row["name"]}
 
 
 async def list_all(call: calls.Call) -> responses.Response:
     calls.require_admin(call.caller)
     params = call.request.query_params
     limit, after = marker_pagination.read_limit(params), marker_pagination.read_marker(params)
-    return calls.answer(marker_pagination.envelope([] if after else [_POLICY], limit, None))
+    sql = "SELECT * FROM storage_policy WHERE enterprise = ? AND id > ? ORDER BY id LIMIT ?"
+    found = call.store.read(sql, call.caller.enterprise, after, limit + 1)
+    shown = [] if after else [_OWN]
+    shown += [_shape(row) for row in found]
+    marker = shown[limit - 1]["id"] if len(shown) > limit else None
+    return calls.answer(marker_pagination.envelope(shown[:limit], limit, marker))
 
 
 async def get(call: calls.Call) -> responses.Response:
     calls.require_admin(call.caller)
-    _check_policy(call.id)
-    return calls.answer(_POLICY)
+    row = _policy(call.store.read, call, call.id)
+    return calls.answer(_OWN if row is None else _shape(row))
 
 
-def _check_policy(wire_id: str) -> None:
-    if wire_id != _ID:
+def _policy(read: store.Read, call: calls.Call, wire_id: str) -> Row | None:
+    """A policy of the enterprise; None is this service's own, 404 none."""
+    if wire_id == _ID:
+        return None
+    sql = "SELECT * FROM storage_policy WHERE id = ? AND enterprise = ?"
+    found = read(sql, calls.parse_id(wire_id), call.caller.enterprise)
+    if not found:
         raise problems.not_found("storage_policy", wire_id)
+    return found[0]
 
 
-def _assignment(kind: str, number: int) -> dict[str, Any]:
+def _assignment(read: store.Read, kind: str, number: int) -> dict[str, Any]:
+    sql = "SELECT policy FROM storage_assignment WHERE user = ? AND policy IS NOT NULL"
+    found = read(sql, number) if kind == "user" else []
     return {
         "type": "storage_policy_assignment",
         "id": f"{kind}_{number}",
-        "storage_policy": {"type": "storage_policy", "id": _ID},
+        "storage_policy": {"type": "storage_policy", "id": str(found[0]["policy"]) if found else _ID},
         "assigned_to": {"type": kind, "id": str(number)},
     }
 
@@ -85,37 +109,48 @@ async def list_assignments(call: calls.Call) -> responses.Response:
     number = _target(read, call, kind, wire_id)
     if kind == "user" and not _has_own(read, number):
         kind, number = "enterprise", call.caller.enterprise
-    return calls.answer(marker_pagination.envelope([_assignment(kind, number)], 1, None))
+    return calls.answer(marker_pagination.envelope([_assignment(read, kind, number)], 1, None))
 
 
 async def assign(call: calls.Call) -> responses.Response:
     calls.require_admin(call.caller)
     wish = await call.body(storage_policies.NewStorageAssignment)
-    _check_policy(wish.storage_policy.id)
 
     def txn(conn: Connection) -> dict[str, Any]:
         read, kind = store.reader(conn), wish.assigned_to.type
+        policy = _policy(read, call, wish.storage_policy.id)
         number = _target(read, call, kind, wish.assigned_to.id)
         if kind == "enterprise" or _has_own(read, number):
             raise problems.Refused(409, "conflict", f"This {kind} has a storage policy already.")
-        conn.execute("INSERT INTO storage_assignment (user) VALUES (?)", (number,))
-        return _assignment(kind, number)
+        sql = "INSERT INTO storage_assignment (user, policy) VALUES (?, ?)"
+        conn.execute(sql, (number, policy["id"] if policy else None))
+        return _assignment(read, kind, number)
 
     return calls.answer(await call.store.write(txn), 201)
 
 
 async def get_assignment(call: calls.Call) -> responses.Response:
     calls.require_admin(call.caller)
-    return calls.answer(_assignment(*_find(call.store.read, call)))
+    return calls.answer(_assignment(call.store.read, *_find(call.store.read, call)))
 
 
 async def update(call: calls.Call) -> responses.Response:
     calls.require_admin(call.caller)
     wish = await call.body(storage_policies.UpdateStorageAssignment)
-    found = _find(call.store.read, call)
-    if wish.storage_policy is not None:
-        _check_policy(wish.storage_policy.id)
-    return calls.answer(_assignment(*found))
+
+    def txn(conn: Connection) -> dict[str, Any]:
+        read = store.reader(conn)
+        kind, number = _find(read, call)
+        if wish.storage_policy is not None:
+            policy = _policy(read, call, wish.storage_policy.id)
+            if kind == "enterprise" and policy is not None:
+                said = "The enterprise has this service's storage policy always."
+                raise problems.Refused(403, "forbidden", said)
+            sql = "UPDATE storage_assignment SET policy = ? WHERE user = ?"
+            conn.execute(sql, (policy["id"] if policy else None, number if kind == "user" else None))
+        return _assignment(read, kind, number)
+
+    return calls.answer(await call.store.write(txn))
 
 
 async def delete(call: calls.Call) -> responses.Response:
@@ -141,7 +176,7 @@ routes = [
         "List the storage policies",
         models_paging.MarkerPage[storage_policies.StoragePolicy],
         query=[*operations.MARKED, operations.FIELDS],
-        more="There is one: this service's store.",
+        more="The first is this service's own; others are listed in the enterprise file.",
     ),
     Operation("GET /storage_policies/{id}", get, "Get a storage policy", storage_policies.StoragePolicy),
     Operation(

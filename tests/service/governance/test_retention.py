@@ -38,6 +38,35 @@ async def age(service, days):
     )
 
 
+async def test_a_retention_is_extended_and_never_shortened(api, uwe, service):
+    folder = await api.folder("d")
+    shared = {
+        "item": {"type": "folder", "id": folder["id"]},
+        "accessible_by": {"type": "user", "id": str(uwe.user)},
+        "role": "editor",
+    }
+    await api.ask("POST", "/collaborations", json=shared, expect=201)
+    file = await uwe.upload("f", b"1", folder["id"])
+    path, day = f"/files/{file['id']}", timedelta(days=1)
+    await api.ask("PUT", path, json={"disposition_at": "2090-01-01T00:00:00Z"}, expect=400)  # not retained
+    await assign(api, await policy(api), {"type": "folder", "id": folder["id"]})
+    until = datetime.fromisoformat(await end(api, file)) + day
+    # Whoever may edit the file may not, nor may anybody take a day of it.
+    await uwe.ask("PUT", path, json={"disposition_at": until.isoformat()}, expect=403)
+    await api.ask("PUT", path, json={"disposition_at": (until - 2 * day).isoformat()}, expect=400)
+    await api.ask("PUT", path, json={"disposition_at": until.isoformat()})
+    assert datetime.fromisoformat(await end(api, file)) == until
+    await api.ask("PUT", path, json={"disposition_at": (until - day).isoformat()}, expect=400)
+    # On the day on which it would have ended it is protected.
+    await age(service, 365)
+    await api.ask("DELETE", path, expect=204)
+    await api.ask("DELETE", f"{path}/trash", expect=403)
+    # A new version has the term of the policy alone.
+    await api.ask("POST", path, expect=201)
+    await uwe.version(file["id"], b"2")
+    assert datetime.fromisoformat(await end(api, file)) != until
+
+
 async def test_a_new_policy(api):
     made = await policy(api, description="d", are_owners_notified=True)
     shown = retention.RetentionPolicy.model_validate(made)

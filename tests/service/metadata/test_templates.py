@@ -40,7 +40,8 @@ async def test_a_new_template(api, uwe, template):
             assert await caller.ask("GET", f"{PATH}/{path}") == template
         assert (await caller.ask("GET", f"{PATH}/enterprise"))["entries"] == [template]
     found = (await api.ask("GET", f"{PATH}/global"))["entries"]
-    assert [(one["scope"], one["templateKey"]) for one in found] == [("global", "properties")]
+    assert {one["scope"] for one in found} == {"global"}
+    assert [one["templateKey"] for one in found] == ["properties", "boxSkillsCards"]
     await api.ask("POST", f"{PATH}/schema", json=NEW | {"templateKey": "INVOICE"}, expect=409)
 
 

@@ -26,7 +26,7 @@ role = "admin"
 TABLES = (
     *("enterprise", "user", "password", "app", "app_key", "item", "metadata_template", "legal_hold_policy"),
     *("legal_hold_assignment", "retention_policy", "retention_assignment", "exemption", "collaboration"),
-    *("user_group", "membership", "signature_key"),
+    *("user_group", "membership", "signature_key", "storage_policy"),
 )
 
 
@@ -70,7 +70,7 @@ async def test_the_example_is_made_and_made_once(root, file):
             "password": 2,
             "app": 2,
             "app_key": 1,
-            "metadata_template": 2,
+            "metadata_template": 3,
             "legal_hold_policy": 1,
             "legal_hold_assignment": 2,
             "retention_policy": 1,
@@ -80,6 +80,7 @@ async def test_the_example_is_made_and_made_once(root, file):
             "user_group": 1,
             "signature_key": 1,
             "membership": 1,
+            "storage_policy": 1,
         }
         assert await passwords.check(opened, "ann@ferries.example.com", "word of ann")
         assert await passwords.check(opened, "ben@ferries.example.com", "word of ben")

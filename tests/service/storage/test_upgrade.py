@@ -79,6 +79,11 @@ async def test_upgraded_store_equals_new_one(old):
     for table, rows in before.items():
         if table in ("orphan", "sqlite_sequence"):  # the start drops what no version has
             continue
+        if table == "metadata_template":
+            # Programs' cards came as a template that everybody has.
+            cards = {one["key"] for one in after[table]} - {one["key"] for one in rows}
+            assert cards == {"boxSkillsCards"}
+            after[table] = [one for one in after[table] if one["key"] not in cards]
         assert len(after[table]) == len(rows)
         for row, found in zip(rows, after[table], strict=True):
             if table == "item":

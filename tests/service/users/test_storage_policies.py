@@ -1,5 +1,7 @@
 """Storage policies and pinned devices: what there is to say of one store and of no devices."""
 
+from cmsfs.service.users import storage_policies
+
 PATH = "/storage_policy_assignments"
 
 
@@ -35,6 +37,28 @@ async def test_users_have_the_enterprises_policy_or_their_own(api, uwe):
     await api.ask("DELETE", one, expect=204)
     await api.ask("DELETE", one, expect=404)
     assert await of(api, "user", uwe.user) == "enterprise_1"
+
+
+async def test_another_policy_is_written_down_for_a_user(api, uwe, service):
+    def txn(conn):
+        assert storage_policies.add(conn, 1, "On the mainland")
+        assert not storage_policies.add(conn, 1, "On the mainland")
+
+    await service.write(txn)
+    own, other = (await api.ask("GET", "/storage_policies"))["entries"]
+    page = await api.ask("GET", "/storage_policies?limit=1")
+    assert page["entries"] == [own]
+    after = await api.ask("GET", f"/storage_policies?limit=1&marker={page['next_marker']}")
+    assert (after["entries"], after["next_marker"]) == ([other], None)
+    assert other["name"] == "On the mainland"
+    made = await api.ask("POST", PATH, json=wish("user", uwe.user, other["id"]), expect=201)
+    assert made["storage_policy"]["id"] == other["id"]
+    one = f"{PATH}/{made['id']}"
+    assert await api.ask("GET", one) == made
+    for change in (own, other):
+        body = {"storage_policy": {"type": "storage_policy", "id": change["id"]}}
+        assert (await api.ask("PUT", one, json=body))["storage_policy"]["id"] == change["id"]
+    await api.ask("PUT", f"{PATH}/enterprise_1", json=body, expect=403)
 
 
 async def test_administrators_alone_ask(api, uwe):

@@ -230,3 +230,19 @@ def test_template_scope_and_dotted_fields() -> None:
     assert metadata_values.place("metadata.enterprise_12.t.a.b") == metadata_values.ValuePlace(
         "enterprise", "t", "a.b"
     )
+
+
+def test_what_has_an_inside_is_no_attribute():
+    cards = [{"type": "skill_card", "entries": [{"text": "teal"}]}]
+    shown = {
+        "$scope": "global",
+        "$template": "boxSkillsCards",
+        "cards": cards,
+        "count": 1,
+        "words": ["a", "b"],
+    }
+    values = metadata_values.values([metadata.Instance.model_validate(shown)])
+    assert values == {
+        "metadata.global.boxSkillsCards.count": "1",
+        "metadata.global.boxSkillsCards.words": "a,b",
+    }
