@@ -17,6 +17,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "open": ("cmsfs open", "cmsfs open --web /Plan.docx               # at the service, in the browser"),
     "ui": ("cmsfs ui", "cmsfs ui conflicts"),
     "tray": ("cmsfs tray",),
+    "menu": ("cmsfs menu versions ~/cmsfs/Plan.xlsx",),
     "demo": ("cmsfs demo", "cmsfs demo ~/trial"),
     "pin": ("cmsfs pin ~/cmsfs/Projects",),
     "unpin": ("cmsfs unpin ~/cmsfs/Projects",),

@@ -25,7 +25,7 @@ LATE = (
     "cmsfs.client.transport.connections",
     "cmsfs.client.transport.download_transport",
     "cmsfs.client.transport.throttled_body",
-    "daemon.desktop.notification_bus",
+    "cmsfs.ipc.notification_bus",
 )
 _OURS = ("cmsfs.", "daemon.")
 

@@ -34,7 +34,7 @@ Show = Callable[..., Awaitable[int | None]]
 
 
 async def _show(summary: str, body: str, *, replaces: int = 0, urgency: str = "normal") -> int | None:
-    from daemon.desktop import notification_bus  # the libraries of the bus are loaded with the first
+    from cmsfs.ipc import notification_bus  # the libraries of the bus are loaded with the first
 
     return await notification_bus.show(summary, body, replaces=replaces, urgency=urgency)
 

@@ -16,8 +16,8 @@ from jeepney import FileDescriptor, MatchRule, Message, MessageType, new_method_
 from jeepney.bus_messages import message_bus
 from jeepney.io.trio import DBusConnection, open_dbus_connection
 
+from cmsfs.ipc import notification_bus
 from daemon.core.network_watch import BUS_AGAIN_SECONDS, LOGIN
-from daemon.desktop import notification_bus
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ GROUPS = {
         "open": CommandEntry("drive.open", "Open the drive, or a file on it, in the file manager"),
         "ui": CommandEntry("drive.ui", "Open the page of the drive in the browser"),
         "tray": CommandEntry("drive.tray", "Show an icon in the panel, with the status and a menu"),
+        "menu": CommandEntry("drive.menu", "Do what an entry of a file manager's menu says"),
         "demo": CommandEntry("drive.drive", "Mount a demo drive with sample files; needs no account"),
         "pin": CommandEntry("drive.pins", "Keep files and folders available offline"),
         "unpin": CommandEntry("drive.pins", "Stop keeping files and folders available offline"),

@@ -84,6 +84,7 @@ ELSEWHERE = {
     "cmsfs ui --conflict PATH": ("tests/cli/commands/drive/test_ui.py", '"--conflict", "/a.txt"'),
     "cmsfs tray": ("tests/cli/tray/test_tray_item.py", "cmsfs.cli.tray"),
     "cmsfs tray --autostart": ("tests/cli/tray/test_autostart.py", '"tray", "--autostart"'),
+    "cmsfs menu ACTION PATH": ("tests/cli/commands/drive/test_menu.py", 'cmsfs("menu"'),
     "cmsfs ui PATH": ("tests/cli/commands/drive/test_ui.py", '"ui", "--print"'),
     "cmsfs ui": ("tests/cli/commands/drive/test_ui.py", 'cmsfs("ui")'),
     "cmsfs discard PATH": ("tests/cli/commands/sync/test_conflicts.py", '"discard"'),

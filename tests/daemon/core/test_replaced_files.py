@@ -77,7 +77,7 @@ def test_what_is_loaded_late_is_loaded_after_the_start() -> None:
     late = {name for text in indented for name in _late(ast.parse(text))}
     late = {name for name in late if name.startswith(("cmsfs.", "daemon."))}
     late = {name for name in late if not name.startswith(_WHEN_ASKED)}
-    assert "daemon.desktop.notification_bus" in late
+    assert "cmsfs.ipc.notification_bus" in late
     assert late - _WITH_THE_START - set(replaced_files.LATE) == set()
     replaced_files.load_the_rest()
     assert set(replaced_files.LATE) <= set(sys.modules)

@@ -12,11 +12,12 @@ from jeepney.io.trio import open_dbus_connection
 from trio.testing import MockClock
 
 from cmsfs import config, errors
+from cmsfs.ipc import notification_bus
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT
 from cmsfs.service.storage.store import Store
-from daemon.desktop import notification_bus, notifications
+from daemon.desktop import notifications
 from daemon.desktop.notifications import Notifications
 from tests.support import message_buses
 from tests.support.daemon_drive import Drive, Remote, Starting

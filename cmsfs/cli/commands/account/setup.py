@@ -12,7 +12,7 @@ import click
 from cmsfs import config, errors, mounts, output, process_env, user_messages
 from cmsfs.cli.commands.account import login
 from cmsfs.cli.commands.drive import drive
-from cmsfs.cli.commands.drive import open as drive_open
+from cmsfs.cli.desktop import opener
 from cmsfs.cli.mount import units
 from cmsfs.cli.support import config_file, context
 
@@ -31,7 +31,7 @@ def setup(call: click.Context) -> None:
     where = _mount(call, account, is_demo=is_demo)
     output.say(f"\nYour files are in {where}. `cmsfs status` tells how things stand.")
     if process_env.variable("DISPLAY") or process_env.variable("WAYLAND_DISPLAY"):
-        drive_open.hand_over(str(where))
+        opener.hand_over(str(where))
 
 
 def _log_in(call: click.Context) -> bool:

@@ -17,14 +17,12 @@ import click
 from cmsfs import config, errors, output, printable, process_env
 from cmsfs.auth import connect
 from cmsfs.cli.commands.drive import drive
+from cmsfs.cli.desktop import opener
 from cmsfs.cli.support import asking, context, daemonctl, path_argument
 from cmsfs.client import remote_paths
 
 # A link is a few lines; what is longer is none.
 LINK_BYTES = 64 * 1024
-
-# In this order: gio follows the desktop's settings also where xdg-open knows the desktop and does nothing.
-OPENERS = (("gio", "open"), ("xdg-open",))
 
 # Each with what comes before a command that it is to run; the first is the desktop's choice on Debian.
 TERMINALS = (
@@ -52,7 +50,7 @@ def open_command(ctx: context.Context, path: Path | None, *, web: str | None) ->
         raise click.UsageError("--web and PATH are mutually exclusive.")
     try:
         if web is not None:
-            hand_over(asking.run(_page, ctx, web))
+            opener.hand_over(asking.run(page_of, ctx, web))
         else:
             _open(ctx, path)
     except errors.CmsfsError as error:
@@ -65,14 +63,14 @@ def _open(ctx: context.Context, path: Path | None) -> None:
         daemon = daemonctl.find_for(ctx.account, ctx.settings())
         if daemon is None and not ctx.settings().names_service and _set_up():
             return
-        hand_over(str(daemon.mountpoint if daemon else drive.mount_configured(ctx)))
+        opener.hand_over(str(daemon.mountpoint if daemon else drive.mount_configured(ctx)))
     elif path.suffix.lower() == ".url":
-        hand_over(address(path))
+        opener.hand_over(address(path))
     else:
-        hand_over(str(path.absolute()))
+        opener.hand_over(str(path.absolute()))
 
 
-async def _page(ctx: context.Context, remote: str) -> str:
+async def page_of(ctx: context.Context, remote: str) -> str:
     """Where a browser shows the item: its page, or what its shared link shows.  Raises `UserError`."""
     settings = ctx.settings()
     async with connect.open_backend(settings) as client:
@@ -113,16 +111,6 @@ def _is_web(url: str) -> bool:
     except ValueError:
         return False
     return parts.scheme.lower() in ("http", "https") and bool(parts.netloc)
-
-
-def hand_over(target: str) -> None:
-    """Have the desktop open it.  Raises `UserError` where there is none."""
-    for opener in OPENERS:
-        if program := shutil.which(opener[0]):
-            done = subprocess.run([program, *opener[1:], target], stdin=subprocess.DEVNULL, check=False)
-            if done.returncode == 0:
-                return
-    raise errors.UserError(f"No desktop found to open {target}.")
 
 
 def _set_up() -> bool:

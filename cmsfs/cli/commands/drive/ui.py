@@ -8,7 +8,7 @@ Rule: the daemon makes the address; it is good once, and only for this user.
 import click
 
 from cmsfs import output
-from cmsfs.cli.commands.drive import open as opening
+from cmsfs.cli.desktop import opener
 from cmsfs.cli.support import context, daemonctl
 from cmsfs.ipc import control
 
@@ -35,7 +35,7 @@ def ui(ctx: context.Context, where: str | None, *, conflict: bool, only_print: b
     if only_print:
         output.say(found.url)
     else:
-        opening.hand_over(found.url)
+        opener.hand_over(found.url)
 
 
 def _is_path(where: str) -> bool:

@@ -79,7 +79,7 @@ def share(
     if remove and wish:
         raise click.UsageError("--remove takes no terms.")
     terms = items.NewSharedLink.model_validate(wish) if wish else None
-    link = asking.run(_unshare if remove else _share, ctx, remote, terms)
+    link = asking.run(_unshare if remove else share_link, ctx, remote, terms)
     if as_json:
         output.document(None if link is None else link.model_dump(mode="json", exclude_none=True))
     elif link is None:
@@ -88,7 +88,7 @@ def share(
         output.say(str(link.url))
 
 
-async def _share(
+async def share_link(
     ctx: context.Context, remote: str, terms: items.NewSharedLink | None
 ) -> items.SharedLink | None:
     settings = ctx.settings()

@@ -12,6 +12,7 @@ import pytest
 from cmsfs import config, errors
 from cmsfs.cli import main
 from cmsfs.cli.commands.drive import open
+from cmsfs.cli.desktop import opener
 
 
 def link(folder: Path, text: str) -> Path:
@@ -73,7 +74,7 @@ def test_failure_without_terminal_is_a_notification(
 
 def test_page_of_an_item_is_opened(sample, capsys, monkeypatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(open, "hand_over", opened.append)
+    monkeypatch.setattr(opener, "hand_over", opened.append)
     assert main.run(["open", "--web", "/Welcome.md"]) == 1
     assert "This service has no page for /Welcome.md" in capsys.readouterr().err
     assert main.run(["share", "/Welcome.md"]) == 0

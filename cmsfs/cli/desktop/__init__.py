@@ -1,0 +1,1 @@
+"""What the command line has the desktop do: menus of file managers, the clipboard, opening things."""
