@@ -21,10 +21,12 @@ _BELOW = """
 _FILES = (
     _BELOW
     + """
-  SELECT n.sha1, n.size, n.remote_id, n.version, n.base_sha1, c.sha1 IS NOT NULL AS known, c.dirty, c.pinned,
-         c.bitmap IS NULL AND (c.verified OR c.dirty) AS whole
+  SELECT n.sha1, ifnull(d.base_total, n.size) AS size, n.remote_id, n.version, n.base_sha1,
+         c.sha1 IS NOT NULL AS known, c.dirty, c.pinned, c.bitmap IS NULL AND (c.verified OR c.dirty) AS whole
   FROM below AS b JOIN node AS n ON n.ino = b.ino LEFT JOIN content AS c ON c.sha1 = n.sha1
-  WHERE n.kind = 'file' AND n.sha1 IS NOT NULL AND n.size > 0
+  LEFT JOIN draft AS d ON d.id = n.draft
+  WHERE n.kind = 'file' AND n.sha1 IS NOT NULL AND (n.draft IS NULL OR d.base_sha1 = n.sha1)
+    AND ifnull(d.base_total, n.size) > 0
 """
 )
 _UNLISTED = (
@@ -42,7 +44,7 @@ _ROOTS = (
 
 @dataclass(slots=True)
 class Tree:
-    """Progress of one pinned item; empty files and drafts are not counted."""
+    """Progress of one pinned item; empty files are not counted, and of drafts what lies under them is."""
 
     ino: Ino
     files: int = 0

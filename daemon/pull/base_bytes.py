@@ -31,7 +31,7 @@ GATHER_SECONDS = 0.1
 
 _DEPENDING = """
   SELECT p.sha1, n.size AS size, p.remote_id, p.version FROM past p JOIN node n ON n.sha1 = p.sha1
-   WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND n.size > 0
+   WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND n.size > 0 AND n.draft IS NULL
      AND NOT EXISTS (SELECT 1 FROM content c WHERE c.sha1 = p.sha1 AND c.dirty)
   UNION SELECT p.sha1, d.base_total, p.remote_id, p.version FROM past p JOIN draft d ON d.base_sha1 = p.sha1
     JOIN node n ON n.draft = d.id

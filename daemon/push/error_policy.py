@@ -32,6 +32,9 @@ LOST_BASE = (
 )
 ANY_REMEDY = "Fix the cause"
 
+# A refusal without a code may be an answer that lost its body on the way: it is believed when it goes on.
+WORDLESS_ATTEMPTS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class FailureVerdict:
@@ -58,7 +61,8 @@ def verdict_for(error: Exception, attempts: int) -> FailureVerdict:
     if isinstance(error, errors.RateLimited | errors.ServerError):
         asked = int((error.retry_after or 0) * 10**9)
         return FailureVerdict(max(asked, wait_ns(attempts)), reason)
-    if not _is_final(error):
+    is_wordless = isinstance(error, errors.ApiError) and not error.code and attempts < WORDLESS_ATTEMPTS
+    if is_wordless or not _is_final(error):
         return FailureVerdict(wait_ns(attempts), reason)
     remedy = REMEDIES.get(getattr(error, "code", ""), ANY_REMEDY)
     return FailureVerdict(

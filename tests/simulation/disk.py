@@ -49,6 +49,10 @@ class Disks:
             return
         self._bytes[path.stat().st_ino] = path.read_bytes()
 
+    def heard(self, path: Path) -> None:
+        """The product has brought it to the disk."""
+        self.synced(path)
+
     def _hold(self, entry: os.DirEntry[str]) -> int:
         number = entry.inode()
         if number not in self._held:
@@ -125,23 +129,23 @@ class Disks:
 
         def heard(fd: int) -> None:
             fsync(fd)
-            self.synced(Path(f"/proc/self/fd/{fd}").readlink())
+            self.heard(Path(f"/proc/self/fd/{fd}").readlink())
 
         def heard_run(db: Any, txn: Callable[[Any], Any], durable: bool = False, *how: Any) -> Any:
             try:
                 return run(db, txn, durable, *how)
             finally:
                 if durable:
-                    self.synced(db._log)
+                    self.heard(db._log)
 
         def heard_trim(db: Any) -> None:
             trim(db)
-            self.synced(db._log)
-            self.synced(db.path)
+            self.heard(db._log)
+            self.heard(db.path)
 
         def heard_close(db: Any) -> None:
             close(db)
-            self.synced(db.path)
+            self.heard(db.path)
 
         os.fsync = heard  # type: ignore[assignment]
         database: Any = sqlite.Database

@@ -1,6 +1,8 @@
 """The judgement of a story: what must be true when all is quiet again."""
 
 import contextlib
+import errno
+import math
 import sqlite3
 import stat
 import traceback
@@ -11,6 +13,7 @@ from cmsfs.replica import tree
 from cmsfs.service.storage.store import Store
 from daemon.fsck import __main__ as fsck
 from daemon.fsck.findings import Report, StatePaths
+from daemon.push.error_policy import LOST_BASE
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import sha1
 from tests.simulation.machines import Machine
@@ -36,6 +39,8 @@ async def judge(one: "_Simulation") -> None:
             failures.append(f"not quiet: {machine.name} still changes things at the service")
         rows = machine.agents.state.db.rows("SELECT kind, state, ino, error FROM op ORDER BY seq")
         for row in rows:
+            if machine.name in one.rotten and row["error"] == LOST_BASE:
+                continue
             path = tree.path(machine.agents.state.db, row["ino"])
             failures.append(f"unsent: {machine.name} {row['kind']} {row['state']} {path} {row['error']}")
     for programs in one.programs.values():
@@ -46,12 +51,12 @@ async def judge(one: "_Simulation") -> None:
         if _has_what_no_search_tells(machine, one.service.store):
             one.outcome.states["what no search tells"] += 1
             await machine.agents.poll(full=True)
-        here = await drive_tree(machine, failures)
+        here = await drive_tree(machine, failures, is_rotten=machine.name in one.rotten)
         kept |= {value for value in here.values() if value}
         kept |= _recovered(machine)
         local = {path for path in here if _is_local(path)}
         shown = {path: value for path, value in here.items() if path not in local}
-        if shown != there:
+        if shown != (there := {path: value for path, value in there.items() if not _is_local(path)}):
             failures.append(
                 f"not the same: {machine.name} shows {_named(one, shown, there)}, the service has"
                 f" {_named(one, there, shown)}"
@@ -76,6 +81,10 @@ def _judge_contents(one: "_Simulation", kept: set[str]) -> None:
     for machine in one.machines:
         for moment in machine.cuts:
             ledger.power_cut(machine.name, moment)
+        if machine.name in one.rotten:
+            ledger.undone(machine.name, 0.0, math.inf)
+        for since, until in machine.undone:
+            ledger.undone(machine.name, since, until)
     chains: dict[int, list[str]] = {}
     for row in one.service.store.read("SELECT file, sha1 FROM version ORDER BY file, id"):
         chains.setdefault(row["file"], []).append(row["sha1"])
@@ -83,7 +92,7 @@ def _judge_contents(one: "_Simulation", kept: set[str]) -> None:
     for content in ledger.vanished(kept):
         failures.append(f"vanished: {ledger.labels.get(content, content)}")
     for old, new in ledger.unseen(chains.values()):
-        if old in ledger.labels and new in ledger.acknowledged:
+        if old in ledger.labels and new in ledger.acknowledged and not one.is_of_the_past:
             failures.append(
                 f"unseen: {ledger.labels[new]} went over {ledger.labels[old]}, written over"
                 f" {ledger.labels.get(str(ledger.acknowledged[new]), ledger.acknowledged[new])}"
@@ -118,23 +127,28 @@ def service_tree(store: Store) -> dict[str, str]:
         above = rows.get(row["parent"])
         return f"{path(above)}/{row['name']}" if above is not None else row["name"]
 
-    return {path(row): row["sha1"] or "" if row["kind"] else "" for row in rows.values()}
+    return {path(row) + (".url" if row["kind"] == 2 else ""): row["sha1"] or "" for row in rows.values()}
 
 
-async def drive_tree(machine: Machine, failures: list[str]) -> dict[str, str]:
+async def drive_tree(machine: Machine, failures: list[str], *, is_rotten: bool = False) -> dict[str, str]:
     """The same, as programs see it on the drive; what they cannot read is a failure."""
     found: dict[str, str] = {}
-    await _walk(machine, "", found, failures)
+    await _walk(machine, "", found, failures, is_rotten=is_rotten)
     return found
 
 
-async def _walk(machine: Machine, folder: str, found: dict[str, str], failures: list[str]) -> None:
+async def _walk(
+    machine: Machine, folder: str, found: dict[str, str], failures: list[str], *, is_rotten: bool
+) -> None:
     kernel: Kernel = machine.kernel
     for name in sorted(await kernel.listdir(folder)):
         path = f"{folder}/{name}".lstrip("/")
         if stat.S_ISDIR((await kernel.stat(path)).mode):
             found[path] = ""
-            await _walk(machine, path, found, failures)
+            await _walk(machine, path, found, failures, is_rotten=is_rotten)
+            continue
+        if name.endswith(".url"):
+            found[path] = ""
             continue
         try:
             file = await kernel.open(path, 0)
@@ -143,6 +157,9 @@ async def _walk(machine: Machine, folder: str, found: dict[str, str], failures: 
             finally:
                 await kernel.close(file)
         except OSError as error:
+            if is_rotten and error.errno == errno.ESTALE:
+                found.pop(path, None)
+                continue
             failures.append(f"unreadable: {machine.name}: {path}: {error}")
 
 

@@ -26,7 +26,7 @@ class Ledger(ledger.Ledger):
         # A process was lost while a program wrote: what is there of it may be any part.
         self.torn = False
         # Who promised each content, and when: a power cut takes what is younger than a group commit.
-        self.promised: dict[str, tuple[str, float]] = {}
+        self.promised: dict[str, tuple[str, float, bool]] = {}
         self.know(b"")
 
     def know(self, data: bytes) -> str:
@@ -63,8 +63,14 @@ class Ledger(ledger.Ledger):
 
     def power_cut(self, who: str, moment: float) -> None:
         """What this one promised a moment ago, and did not sync, may be gone."""
-        for content, (promiser, at) in self.promised.items():
-            if promiser == who and moment - GROUP_SECONDS < at <= moment:
+        for content, (promiser, at, is_durable) in self.promised.items():
+            if promiser == who and moment - GROUP_SECONDS < at <= moment and not is_durable:
+                self.acknowledged.pop(content, None)
+
+    def undone(self, who: str, since: float, until: float) -> None:
+        """What this one promised in between is gone with what it kept it in."""
+        for content, (promiser, at, _) in self.promised.items():
+            if promiser == who and since < at <= until:
                 self.acknowledged.pop(content, None)
 
     def label(self, data: bytes) -> str:
@@ -72,7 +78,7 @@ class Ledger(ledger.Ledger):
 
     def seen(self, data: bytes, where: str) -> None:
         """A program has read this as the whole of a file."""
-        if sha1(data) not in self.labels:
+        if sha1(data) not in self.labels and not data.startswith(b"[InternetShortcut]"):
             self.foreign.append(f"{where} shows {_label(data)}")
 
 

@@ -9,9 +9,10 @@ import contextlib
 import os
 import random
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import trio
@@ -95,6 +96,10 @@ class Process(abc.ABC):
         self.world = world
         self.disks = disks
         self.cuts: list[float] = []  # when its power was cut
+        # When what is remembered of its files was so; and spans of time that were undone by that.
+        self.remembered_at: float | None = None
+        self.undone: list[tuple[float, float]] = []
+        self._after_death: list[Callable[[], None]] = []
         self.name = name
         self.folders = folders
         self.is_alive = False
@@ -145,6 +150,41 @@ class Process(abc.ABC):
             self.cuts.append(trio.current_time())
         self._scope.cancel()
 
+    def remember(self) -> None:
+        """Keep what a kill would leave now, for `put_back`."""
+        if not self.is_alive or self.is_dying:
+            return
+        for folder in self.folders:
+            target = folder.with_name(f"{folder.name}.remembered")
+            shutil.rmtree(target, ignore_errors=True)
+            copy_tree(folder, target)
+        self.remembered_at = trio.current_time()
+
+    def put_back(self) -> bool:
+        """The process ends, and the next one finds what is remembered; whether that is possible."""
+        if self.remembered_at is None or not self.is_alive or self.is_dying:
+            return False
+        self.undone.append((self.remembered_at, trio.current_time()))
+        self.strike()
+
+        def back() -> None:
+            for folder in self.folders:
+                shutil.rmtree(folder)
+                copy_tree(folder.with_name(f"{folder.name}.remembered"), folder)
+
+        self._after_death.append(back)
+        return True
+
+    def lose(self, folder: Path) -> None:
+        """The process ends, and what is in this folder is gone."""
+        self.strike()
+
+        def empty() -> None:
+            shutil.rmtree(folder)
+            folder.mkdir(mode=0o700)
+
+        self._after_death.append(empty)
+
     async def ended(self) -> None:
         """Return when it does not run any more."""
         await self._ended.wait()
@@ -156,6 +196,8 @@ class Process(abc.ABC):
             for folder in self.folders:
                 shutil.rmtree(folder)
                 folder.with_name(f"{folder.name}.left").rename(folder)
+            while self._after_death:
+                self._after_death.pop()()
             self.is_dying = False
 
     async def stop(self) -> None:
@@ -175,7 +217,14 @@ class Service(Process):
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         async with store.open_store(self.root) as self.store, trio.open_nursery() as nursery:
-            self._transport = embedded.EmbeddedTransport(app.build(self.store), nursery)
+            built = app.build(self.store)
+
+            async def answer(*asked: Any) -> None:
+                # Whoever has asked: this is the service's work, at its time.
+                who.set(self.name)
+                await built(*asked)
+
+            self._transport = embedded.EmbeddedTransport(answer, nursery)
             self.is_alive = True
             task_status.started()
             await trio.sleep_forever()
@@ -202,6 +251,7 @@ class Machine(Process):
         self._calls: set[trio.CancelScope] = set()
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
+        self.settings.paths.ensure()
         self.disks.all_synced(self.folders)
         pace = RequestScheduler(config.profile(self.settings).limits)
         async with (

@@ -22,6 +22,7 @@ class Person:
         self.service = service
         self.ledger = ledger
         self.done = 0
+        self.holds: list[str] = []
 
     async def act(self, name: str, args: tuple[int, ...]) -> None:
         try:
@@ -106,3 +107,34 @@ class Person:
     async def do_restore(self, which: int, kind: int) -> None:
         one = kind % 2
         await self.client.items.restore(("folder", "file")[one], self._some(one, which, status=1))
+
+    async def do_purge(self, which: int, kind: int) -> None:
+        """Out of the trash, for good: with all that it ever was."""
+        one = kind % 2
+        item = self._some(one, which, status=1)
+        rows = self.service.store.read(
+            "SELECT version.sha1 FROM version JOIN item ON item.id = version.file"
+            " WHERE item.id = ? OR item.trash = ?",
+            int(item),
+            int(item),
+        )
+        self.ledger.replaced |= {row["sha1"] for row in rows}
+        await self.client.items.purge(("folder", "file")[one], item)
+
+    async def do_link(self, where: int, number: int) -> None:
+        await self.client.web_links.create(
+            f"https://example.com/{number}", self._folder(where), name=f"link {number % 3}"
+        )
+
+    async def do_hold(self, which: int) -> None:
+        """A file must not be removed for the time being."""
+        item = self._some(1, which)
+        policy = await self.client.legal_holds.create(f"hold {len(self.holds)}")
+        self.holds.append(policy.id)
+        await self.client.legal_holds.assign(policy.id, "file", item)
+
+    async def do_release(self) -> None:
+        """All holds end."""
+        while self.holds:
+            await self.client.legal_holds.release(self.holds[-1])
+            self.holds.pop()

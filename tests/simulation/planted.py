@@ -14,7 +14,6 @@ from cmsfs.journal import group_commit, queue
 from cmsfs.replica import tree
 from cmsfs.replica.merge import apply_remote, lineages, local_work
 from cmsfs.replica.rows import in_flight, op_rows
-from cmsfs.sqlite import Database
 from cmsfs.vfs.tree import files
 from cmsfs.vfs.tree.attributes import OpenResult
 from daemon.push import conflicts
@@ -36,19 +35,20 @@ def no_if_match(put: Put) -> None:
 
 def no_fsync_of_drafts(put: Put) -> None:
     """Written bytes are not brought to the disk."""
-    synced = disk.Disks.synced
-    put(disk.Disks, "synced", lambda self, path: None if path.suffix == ".draft" else synced(self, path))
+    heard = disk.Disks.heard
+    put(disk.Disks, "heard", lambda self, path: None if path.suffix == ".draft" else heard(self, path))
 
 
 def no_fsync_of_the_log(put: Put) -> None:
     """The rows that speak of them are not."""
-    put(Database, "fsync_log", lambda self: None)
+    heard = disk.Disks.heard
+    put(disk.Disks, "heard", lambda self, path: None if path.name.endswith("-wal") else heard(self, path))
 
 
 def no_fsync_of_names(put: Put) -> None:
     """The names of new files are not."""
-    synced = disk.Disks.synced
-    put(disk.Disks, "synced", lambda self, path: None if path.is_dir() else synced(self, path))
+    heard = disk.Disks.heard
+    put(disk.Disks, "heard", lambda self, path: None if path.is_dir() else heard(self, path))
 
 
 def news_of_the_past(put: Put) -> None:

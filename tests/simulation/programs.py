@@ -7,7 +7,7 @@ import trio
 from cmsfs import errors
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import ANY, sha1
-from tests.simulation.promises import FOLDERS, Held, Promises, path_of
+from tests.simulation.promises import FOLDERS, NAMES, Held, Promises, path_of
 from tests.simulation.remembered import File
 
 # Files that are left open at a time.
@@ -80,6 +80,25 @@ class Programs(Promises):
         try:
             await kernel.write(file, place, data)
             self._now(file, before, after)
+            self._replaced(path, before)
+            found = await kernel.read(file)
+        finally:
+            await kernel.close(file)
+        self._same(path, found, after)
+        self._wrote(path, after, sha1(before))
+
+    async def do_log(self, kernel: Kernel, where: int, size: int) -> None:
+        """`>> path`, twice through one handle: each write goes to what the end is then."""
+        path = path_of(where)
+        file = await kernel.open(path, os.O_RDWR | os.O_APPEND)
+        before = await self._begun(kernel, file, path)
+        self._risk(before)
+        after = before
+        try:
+            for more in (self._text(size % 9), self._text(size % 7)):
+                self._now(file, after, after + more)
+                await kernel.write(file, 0, more)
+                after += more
             self._replaced(path, before)
             found = await kernel.read(file)
         finally:
@@ -169,6 +188,15 @@ class Programs(Promises):
                 self.ledger.put_anywhere(data)
         await kernel.rename(path, target, 2)
 
+    async def do_case(self, kernel: Kernel, where: int) -> None:
+        """The same name in other letters, and back the next time."""
+        path = path_of(where)
+        folder, _, name = path.rpartition("/")
+        other = f"{folder}/{name.upper()}".lstrip("/")
+        if await kernel.exists(path):
+            path, other = other, path
+        await kernel.rename(other, path)
+
     async def do_unlink(self, kernel: Kernel, where: int) -> None:
         path = path_of(where)
         before = await self._whole(kernel, path)
@@ -179,6 +207,17 @@ class Programs(Promises):
 
     async def do_read(self, kernel: Kernel, where: int) -> None:
         await self._whole(kernel, path_of(where))
+
+    async def do_past(self, kernel: Kernel, where: int) -> None:
+        """A version before is something that somebody wrote."""
+        folder = f"{path_of(where)}@versions"
+        for name in await kernel.listdir(folder):
+            await self._whole(kernel, f"{folder}/{name}")
+
+    async def do_search(self, kernel: Kernel, which: int) -> None:
+        """What a search finds can be listed and looked at."""
+        for name in await kernel.listdir(f".search/{NAMES[which % len(NAMES)]}"):
+            await kernel.stat(f".search/{NAMES[which % len(NAMES)]}/{name}")
 
     # ---- acts on folders ----
 
@@ -324,3 +363,6 @@ class Programs(Promises):
 
     async def do_resume(self, kernel: Kernel) -> None:
         await self.machine.agents.resume()
+
+    async def do_retry(self, kernel: Kernel) -> None:
+        await self.machine.agents.retry(None)

@@ -1,6 +1,6 @@
 """What the programs of a machine were promised, and what each of them has seen of a file."""
 
-import math
+import errno
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -69,6 +69,10 @@ class Promises:
             self.world.note(f"{name} {args}: killed")
         except OSError as error:
             self.refused += 1
+            if error.errno in (errno.ENOSPC, errno.EIO):
+                # What came before that is there.
+                self.ledger.torn = True
+                self.ledger.replaced |= self._risked
             self.world.note(f"{name} {args}: {error.errno}")
         except errors.CmsfsError as error:
             self.refused += 1
@@ -106,10 +110,7 @@ class Promises:
         self.ledger.know(data)
         if sha1(data) != over:
             self.ledger.wrote(data, over=over)
-            self.ledger.promised[sha1(data)] = (
-                self.machine.name,
-                -math.inf if durable else trio.current_time(),
-            )
+            self.ledger.promised[sha1(data)] = (self.machine.name, trio.current_time(), durable)
         self.world.note(f"{path} has {self.ledger.label(data)}")
 
     def _risk(self, *data: bytes) -> None:

@@ -142,6 +142,8 @@ class Remembered:
         """As the notifier's thread does; what is about an inode that is not known comes back."""
         unknown = []
         for change in changes:
+            if self._chance.random() < 0.1:
+                await trio.sleep(self._chance.random())
             await trio.lowlevel.checkpoint()
             if change.what in (ChangeKind.ENTRY, ChangeKind.GONE) and change.parent is not None:
                 async with self._locks[change.parent]:

@@ -26,6 +26,7 @@ from tests.simulation.machines import URL, Machine, Process, Service, fill, open
 from tests.simulation.person import Person
 from tests.simulation.programs import Programs
 from tests.simulation.story import Plan, Step
+from tests.simulation.troubles import Troubles
 from tests.simulation.wire import Weather
 from tests.simulation.world import World, who
 
@@ -35,8 +36,11 @@ AWAY_SECONDS = 3.0
 # When all is well again, everything has to be where it belongs after so long, and to be quiet.
 PEACE_SECONDS = 130.0
 QUIET_SECONDS = 40.0
+RETRY_SECONDS = 20.0
 
 COLLECT_EVERY = 10
+
+DISASTERS = {"kill", "power_cut", "cut_off", "connect", "silence", *story.TROUBLES}
 _stories = 0
 
 
@@ -86,6 +90,10 @@ class _Simulation:
         self.chance = random.Random(f"{plan.seed} simulation")
         # How many more moments at which a process could end it lives.
         self.doomed: dict[str, tuple[int, random.Random | None]] = {}
+        # Whose disk has failed: what only that one had may be lost.
+        self.rotten: set[str] = set()
+        # The service has lost what it had: nothing it says of versions needs to be so any more.
+        self.is_of_the_past = False
 
     async def live(self) -> None:
         world = self.world
@@ -94,6 +102,9 @@ class _Simulation:
                 nursery = await stack.enter_async_context(trio.open_nursery())
                 disks = Disks()
                 stack.enter_context(disks.listening())
+                self.troubles = Troubles(random.Random(f"{self.plan.seed} troubles"))
+                if self.plan.troubles:
+                    stack.enter_context(self.troubles.happening())
                 self.service = Service(world, disks, self.home / "service")
                 user = _template(self.service.root)
                 await self.service.start(nursery)
@@ -161,7 +172,7 @@ class _Simulation:
                 nursery.start_soon(self._actor, name, actor, receive)
             for step in self.steps:
                 await trio.sleep(step.pause)
-                if step.act in ("kill", "power_cut", "cut_off", "connect", "silence"):
+                if step.act in DISASTERS:
                     await self._disaster(step)
                 elif step.actor in send:
                     send[step.actor].send_nowait(step)
@@ -200,12 +211,45 @@ class _Simulation:
                 process.wire.is_down = False
             case "silence" if isinstance(process, Machine):
                 process.wire.next.append("silent")
+            case "remember":
+                process.remember()
+            case "put_back":
+                self._put_back(process)
+            case _ if isinstance(process, Machine) and step.act in story.TROUBLES:
+                self._trouble(process, step)
             case "kill" | "power_cut":
                 power = random.Random(f"{self.plan.seed} {step}") if step.act == "power_cut" else None
                 if step.args[0]:
                     self.doomed[process.name] = (step.args[0], power)
                 else:
                     process.strike(power=power)
+
+    def _trouble(self, machine: Machine, step: Step) -> None:
+        match step.act:
+            case "full":
+                self.troubles.full.update(machine.folders)
+            case "rot":
+                self.troubles.rotten.update(machine.folders)
+                self.rotten.add(machine.name)
+            case "well":
+                self.troubles.well(*machine.folders)
+            case "clock":
+                before = self.world.skew.get(machine.name, 0.0)
+                self.world.skew[machine.name] = before + story.JUMPS[step.args[0] % len(story.JUMPS)]
+            case "lose_cache":
+                if machine.is_alive and not machine.is_dying:
+                    machine.lose(machine.settings.paths.cache)
+
+    def _put_back(self, process: Process) -> None:
+        since = process.remembered_at
+        if not process.put_back() or since is None:
+            return
+        self.ledger.torn = True
+        if process is self.service:
+            # What it had, nobody keeps for it.
+            found = self.service.store.read("SELECT sha1 FROM version")
+            self.ledger.replaced |= {row["sha1"] for row in found}
+            self.is_of_the_past = True
 
     def _may_end(self) -> None:
         name = who.get().removesuffix("'s programs")
@@ -238,6 +282,7 @@ class _Simulation:
             machine.wire.is_down = False
             machine.wire.next.clear()
             machine.wire.weather = Weather(latency=0.01)
+            self.troubles.well(*machine.folders)
         while not all(  # noqa: ASYNC110 - processes come and go
             one.is_alive and not one.is_dying for one in self.processes.values()
         ):
@@ -246,9 +291,15 @@ class _Simulation:
             token = who.set(f"{name}'s programs")
             await programs.let_go()
             who.reset(token)
+        await self.person.act("release", ())
         for machine in self.machines:
             await machine.agents.resume()
-        await trio.sleep(PEACE_SECONDS - QUIET_SECONDS)
+            await machine.agents.retry(None)
+        await trio.sleep(RETRY_SECONDS)
+        for machine in self.machines:
+            # What had failed often enough to wait long, and met another hindrance since.
+            await machine.agents.retry(None)
+        await trio.sleep(PEACE_SECONDS - QUIET_SECONDS - RETRY_SECONDS)
         self.before_quiet = [machine.wire.changes for machine in self.machines]
         await trio.sleep(QUIET_SECONDS)
 

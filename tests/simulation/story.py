@@ -8,11 +8,13 @@ ACTS: dict[str, tuple[int, int]] = {  # weight, arguments
     "write": (14, 2),
     "patch": (8, 3),
     "append": (6, 2),
+    "log": (4, 2),
     "truncate": (4, 2),
     "save": (10, 2),
     "backup_save": (4, 2),
     "rename": (8, 2),
     "exchange": (2, 2),
+    "case": (2, 1),
     "unlink": (5, 1),
     "read": (5, 1),
     "mkdir": (6, 1),
@@ -22,6 +24,8 @@ ACTS: dict[str, tuple[int, int]] = {  # weight, arguments
     "list": (3, 1),
     "undelete": (3, 2),
     "xattr": (2, 2),
+    "past": (2, 1),
+    "search": (1, 1),
     "hold": (6, 1),
     "held": (10, 3),
     "held_read": (3, 1),
@@ -34,6 +38,7 @@ ACTS: dict[str, tuple[int, int]] = {  # weight, arguments
     "free": (2, 1),
     "pause": (1, 1),
     "resume": (1, 0),
+    "retry": (1, 0),
 }
 
 PERSON: dict[str, tuple[int, int]] = {
@@ -47,7 +52,17 @@ PERSON: dict[str, tuple[int, int]] = {
     "delete": (4, 1),
     "delete_folder": (1, 1),
     "restore": (3, 2),
+    "purge": (1, 2),
+    "link": (2, 2),
+    "hold": (1, 1),
+    "release": (1, 0),
 }
+
+# What happens to a drive's machine, beside the end of its process.
+TROUBLES = ("full", "rot", "well", "clock", "lose_cache", "remember", "put_back")
+
+# By how much a machine's clock is put forward or back.
+JUMPS = (-30 * 86_400, -3600, -90, -5, 5, 90, 3600, 30 * 86_400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,8 @@ class Plan:
     faults: float = 0.0
     kills: bool = False
     power: bool = False
+    troubles: bool = False  # with disks and clocks, and with an older state
+    backup: bool = False  # of the service, put back
     feed: str | None = None  # as the seed says
 
     @classmethod
@@ -88,12 +105,14 @@ class Plan:
         chance = random.Random(f"{seed} plan")
         return cls(
             seed,
-            drives=chance.choice([1, 2, 2, 2]),
+            drives=chance.choice([1, 2, 2, 2, 2, 3]),
             steps=steps,
             person=chance.random() < 0.7,
             faults=chance.choice([0.0, 0.0, 0.05, 0.15]),
             kills=chance.random() < 0.4,
             power=chance.random() < 0.3,
+            troubles=chance.random() < 0.3,
+            backup=chance.random() < 0.05,
         )
 
 
@@ -118,6 +137,13 @@ def steps(plan: Plan) -> list[Step]:
             continue
         if plan.kills and disaster < 0.06:
             found.append(Step(pause, chance.choice(drives), "remount"))
+            continue
+        if plan.troubles and disaster < 0.1:
+            which = (chance.randrange(len(JUMPS)),)
+            found.append(Step(pause, chance.choice(drives), chance.choice(TROUBLES), which))
+            continue
+        if plan.backup and disaster < 0.13:
+            found.append(Step(pause, "service", chance.choice(["remember", "put_back"])))
             continue
         actor = chance.choice(actors)
         acts = PERSON if actor == "person" else ACTS

@@ -248,6 +248,28 @@ async def test_a_failing_service_never_has_a_change_held(status: int) -> None:
         assert verdict.wait_ns is not None
 
 
+async def test_a_conflict_whose_answer_lost_its_body_is_asked_for_again(
+    drive: Drive, network: Network
+) -> None:
+    answers = [httpx.Response(409)]
+
+    def refuse(request: httpx.Request) -> httpx.Response | None:
+        is_ours = request.method == "POST" and request.url.path.endswith("/folders")
+        return answers.pop() if is_ours and answers else None
+
+    network.instead = refuse
+    await drive.mkdir("docs")
+    with trio.fail_after(60):
+        await drive.sync()
+    assert not answers
+    assert drive.ops() == []
+
+
+def test_a_conflict_that_goes_on_without_a_word_is_held() -> None:
+    error = errors.Conflict(409, "", "Conflict")
+    assert error_policy.verdict_for(error, error_policy.WORDLESS_ATTEMPTS).wait_ns is None
+
+
 async def test_change_obeys_retry_after(drive: Drive, other: Remote, network: Network) -> None:
     refusing = _Refusing(network.inner)
     network.inner = refusing

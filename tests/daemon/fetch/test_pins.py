@@ -1,5 +1,6 @@
 """Pins: what is kept here stays whole, whatever is done to it from elsewhere, and without the service."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import trio
 from cmsfs import config, errors
 from cmsfs.cache import content_table
 from cmsfs.replica import pins, tree
+from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
@@ -98,6 +100,24 @@ async def test_pinned_contents_are_verified_and_marked(drive: Drive, other: Remo
     saved = content_table.find(drive.db, drive.node(await drive.ino("f")).sha1)
     assert saved is not None
     assert (saved.bits, saved.verified, saved.pinned) == (None, True, True)
+
+
+@pytest.mark.parametrize("size", [1000, 700_000])
+async def test_a_pinned_file_that_is_being_changed_keeps_the_whole_of_what_it_changes(
+    drive: Drive, other: Remote, size: int
+) -> None:
+    data = os.urandom(500_000)
+    await other.file("f", data)
+    ino = await drive.ino("f")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.fs.setattr(ino, SetAttr(size=size), opened.fh)
+    await drive.agents.pin("/f")
+    await until_complete(drive)
+    await drive.agents.state.blocks.flush()
+    saved = content_table.find(drive.db, hashlib.sha1(data).hexdigest())
+    assert saved is not None
+    assert (saved.size, saved.bits, saved.verified, saved.pinned) == (len(data), None, True, True)
+    await drive.fs.release(opened.fh)
 
 
 async def test_unpinned_contents_can_be_evicted(drive: Drive, other: Remote) -> None:
