@@ -95,18 +95,19 @@ class Composition(Answers):
         self.mountpoint = mountpoint
         self.shutdown = Shutdown(settings.drain_seconds)
         self._local_days = settings.local_days
-        self._recovered = settings.paths.recovered
+        profile, paths = config.profile(settings), settings.paths
+        self._recovered = paths.recovered
         self.health = Health()
         self.watchdog = SystemdNotifier()
-        self.pace = pace or RequestScheduler(config.profile(settings).limits)
+        self.pace = pace or RequestScheduler(profile.limits)
         self.pausing = Pausing(db, self.health, self.pace)
         self.hub = Hub()
         self.file_locks = FileLocks(db, self.hub, lambda: rights.user_id)
         rights = RightsReader(db, client, self.hub, self.health, nursery, self.file_locks)
-        owner_of = None if config.profile(settings).embedded else db
+        owner_of = None if profile.embedded else db
         self.remote_updates = RemoteUpdates(db, self.hub)
         self.sharing = SharedItems(db, self.remote_updates, self.hub, settings)
-        abilities = ServiceAbilities(db, client, varies=config.profile(settings).varies)
+        abilities = ServiceAbilities(db, client, varies=profile.varies)
         self.account = Account(
             client=client,
             health=self.health,
@@ -114,7 +115,7 @@ class Composition(Answers):
             read_only=settings.read_only,
             owner_of=owner_of,
             belongs_to=self.sharing.belongs_to,
-            found_out=abilities.find_out if config.profile(settings).varies else None,
+            found_out=abilities.find_out if profile.varies else None,
         )
         self.login_watch = LoginWatch(settings, self.health)
         self.deletion_check = DeletionCheck(db, client, self.remote_updates, self.health)
@@ -124,7 +125,7 @@ class Composition(Answers):
             else None
         )
         lister, whole, deepen = choice.choose_listers(
-            config.profile(settings),
+            profile,
             db=db,
             client=client,
             remote_updates=self.remote_updates,
@@ -162,7 +163,7 @@ class Composition(Answers):
             health=self.health,
             commit=self.commit,
             settle_seconds=settings.settle_seconds,
-            profile=config.profile(settings),
+            profile=profile,
             web_links=settings.web_links,
             full=self.account.doubt_space,
             came_back=self.delete_guard.came_back,
@@ -227,7 +228,7 @@ class Composition(Answers):
         new_folders = NewFolders(db, self.hydrator)
         pull_context = PullContext(db, client, self.remote_updates, self.health, new_folders)
         # A token that was cut down to a folder does not hear of what happens, only what there is.
-        by_events = config.profile(settings).feed == "events" and not settings.is_narrowed
+        by_events = profile.feed == "events" and not settings.is_narrowed
         feed = (
             EventFeed(pull_context, access_changed=self._access_changed)
             if by_events
@@ -281,7 +282,7 @@ class Composition(Answers):
             disk=lambda: disk_status.problems(state.reserve, state.blocks),
         )
         self.server = server.ControlServer(db, self.health, self)
-        self.history = History(settings.paths.history, self.remote_updates.happenings, self.health, db)
+        self.history = History(paths.history, self.remote_updates.happenings, self.health, db)
         self.page = self._page = PageServer(self, nursery, self.history)
 
     def _thumbnails(self) -> "Thumbnails | None":

@@ -50,7 +50,7 @@ async def open_state(settings: config.Settings) -> AsyncIterator[LocalState]:
             db.make_room = reserve.make_room
             db.limit_log(reserve.nbytes // 4)
             await db.write_back()
-            state = await _recovered(db, settings, reserve, is_lost=is_lost)
+            state = await _recovered(db, settings, places, reserve, is_lost=is_lost)
             await trio.to_thread.run_sync(reserve.restore)
         except (database_files.Unusable, sqlite.DamageFound) as error:
             raise _damaged(places, error) from error
@@ -65,9 +65,13 @@ async def open_state(settings: config.Settings) -> AsyncIterator[LocalState]:
 
 
 async def _recovered(
-    db: sqlite.Database, settings: config.Settings, reserve: DiskReserve, *, is_lost: bool
+    db: sqlite.Database,
+    settings: config.Settings,
+    places: config.Paths,
+    reserve: DiskReserve,
+    *,
+    is_lost: bool,
 ) -> LocalState:
-    places = settings.paths
     if is_lost:
         await _restore(db, places)
     last = await recovery.begin(db)
@@ -77,7 +81,7 @@ async def _recovered(
         root=places.blocks,
         dirty_root=places.drafts,
         limit_bytes=settings.cache_bytes,
-        keep_free_bytes=_keep_free(settings, reserve),
+        keep_free_bytes=_keep_free(settings, places, reserve),
     )
     due = await recovery.recover(db, drafts, places.recovered)
     found = await blocks.recover(drafts.bases(), clean_shutdown=last.clean, same_boot=last.same_boot)
@@ -88,9 +92,9 @@ async def _recovered(
     return LocalState(db, blocks, drafts, reserve, check_cache=not (last.clean or last.same_boot))
 
 
-def _keep_free(settings: config.Settings, reserve: DiskReserve) -> int:
+def _keep_free(settings: config.Settings, places: config.Paths, reserve: DiskReserve) -> int:
     """What the cache leaves free; on the state's disk, at least what writers must leave free."""
-    one_disk = settings.paths.blocks.stat().st_dev == settings.paths.state.stat().st_dev
+    one_disk = places.blocks.stat().st_dev == places.state.stat().st_dev
     return max(settings.keep_free_bytes, reserve.nbytes + reserve.nbytes // 2 if one_disk else 0)
 
 

@@ -25,7 +25,7 @@ class LoginWatch:
     """The agent that notices a new login."""
 
     def __init__(self, settings: config.Settings, health: Health) -> None:
-        self._settings = settings
+        self._files = login_files(settings)
         self._health = health
 
     async def run(self) -> None:
@@ -44,7 +44,7 @@ class LoginWatch:
                 self._health.suspect()
 
     def _marks(self) -> _Marks:
-        return [_mark(path) for path in login_files(self._settings)]
+        return [_mark(path) for path in self._files]
 
 
 def _mark(path: Path) -> tuple[int, int] | None:
