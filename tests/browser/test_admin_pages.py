@@ -199,7 +199,18 @@ def test_the_pages_are_readable(browser):
     for scheme in ("light", "dark"):
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-        for path in ("", "/users", "/apps", "/holds", "/retention", "/templates", "/trash", "/events"):
+        for path in (
+            "",
+            "/users",
+            "/apps",
+            "/holds",
+            "/retention",
+            "/templates",
+            "/webhooks",
+            "/cascades",
+            "/trash",
+            "/events",
+        ):
             browser.open(f"/admin{path}")
             for fold in browser.all("details.form > summary"):
                 fold.click()

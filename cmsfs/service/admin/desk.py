@@ -6,6 +6,7 @@ scopes had come: the same checks, the same events, the same words when something
 Rule: no page writes to the database where there is an operation for it.
 """
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from sqlite3 import Row
@@ -31,6 +32,8 @@ _TABS = (
     ("/holds", "Legal holds"),
     ("/retention", "Retention"),
     ("/templates", "Templates"),
+    ("/cascades", "Cascades"),
+    ("/webhooks", "Webhooks"),
     ("/trash", "Trash"),
     ("/events", "Events"),
 )
@@ -73,8 +76,30 @@ class Desk:
         """Where the page that is asked for begins."""
         return self.request.query_params.get("marker", "")
 
-    async def ask(self, line: str, *, wire_id: str = "", body: Any = None, **query: Any) -> Any:
-        """What an operation answers.  Raises `Mistake` for what it refuses."""
+    def _as(self, user: Row, client_id: str) -> calls.Caller:
+        """A user of the enterprise, by an application; `Mistake` if that is above this administrator."""
+        try:
+            callers.check_rank(self.user["role"], user)
+        except problems.Refused as error:
+            raise Mistake(sentence(error)) from None
+        caller = callers.speaks_for(user, client_id, scopes.expand(scopes.APPLICATION))
+        return caller if user["id"] == self.user["id"] else dataclasses.replace(caller, by=self.user["id"])
+
+    async def ask(
+        self,
+        line: str,
+        *,
+        wire_id: str = "",
+        body: Any = None,
+        as_user: Row | None = None,
+        client_id: str = "",
+        **query: Any,
+    ) -> Any:
+        """What an operation answers, to the administrator or to `as_user`.
+
+        Raises `Mistake` for what it refuses.
+        """
+        caller = self.caller if as_user is None else self._as(as_user, client_id)
         method, path = line.split()
         scope = {
             "type": "http",
@@ -86,7 +111,7 @@ class Desk:
             "app": self.request.app,
         }
         data = b"{}" if body is None else json.dumps(body).encode()
-        call = calls.Call(requests.Request(scope), self.store, self.caller, data)
+        call = calls.Call(requests.Request(scope), self.store, caller, data)
         try:
             answer = await self.request.app.operations[line].handler(call)
         except (problems.Refused, pydantic.ValidationError, errors.UserError) as error:

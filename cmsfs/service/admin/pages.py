@@ -2,7 +2,7 @@
 
 from starlette import routing
 
-from cmsfs.service.admin import applications, entrance, overview, parties, people, policies
+from cmsfs.service.admin import applications, automation, entrance, overview, parties, people, policies
 from cmsfs.service.admin.entrance import admitted, posted
 
 AT = "/admin/at/{place}"
@@ -31,6 +31,11 @@ routes = [
     routing.Route(f"{AT}/holds", posted(policies.hold, policies.holds), methods=["POST"]),
     routing.Route(f"{AT}/templates", admitted(policies.templates), methods=["GET"]),
     routing.Route(f"{AT}/templates", posted(policies.template, policies.templates), methods=["POST"]),
+    routing.Route(f"{AT}/webhooks", admitted(automation.webhooks), methods=["GET"]),
+    routing.Route(AT + "/webhooks/{id}", posted(automation.end_webhook, to="/webhooks"), methods=["POST"]),
+    routing.Route(f"{AT}/cascades", admitted(automation.cascades), methods=["GET"]),
+    routing.Route(f"{AT}/cascades", posted(automation.cascade, automation.cascades), methods=["POST"]),
+    routing.Route(AT + "/cascades/{id}", posted(automation.change_cascade, to="/cascades"), methods=["POST"]),
     routing.Route("/admin", entrance.elsewhere, methods=["GET"]),
     routing.Route("/admin/{rest:path}", entrance.elsewhere, methods=["GET", "POST"]),
 ]

@@ -1,0 +1,114 @@
+"""Pages for what happens by itself: webhooks, and metadata of folders that goes down to what is below.
+
+Both are people's and their applications' own; here all of the enterprise's are seen, and can be ended.  What
+an administrator changes here is done as the person whose it is, as with the `as-user` header, and logged so.
+
+Rule: what belongs to somebody of another enterprise is shown and not touched.
+"""
+
+import json
+from sqlite3 import Row
+from typing import Any
+
+from starlette import responses
+
+from cmsfs.service.access import calls
+from cmsfs.service.admin import desk as service_desk
+from cmsfs.service.admin.desk import Desk
+from cmsfs.service.serialize import item_serializer
+
+PAGE = 50
+
+_WEBHOOKS = """
+  SELECT webhook.*, item.name AS item, app.name AS app_name, user.name AS user_name,
+    user.enterprise = ?1 AS is_ours,
+    (SELECT count(*) FROM webhook_delivery AS d WHERE d.app = webhook.app AND d.address = webhook.address)
+      AS waiting,
+    (SELECT max(attempts) FROM webhook_delivery AS d WHERE d.app = webhook.app
+      AND d.address = webhook.address) AS attempts
+  FROM webhook JOIN app ON app.client_id = webhook.app JOIN user ON user.id = webhook.created_by
+    JOIN item ON item.id = webhook.target JOIN user AS owner ON owner.id = item.owner
+  WHERE (user.enterprise = ?1 OR owner.enterprise = ?1) AND webhook.id > ?2 ORDER BY webhook.id LIMIT ?3
+"""
+_CASCADES = """
+  SELECT p.*, item.name AS item, t.display_name, t.key, user.name AS user_name,
+    (SELECT 1 FROM metadata_instance AS m WHERE m.item = p.folder AND m.template = p.template) AS has_values
+  FROM cascade_policy AS p JOIN item ON item.id = p.folder JOIN user AS owner ON owner.id = item.owner
+    JOIN metadata_template AS t ON t.id = p.template JOIN user ON user.id = p.created_by
+  WHERE owner.enterprise = ?1 AND p.id > ?2 ORDER BY p.id LIMIT ?3
+"""
+# The page of cascading metadata offers so many templates; others by the API.
+_TEMPLATES = (
+    "SELECT key, display_name FROM metadata_template WHERE enterprise = ? ORDER BY display_name LIMIT 500"
+)
+
+
+def _rows(desk: Desk, sql: str) -> tuple[list[Row], str]:
+    after = calls.parse_id(desk.marker) or 0
+    rows = desk.store.read(sql, desk.enterprise, after, PAGE + 1)
+    return rows[:PAGE], str(rows[PAGE - 1]["id"]) if len(rows) > PAGE else ""
+
+
+def _of(desk: Desk, sql: str, *args: Any) -> Row:
+    """The person that a change is done as: of the enterprise, or it is a mistake."""
+    found = desk.store.read(
+        f"SELECT * FROM user WHERE enterprise = ? AND id = ({sql})", desk.enterprise, *args
+    )
+    if not found:
+        raise service_desk.Mistake("That is not there, or belongs to somebody of another enterprise.")
+    return found[0]
+
+
+async def webhooks(desk: Desk) -> responses.Response:
+    rows, following = _rows(desk, _WEBHOOKS)
+    entries = [_entry(row) | {"triggers": json.loads(row["triggers"])} for row in rows]
+    return desk.page("webhooks.html", entries=entries, next=following)
+
+
+async def end_webhook(desk: Desk, form: dict[str, str]) -> responses.Response:
+    number = desk.request.path_params["id"]
+    user = _of(desk, "SELECT created_by FROM webhook WHERE id = ?", calls.parse_id(number))
+    app = desk.store.read("SELECT app FROM webhook WHERE id = ?", calls.parse_id(number))[0]["app"]
+    await desk.ask("DELETE /webhooks/{id}", wire_id=number, as_user=user, client_id=app)
+    return desk.done("The webhook has ended; what waited to be told is told still.", to="/webhooks")
+
+
+async def cascades(
+    desk: Desk, *, form: dict[str, str] | None = None, mistake: str = ""
+) -> responses.Response:
+    rows, following = _rows(desk, _CASCADES)
+    return desk.page(
+        "cascades.html",
+        form=form,
+        mistake=mistake,
+        entries=[_entry(row) for row in rows],
+        templates=desk.store.read(_TEMPLATES, desk.enterprise),
+        next=following,
+    )
+
+
+async def cascade(desk: Desk, form: dict[str, str]) -> responses.Response:
+    folder = form.get("folder", "").strip()
+    owner = _of(desk, "SELECT owner FROM item WHERE id = ? AND kind = 0", calls.parse_id(folder))
+    body = {"scope": "enterprise", "templateKey": form.get("template", ""), "folder_id": folder}
+    await desk.ask("POST /metadata_cascade_policies", body=body, as_user=owner)
+    return desk.done("The folder's metadata goes down from now on.")
+
+
+async def change_cascade(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Apply a policy again, or end it."""
+    wire_id, action = desk.request.path_params["id"], form.get("action", "")
+    sql = "SELECT owner FROM item JOIN cascade_policy AS p ON p.folder = item.id WHERE p.uuid = ?"
+    owner = _of(desk, sql, wire_id)
+    line = "/metadata_cascade_policies/{id}"
+    if action == "end":
+        await desk.ask(f"DELETE {line}", wire_id=wire_id, as_user=owner)
+        return desk.done("The policy has ended; what it described stays described.", to="/cascades")
+    how = "overwrite" if action == "overwrite" else "none"
+    body = {"conflict_resolution": how}
+    await desk.ask(f"POST {line}/apply", wire_id=wire_id, body=body, as_user=owner)
+    return desk.done("The metadata was applied to everything below.", to="/cascades")
+
+
+def _entry(row: Row) -> dict[str, Any]:
+    return dict(row) | {"since": item_serializer.to_timestamp(row["created_at"])[:10]}
