@@ -48,6 +48,7 @@ SECTIONS = {
     "conflicts": "attention",
     "conflict": "conflict",
     "item": "item",
+    "sharing": "sharing",
     "storage": "storage",
     "pins": "storage",
     "cache": "storage",

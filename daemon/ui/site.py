@@ -24,13 +24,26 @@ from daemon.ui.pages import (
     overview,
     search,
     settings,
+    sharing,
     storage,
     trash,
 )
 
 log = logging.getLogger(__name__)
 
-_SUBJECTS = (overview, activity, attention, conflict, item, storage, trash, search, settings, accounts)
+_SUBJECTS = (
+    overview,
+    activity,
+    attention,
+    conflict,
+    item,
+    sharing,
+    storage,
+    trash,
+    search,
+    settings,
+    accounts,
+)
 PAGES: dict[str, Page] = {name: page for one in _SUBJECTS for name, page in one.PAGES.items()}
 FORMS: dict[str, Form] = {name: form for one in _SUBJECTS for name, form in one.FORMS.items()}
 

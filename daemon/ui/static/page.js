@@ -47,3 +47,15 @@ document.addEventListener("submit", (event) => {
   const question = event.target.dataset.ask;
   if (question && !window.confirm(question)) event.preventDefault();
 });
+
+// What can be copied is, where the browser can.
+for (const one of document.querySelectorAll("[data-copy]")) {
+  one.hidden = !navigator.clipboard;
+  one.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(one.dataset.copy);
+    one.textContent = "Copied";
+  });
+}
+for (const one of document.querySelectorAll("[data-copied]")) {
+  one.addEventListener("focus", () => one.select());
+}

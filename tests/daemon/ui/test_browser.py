@@ -119,7 +119,7 @@ async def test_every_page_fits_and_reads(
     url = (await drive.agents.open_page("", "")).url
     film = "item?path=/Photos%20of%20a%20long%20holiday%20by%20the%20sea/film.bin"
     pages = ["", "attention", "conflict?path=/notes.txt", film, "storage", "trash", "search?q=film"]
-    pages += ["activity", "settings", "accounts"]
+    pages += [f"sharing?{film.partition('?')[2]}", "activity", "settings", "accounts"]
 
     def walk() -> None:
         page = Walker(driver)

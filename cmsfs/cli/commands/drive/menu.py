@@ -21,7 +21,7 @@ from cmsfs.ipc import control
 _VERSIONS = "@versions"
 
 # What is a page of the drive's, of the item or of all.
-_PAGES = {"share": "item", "restore": "item", "status": "item", "trash": "trash"}
+_PAGES = {"share": "sharing", "restore": "item", "status": "item", "trash": "trash"}
 
 
 @click.command("menu")
@@ -100,7 +100,7 @@ def _copy_link(daemon: daemonctl.Daemon, path: str) -> str:
     if link is not None and clipboard.copy(str(link.url)):
         return f"The shared link of {Path(path).name} is in the clipboard."
     # There it can be copied.
-    _open_page(daemon, "item", path)
+    _open_page(daemon, "sharing", path)
     return ""
 
 

@@ -59,7 +59,7 @@ def test_menu_entries_ask_the_drive_of_the_path(cmsfs, spoken_to, programs: Path
     assert asked == [
         *[("item", "/d/a.txt")] * 2,
         ("trash", ""),
-        ("item", "/d/a.txt"),
+        ("sharing", "/d/a.txt"),
         *[("conflict", "/d/a.txt"), ("conflict", COPY), ("attention", "")],
     ]
     cmsfs("menu", "versions", f"{top}/d/a.txt")
