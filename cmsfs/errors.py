@@ -6,6 +6,7 @@
     ├── IntegrityError             bytes do not have the SHA-1 they should have
     ├── Emptied                    a web link was written empty, which nothing at the service can be
     ├── MissingBlocks              content was asked for that is not on this disk
+    ├── DamagedContent             content that only this disk has is not what was written
     ├── RemoteError                anything that went wrong on the way to the service
     │   ├── Offline                no connection could be made, or it broke
     │   ├── RemoteTimeout          the service did not answer in time
@@ -78,6 +79,10 @@ class MissingBlocks(CmsfsError):
         self.sha1 = sha1
         self.first = first
         self.last = last
+
+
+class DamagedContent(CmsfsError):
+    """A content that nobody else has is not on this disk as it was written: a power cut took bytes of it."""
 
 
 class RemoteError(CmsfsError):

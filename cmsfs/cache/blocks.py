@@ -151,10 +151,20 @@ class BlockCache:
         return place
 
     async def complete_path(self, sha1: str) -> Path | None:
-        """As `path`, after checking a content that is here and was not checked yet."""
+        """As `path`, after checking a content that is here and was not checked yet.
+
+        Raises `DamagedContent` for a dirty one that is not what was written.
+        """
         content = self._contents.find(sha1)
         if content is not None and not content.verified:
-            await self.verify(sha1)
+            try:
+                await self.verify(sha1)
+            except errors.IntegrityError as error:
+                raise errors.DamagedContent(str(error)) from error
+            except OSError as error:
+                if content_files.is_damage(error):
+                    raise errors.DamagedContent(str(error)) from error
+                raise
         return self.path(sha1)
 
     def usage(self) -> int:

@@ -30,6 +30,10 @@ LOST_BASE = (
     "changes are kept locally; `cmsfs retry` asks for the rest again, `cmsfs discard` moves what there is to "
     "the recovered files."
 )
+DAMAGED = (
+    "Its contents on this disk are damaged, as after a power failure. Write the file again, or drop it with "
+    "`cmsfs discard`, which moves what there is to the recovered files."
+)
 ANY_REMEDY = "Fix the cause"
 
 # A refusal without a code may be an answer that lost its body on the way: it is believed when it goes on.
@@ -48,6 +52,8 @@ def verdict_for(error: Exception, attempts: int) -> FailureVerdict:
     """What to do after this error, the `attempts` before it not counted."""
     if isinstance(error, errors.MissingBlocks):
         return FailureVerdict(None, "Its contents are no longer on this disk.")
+    if isinstance(error, errors.DamagedContent):
+        return FailureVerdict(None, DAMAGED)
     if isinstance(error, errors.LostBase):
         return FailureVerdict(None, LOST_BASE)
     if isinstance(error, errors.Emptied):

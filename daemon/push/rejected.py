@@ -123,7 +123,10 @@ async def _keep(context: PushContext, node: Node, folder: Path) -> Path | None:
         return await _keep_draft(context, node, node.draft, folder)
     if node.sha1 is None or node.sha1 == node.base_sha1:
         return None
-    source = await context.blocks.complete_path(node.sha1)
+    try:
+        source = await context.blocks.complete_path(node.sha1)
+    except errors.DamagedContent:
+        source = context.blocks.path(node.sha1)  # what there is of it
     if source is None:
         return None
     return await trio.to_thread.run_sync(_second_name, source, folder, node.name)

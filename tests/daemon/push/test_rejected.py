@@ -1,5 +1,7 @@
 """Changes that the service refuses: told with the remedy, tried again, given up without losing a byte."""
 
+import contextlib
+import sqlite3
 import time
 from pathlib import Path
 
@@ -8,8 +10,9 @@ import trio
 
 from cmsfs import config, errors
 from cmsfs.config import Settings
+from cmsfs.replica import kv_store
 from cmsfs.service.storage.store import Store
-from tests.support.daemon_drive import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
 
@@ -76,6 +79,33 @@ async def test_what_is_not_held_is_not_given_up(drive: Drive) -> None:
     await drive.sync()
     with pytest.raises(errors.UserError, match="No change of /f was rejected"):
         await drive.agents.discard("/f")
+
+
+@pytest.mark.parametrize("left", [b"", bytes(100_000), None], ids=["nothing", "zeros", "no file"])
+async def test_bytes_that_a_power_cut_took_are_held(
+    starting: Starting, network: Network, expect_log: ExpectLog, left: bytes | None
+) -> None:
+    """Nobody has them any more: asking again would never end."""
+    expect_log("the service rejected a change")
+    paths = config.Paths("default")
+    async with starting() as drive:
+        arrived, go = network.gate("POST", "/content", before=True)
+        ino = await drive.write("f", b"x" * 100_000)
+        await arrived.wait()
+        sha1 = drive.node(ino).sha1
+    content = paths.drafts / str(sha1)
+    content.unlink() if left is None else content.write_bytes(left)
+    with contextlib.closing(sqlite3.connect(paths.replica_db)) as conn, conn:
+        conn.execute("UPDATE cursor SET value = '0' WHERE key = ?", (kv_store.CLEAN,))
+        conn.execute("UPDATE cursor SET value = 'another' WHERE key = ?", (kv_store.BOOT_ID,))
+    go.set()
+    async with starting() as drive:
+        await drive.sync()
+        assert [op[1] for op in drive.ops()] == ["held"]
+        told = await drive.agents.discard("/f")
+        assert drive.ops() == []
+    kept = paths.recovered / "f"
+    assert (str(kept) in told) == kept.exists() == (left is not None)
 
 
 async def test_conflict_copies_and_held_changes_are_listed(
