@@ -17,7 +17,7 @@ import os
 import resource
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -155,7 +155,8 @@ class Database:
 
     def fsync_log(self) -> None:
         """As `sync_log`, in this thread, inside of `log_syncing`."""
-        durability.sync_if_there(self._log)
+        with suppress(FileNotFoundError):
+            durability.sync(self._log)
 
     async def _run_away(self, txn: Callable[[Connection], T], durable: bool = False) -> T:
         self._nearest = self._reader

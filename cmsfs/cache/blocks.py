@@ -76,6 +76,8 @@ class BlockCache:
         self._passing: PassThrough | None = None
         # `open` keeps a content from eviction until `close`; opens count.
         self.open, self.close = self._contents.opened, self._contents.closed
+        # The file of a content that was checked; None also where `complete_path` has to check it first.
+        self.checked_file = self._contents.checked_file
         # `flush` brings the rows up to date: a crash loses the knowledge of blocks written since.
         self.flush = self._contents.flush
         self.reserved, self.trim = self._room.reserved, self._room.trim
@@ -287,8 +289,7 @@ class BlockCache:
         if content.dropped:
             return
         if actual == content.sha1:
-            content.verified = True
-            self._contents.changed(content)
+            self._contents.found_right(content)
         elif content.dirty:
             raise errors.IntegrityError("a local content is damaged", expected=content.sha1, actual=actual)
         else:

@@ -205,6 +205,13 @@ class ContentIndex:
         content = self.find(sha1)
         return None if content is None else content.file.path
 
+    def checked_file(self, sha1: str) -> Path | None:
+        """The file of a complete content that is known to match its SHA-1, while it is there."""
+        content = self.find(sha1)
+        if content is None or not (content.complete and content.verified) or not content.file.path.exists():
+            return None
+        return content.file.path
+
     def touch(self, content: CachedContent) -> None:
         """It is being used: later in the order of eviction."""
         now = int(self._clock())
@@ -212,7 +219,7 @@ class ContentIndex:
             content.used_at = now
             # The row of a dirty one is the journal's.
             if not content.dirty and content.cached_bytes:
-                self.changed(content)
+                self._pending[content.sha1] = content
 
     def add_blocks(self, content: CachedContent, first: int, last: int) -> None:
         """The bytes of these blocks, none of which was here, are in the file."""
@@ -220,17 +227,18 @@ class ContentIndex:
         for index in range(first, last + 1):
             bitmap.add(content.bits, index)
         self.used += bitmap.run_bytes(content.size, first, last)
-        self.changed(content)
+        self._pending[content.sha1] = content
 
     def completed(self, content: CachedContent, first: int, last: int) -> None:
         """The last missing blocks are in the file, and the whole has the right SHA-1."""
         self.used += bitmap.run_bytes(content.size, first, last)
         content.bits = content.growing = None
         content.verified = True
-        self.changed(content)
+        self._pending[content.sha1] = content
 
-    def changed(self, content: CachedContent) -> None:
-        """Its row is written with the next flush."""
+    def found_right(self, content: CachedContent) -> None:
+        """The whole file was hashed, and has the right SHA-1."""
+        content.verified = True
         self._pending[content.sha1] = content
 
     def drop(self, content: CachedContent) -> None:
@@ -263,7 +271,7 @@ class ContentIndex:
         content.dirty = False
         content.used_at = int(self._clock())
         self.used += content.size
-        self.changed(content)
+        self._pending[content.sha1] = content
 
     def _detach(self, content: CachedContent) -> None:
         content.dropped = True

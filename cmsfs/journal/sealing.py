@@ -252,7 +252,7 @@ def _become_content(conn: Connection, draft: Draft, sealed: Sealed) -> None:
     row = conn.execute("SELECT sha1 FROM node WHERE ino = ? AND draft = ?", (draft.ino, draft.id)).fetchone()
     if row is None:
         raise _Dropped
-    if not draft.is_recorded:
+    if draft.recorded_to != draft.generation:
         draft.record(conn, is_synced=True)  # its time, beside the bytes
     if sealed.size:
         content_table.record_dirty(conn, sealed.sha1, sealed.size)

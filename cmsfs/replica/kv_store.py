@@ -30,6 +30,9 @@ LEFTOVERS = "leftovers"  # since when local files have not been touched (JSON, `
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
 
+# The number of the newest listing that was begun, as a value within a statement.
+NEWEST_LISTING = f"coalesce((SELECT CAST(value AS INTEGER) FROM cursor WHERE key = '{GENERATION}'), 0)"
+
 
 def get(db: Database, key: str) -> str | None:
     """The value under `key`, or None."""

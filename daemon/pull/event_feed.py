@@ -227,7 +227,9 @@ class EventFeed:
             _keep(conn, position)
 
         await self._context.remote_updates.apply(news.found, news.gone, note=note)
-        new += await self._find_parents({one.parent.id for one in news.found if one.parent is not None})
+        above = {one.parent.id for one in news.found if one.parent is not None}
+        if above - {apply_remote.ROOT_ID}:
+            new += await self._find_parents(above)
         if new:
             new_folders.list_soon(new)
 

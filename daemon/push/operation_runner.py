@@ -67,20 +67,21 @@ class OperationRunner:
     async def work(self, receive: "trio.MemoryReceiveChannel[Job]") -> None:
         """Be a worker, for ever."""
         async with receive:
-            async for job in receive:
-                op = job.task.op
-                try:
-                    with logs.context(op=op.kind, ino=op.ino), wire.applying_answers():
-                        await self._carry_out(job)
-                except Exception:
-                    log.exception("unexpected error in an operation; it will be retried")
-                    self.dangling.append(op)
-                self.running -= 1
-                self.large -= job.is_large
-                released = self._context.released
-                if released and (not self.running or len(released) >= RELEASED_AT_ONCE):
-                    await self._release()
-                self._ended()
+            with wire.applying_answers():
+                async for job in receive:
+                    op = job.task.op
+                    try:
+                        with logs.context(op=op.kind, ino=op.ino):
+                            await self._carry_out(job)
+                    except Exception:
+                        log.exception("unexpected error in an operation; it will be retried")
+                        self.dangling.append(op)
+                    self.running -= 1
+                    self.large -= job.is_large
+                    released = self._context.released
+                    if released and (not self.running or len(released) >= RELEASED_AT_ONCE):
+                        await self._release()
+                    self._ended()
 
     async def _carry_out(self, job: Job) -> None:
         op, context = job.task.op, self._context
@@ -89,7 +90,9 @@ class OperationRunner:
             # Nothing failed; but what comes back for ever, at once, rests like what does.
             if (after := queue.find(context.db, op.seq)) is None:
                 self._rounds.pop(op.seq, None)
-                self._tell(job)
+                if (what := _TOLD.get(op.kind)) is not None:
+                    size = job.task.node.size if op.kind is OpKind.UPLOAD else 0
+                    context.remote_updates.happenings.sent(what, op.ino, size=size)
             elif loop_detector.is_circling(self._rounds, op, after, now_ns=ops.now_ns()):
                 await self._rest(op)
         except (errors.CmsfsError, OSError) as error:
@@ -101,12 +104,6 @@ class OperationRunner:
         node = tree.find(context.db, op.ino)
         if node is None or node.parent is None:
             context.ended(op.ino)
-
-    def _tell(self, job: Job) -> None:
-        op = job.task.op
-        if (what := _TOLD.get(op.kind)) is not None:
-            size = job.task.node.size if op.kind is OpKind.UPLOAD else 0
-            self._context.remote_updates.happenings.sent(what, op.ino, size=size)
 
     async def _release(self) -> None:
         """What the service has by now may be evicted."""

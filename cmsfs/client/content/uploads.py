@@ -259,7 +259,12 @@ class UploadsApi:
         Raises `PreconditionFailed` if it is no longer of the version `etag`, and as `new_file` does.
         """
         given = {"name": name, "content_modified_at": content_modified_at}
-        attributes = uploads.VersionAttributes(**{key: v for key, v in given.items() if v is not None})
+        # What is typed here already is not validated once more.
+        attributes = uploads.VersionAttributes.model_construct(
+            {key for key, value in given.items() if value is not None},
+            name=name,
+            content_modified_at=content_modified_at,
+        )
         return await self._send(
             f"{file_id}/content", attributes.body(), source, sha1=sha1, etag=etag, progress=progress
         )

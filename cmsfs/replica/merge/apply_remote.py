@@ -39,7 +39,7 @@ FEW = 2
 # What the service says of an item: the base that a later change of ours starts from.
 BASE_COLUMNS = (
     "remote_id = :id, etag = :etag, sequence = :sequence, version = :version, base_sha1 = :sha1,"
-    " base_parent = :parent, base_name = :name, base_key = :key, item = :item, seen = :seen"
+    " base_parent = :parent, base_name = :name, base_key = coalesce(:key, base_key), item = :item"
 )
 
 # The `sequence` that a node had when the service was asked for its item by its id.
@@ -271,8 +271,8 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
     mode = FOLDER_MODE if remote.kind is NodeKind.FOLDER else FILE_MODE
     ino = tree.insert(conn, None, name, remote.kind, now_ns=remote.mtime_ns, mode=mode)
     conn.execute(
-        f"UPDATE node SET {BASE_COLUMNS}, size = :size, sha1 = :sha1 WHERE ino = :ino",
-        _base_values(remote, ino, generation) | {"size": remote.size},
+        f"UPDATE node SET {BASE_COLUMNS}, seen = :seen, size = :size, sha1 = :sha1 WHERE ino = :ino",
+        _base_values(remote, ino) | {"seen": generation, "size": remote.size},
     )
     local_attributes.restore(conn, [ino])
     if parent is not None:
@@ -330,14 +330,15 @@ def _become_base(conn: Connection, ino: Ino, remote: Remote) -> None:
     if before.remote_id == remote.id and before.kind is remote.kind and before.sequence > remote.sequence:
         _leave_aside(conn, before, before.sequence)
     # A listing that began earlier has not seen it and must not remove it.
-    seen = kv_store.generation(conn)
     conn.execute(
-        f"UPDATE node SET {BASE_COLUMNS}, kind = :kind, local = 0 WHERE ino = :ino",
-        _base_values(remote, ino, seen) | {"kind": remote.kind},
+        f"UPDATE node SET {BASE_COLUMNS}, seen = {kv_store.NEWEST_LISTING}, kind = :kind, local = 0"
+        " WHERE ino = :ino",
+        _base_values(remote, ino, before.base_name) | {"kind": remote.kind},
     )
 
 
-def _base_values(remote: Remote, ino: Ino, seen: int) -> dict[str, Any]:
+def _base_values(remote: Remote, ino: Ino, known_name: str | None = None) -> dict[str, Any]:
+    """`known_name`: that of its base as the row has it by now, with its key."""
     return {
         "ino": ino,
         "id": remote.id,
@@ -347,9 +348,8 @@ def _base_values(remote: Remote, ino: Ino, seen: int) -> dict[str, Any]:
         "sha1": remote.sha1,
         "parent": remote.parent_id,
         "name": remote.name,
-        "key": wire_names.name_key(remote.name),
+        "key": None if remote.name == known_name else wire_names.name_key(remote.name),
         "item": remote.json,
-        "seen": seen,
     }
 
 

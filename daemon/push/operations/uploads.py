@@ -68,8 +68,8 @@ async def upload(context: PushContext, task: queue.Task) -> None:
         return
     context.blocks.open(node.sha1, node.size)
     try:
-        path = await context.blocks.complete_path(node.sha1)
-        if path is None:
+        path = context.blocks.checked_file(node.sha1)
+        if path is None and (path := await context.blocks.complete_path(node.sha1)) is None:
             path = await _fetched(context, node.sha1, node.size)
         if node.remote_id is None:
             await _send_new(context, task, node, path)
