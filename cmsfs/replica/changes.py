@@ -43,28 +43,33 @@ class Hub:
     """Hands published changes to whoever wants their kind, in order, at once."""
 
     def __init__(self) -> None:
-        self._subscribers: list[tuple[frozenset[ChangeKind], Callable[[list[Change]], None]]] = []
+        self._subscribers: list[tuple[frozenset[ChangeKind], bool, Callable[[list[Change]], None]]] = []
         self._woken: list[Signal] = []
 
     def subscribe(
-        self, callback: Callable[[list[Change]], None], kinds: Collection[ChangeKind] = frozenset(ChangeKind)
+        self,
+        callback: Callable[[list[Change]], None],
+        kinds: Collection[ChangeKind] = frozenset(ChangeKind),
+        *,
+        own: bool = True,
     ) -> None:
         """Call `callback` with every batch published from now on that has changes of these kinds; it looks
-        at those alone."""
-        self._subscribers.append((frozenset(kinds), callback))
+        at those alone.  Without `own`: not with what a program of this drive has asked for."""
+        self._subscribers.append((frozenset(kinds), own, callback))
 
     def wake(self, signal: Signal) -> None:
         """Set `signal` whenever anything is published from now on."""
         self._woken.append(signal)
 
-    def publish(self, changes: Iterable[Change]) -> None:
-        """Tell all subscribers; an empty batch tells nobody."""
+    def publish(self, changes: Iterable[Change], *, is_own: bool = False) -> None:
+        """Tell the subscribers; an empty batch tells nobody.  `is_own`: a program of this drive has asked for
+        these changes."""
         batch = list(changes)
         if not batch:
             return
         kinds = {change.what for change in batch}
-        for wanted, callback in self._subscribers:
-            if not kinds.isdisjoint(wanted):
+        for wanted, own, callback in self._subscribers:
+            if not kinds.isdisjoint(wanted) and own >= is_own:
                 callback(batch)
         for signal in self._woken:
             signal.set()

@@ -148,6 +148,11 @@ def item_at(conn: Connection, ino: Ino) -> str | None:
     return row["item"] if row is not None else None
 
 
+def pending(conn: Connection, ino: Ino) -> set[str]:
+    """The kinds of changes of a node that are still to be sent."""
+    return {row[0] for row in conn.execute("SELECT kind FROM op WHERE ino = ?", (ino,))}
+
+
 # ---- writes ------------------------------------------------------------------------------------
 
 

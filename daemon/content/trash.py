@@ -164,7 +164,7 @@ class RemoteTrash:
             )
             raise errno_map.oserror(errno.EOPNOTSUPP, name)
         folder = await self._folder(parent)
-        wanted, shown = trash.drive_name(item, name)
+        wanted, shown = trash.drive_name(item, parent, name)
         if (holder := tree.find_clash(self.context.db, parent, shown)) is not None:
             raise vfs_naming.name_clash(shown, holder.name)
         if not self.is_whole:
@@ -195,7 +195,8 @@ class RemoteTrash:
         if folder.local:
             log.warning("this folder is local only: restore to another folder and copy from there")
             raise errno_map.oserror(errno.EPERM, folder.name)
-        permissions.check(folder, await self.account.rights.learn(folder), NodeRight.WRITE)
+        if (rights := await self.account.rights.learn(folder)) is not permissions.ALL:
+            permissions.check(folder, rights, NodeRight.WRITE)
         if not tree.is_listed(self.context.db, ino):
             await self.context.hydrator.listing(ino)
         if folder.remote_id is None:

@@ -94,7 +94,9 @@ class RemoteUpdates:
             return 0
         # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
         # earlier attempt made it; the push expects that.
-        remotes, waiting, not_here = self._sorted(found)
+        # Nor can an answer be: it is about an item that was known by its ID.
+        making = set() if is_answer else self._making.keys() | in_flight.places(self._db)
+        remotes, waiting, not_here = self._sorted(found, making)
         left_out: list[Remote] = []
 
         def txn(conn: Connection) -> list[changes.Change]:
@@ -127,7 +129,7 @@ class RemoteUpdates:
         for one in left_out:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
         self.applied += len(made)
-        self._hub.publish(made)
+        self._hub.publish(made, is_own=is_answer)
         # What a listing shows is no news.
         if made and generation is None and not is_answer:
             self.happenings.heard(found, made)
@@ -144,13 +146,12 @@ class RemoteUpdates:
         self.happenings.look_for_conflicts(found)
 
     def _sorted(
-        self, found: Sequence[items.Item | entries.Entry]
+        self, found: Sequence[items.Item | entries.Entry], making: Set[_Place]
     ) -> tuple[list[Remote], list[Remote], list[Remote]]:
         """What can be applied now, what has to wait since it may be our own, and what cannot be held here."""
         now: list[Remote] = []
         later: list[Remote] = []
         never: list[Remote] = []
-        making = self._making.keys() | in_flight.places(self._db)
         for one in map(remote_from_item, found):
             if (problem := one.problem) is not None:
                 self.misfits.note(one.kind, one.id, problem)

@@ -36,7 +36,7 @@ class SharedItems:
         self._offered: set[tuple[NodeKind, str]] = set()
         self._has_begun = False
         self.count = 0  # shared since the start
-        hub.subscribe(self._heard, {ChangeKind.ENTRY})
+        hub.subscribe(self._heard, {ChangeKind.ENTRY}, own=False)
 
     async def belongs_to(self, user_id: str) -> None:
         """The service says whose drive this is."""

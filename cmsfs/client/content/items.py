@@ -11,7 +11,6 @@ from cmsfs import errors
 from cmsfs.client.content.search import FIELDS_PARAM, FILE_PARAM
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
-from cmsfs.models.base import Reference
 from cmsfs.models.content import items, known_tree
 
 ItemKind = Literal["file", "folder", "web_link"]
@@ -144,10 +143,10 @@ class ItemsApi:
         Raises `NotFound` if it is not in the trash, `Forbidden` without the right to restore it or to the
         folder, `Conflict` if its name is taken there.
         """
-        given = {"name": name, "parent": None if parent_id is None else Reference(id=parent_id)}
-        body = items.Restore.model_validate({key: v for key, v in given.items() if v is not None})
+        given = {"name": name, "parent": None if parent_id is None else {"id": parent_id}}
+        body = {key: value for key, value in given.items() if value is not None}
         return await self._wire.ask(
-            SHAPES[kind], "POST", f"{self._base}/{kind}s/{item_id}", params=FIELDS_PARAM, body=body.body()
+            SHAPES[kind], "POST", f"{self._base}/{kind}s/{item_id}", params=FIELDS_PARAM, body=body
         )
 
     async def purge(self, kind: str, item_id: str) -> None:

@@ -103,11 +103,11 @@ def _apply_one(
         conn.execute("UPDATE node SET seen = max(seen, ?) WHERE ino = ?", (generation, node.ino))
         if node.is_lost:
             lost_access.regain(conn, node, remote.parent_id)
-        pending = local_work.pending(conn, node.ino)
+        pending = tree.pending(conn, node.ino)
         if node.parent is None and "upload" in pending:
             # What was deleted here goes with what was to be sent of it, should the item come back.
             op_rows.delete_waiting(conn, node.ino, "upload")
-            pending = local_work.pending(conn, node.ino)
+            pending = tree.pending(conn, node.ino)
     verdict = decisions.decide(conn, node, remote, pending)
     if verdict is Verdict.IGNORE:
         return
@@ -127,7 +127,7 @@ def _merge(
     """Bring the node to where the item is, and to what it is as far as the verdict says."""
     if verdict in (Verdict.PART, Verdict.PART_DISARM):
         node = lineages.split_off(conn, node, changes)
-        pending = local_work.pending(conn, node.ino)
+        pending = tree.pending(conn, node.ino)
     if verdict in (Verdict.DISARM, Verdict.PART_DISARM):
         conn.execute("UPDATE node SET mode = mode & ~? WHERE ino = ?", (decisions.EXECUTE, node.ino))
     if verdict is Verdict.KEEP:
@@ -242,7 +242,7 @@ def _update_place(
 
 def place_from_remote(conn: Connection, node: Node, remote: Remote, changes: list[Change]) -> None:
     """As if the service had just told where this item is and what it is called."""
-    _update_place(conn, node, remote, local_work.pending(conn, node.ino), changes)
+    _update_place(conn, node, remote, tree.pending(conn, node.ino), changes)
 
 
 def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:

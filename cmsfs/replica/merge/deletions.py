@@ -60,7 +60,7 @@ def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
 
 def _is_elsewhere(conn: Connection, node: Node) -> bool:
     """Whether the service has the node in another folder than it is in here."""
-    if node.remote_id is None or node.parent is None or "move" not in local_work.pending(conn, node.ino):
+    if node.remote_id is None or node.parent is None or "move" not in tree.pending(conn, node.ino):
         return False
     return tree.at_service(conn, node.parent).remote_id != node.base_parent
 

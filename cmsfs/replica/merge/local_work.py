@@ -32,20 +32,15 @@ _READY = """
 """
 
 
-def pending(conn: Connection, ino: Ino) -> set[str]:
-    """The kinds of changes of a node that are still to be sent."""
-    return {row[0] for row in conn.execute("SELECT kind FROM op WHERE ino = ?", (ino,))}
-
-
 def has_bytes(conn: Connection, node: Node) -> bool:
     """Whether the node has bytes that only we have."""
-    return node.draft is not None or "upload" in pending(conn, node.ino)
+    return node.draft is not None or "upload" in tree.pending(conn, node.ino)
 
 
 def has_unsent_below(conn: Connection, ino: Ino) -> bool:
     """Whether there are bytes or folders at the node or below it that the service does not have."""
     for one in tree.subtree(conn, ino):
-        if pending(conn, one) & {"upload", "mkdir"} or tree.get(conn, one).draft is not None:
+        if tree.pending(conn, one) & {"upload", "mkdir"} or tree.get(conn, one).draft is not None:
             return True
     return False
 

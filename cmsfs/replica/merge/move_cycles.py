@@ -11,7 +11,7 @@ from sqlite3 import Connection
 
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.merge import local_work, name_conflicts
+from cmsfs.replica.merge import name_conflicts
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import op_rows
 
@@ -29,7 +29,7 @@ def is_open(conn: Connection, folder: Ino, into: Ino, changes: list[Change]) -> 
 def _take_back_one(conn: Connection, folder: Ino, into: Ino, changes: list[Change]) -> bool:
     node = tree.get(conn, into)
     while node.ino != folder:
-        if "move" in local_work.pending(conn, node.ino) and take_back(conn, node, changes):
+        if "move" in tree.pending(conn, node.ino) and take_back(conn, node, changes):
             return True
         if node.parent is None:
             return False

@@ -15,7 +15,7 @@ from sqlite3 import Connection
 from cmsfs.models import wire_names
 from cmsfs.replica import inodes, naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.merge import bulk_insert, local_work, name_conflicts
+from cmsfs.replica.merge import bulk_insert, name_conflicts
 from cmsfs.replica.merge.bulk_insert import ROOT_ID
 from cmsfs.replica.nodes import COLUMNS, ROOT, Ino, Node, NodeKind, Remote, node_from_row
 from cmsfs.replica.sharing import shares
@@ -152,7 +152,7 @@ def make_way(
     conn: Connection, holder: Node, remote: Remote, parent: Ino, name: str, changes: list[Change]
 ) -> str:
     """Of two of one owner: free the name, or choose another one for the newcomer; the newcomer's name."""
-    ours = local_work.pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
+    ours = tree.pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
     if ours or holder.remote_id is None:
         # Ours is not at the service (yet) and theirs is: theirs keeps the name.
         name_conflicts.make_conflict_copy(conn, holder, changes)
@@ -200,7 +200,7 @@ def restore_name(
         if node.base_parent == at_service
         and wire_names.name_key(_told(conn, node, parent)) == wire_names.name_key(name)
         and naming.is_shown_as(node)
-        and "move" not in local_work.pending(conn, node.ino)
+        and "move" not in tree.pending(conn, node.ino)
         and (at_once or parent != ROOT or not shares.is_shared_node(conn, node))
     ]
     if not waiting:

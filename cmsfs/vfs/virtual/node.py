@@ -123,7 +123,8 @@ class VirtualFolder(VirtualNode):
         raise errno_map.oserror(errno.EPERM, name)
 
     async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> tuple[Hashable, Ino]:
-        """Move an entry into a folder of the account: the key that it had, and the node that it is there."""
+        """Move an entry into a folder of the account: the key that it had, and the node that it is there.
+        Whether it can be called so there is to be checked here."""
         # EXDEV would make `mv` copy and remove.
         raise errno_map.oserror(errno.EPERM, name)
 

@@ -16,7 +16,6 @@ from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.tree import naming
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
 from cmsfs.vfs.tree.filesystem import Filesystem
 from cmsfs.vfs.virtual.node import FIRST, Views, VirtualFolder, VirtualInodes, with_deadline
@@ -244,11 +243,10 @@ class Router:
         elif target is self._virtual:
             await with_deadline(self._inodes.folder(new).take_in(old, name, new_name, flags))
         else:
-            naming.check(new, new_name)
             key, row = await with_deadline(self._inodes.folder(old).move_out(name, new, new_name, flags))
             self._inodes.became(key, row)
         # The kernel has moved the entry along with the inode that it knew; the drive has another for it.
-        self._hub.publish([Change(ChangeKind.ENTRY, 0, new_parent, new_name)])
+        self._hub.publish([Change(ChangeKind.ENTRY, 0, new_parent, new_name)], is_own=True)
 
     def _into(self, parent: Ino, name: str) -> tuple[Filesystem | VirtualFilesystem, Ino]:
         """Where a name in a folder is to be changed; PermissionError (EPERM) for one of the drive's own."""

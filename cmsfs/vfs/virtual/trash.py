@@ -18,9 +18,10 @@ import trio
 from cmsfs import errors
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.replica import naming
-from cmsfs.replica.nodes import Ino, ItemKey, NodeKind, Remote
+from cmsfs.replica.nodes import ROOT, Ino, ItemKey, NodeKind, Remote
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.ports import TrashPages, TrashPort
+from cmsfs.vfs.tree import naming as vfs_naming
 from cmsfs.vfs.tree import renaming
 from cmsfs.vfs.virtual import trash_items
 from cmsfs.vfs.virtual.node import VirtualFolder, VirtualNode
@@ -273,9 +274,11 @@ class TrashFolder(VirtualFolder):
             raise errno_map.oserror(errno.ENOENT, str(error)) from error
 
 
-def drive_name(item: Remote, name: str) -> tuple[str, str]:
-    """What a program's name for a restored item means: the service's name, and that of the file here."""
-    if naming.file_name(item.kind, item.name) == name:
+def drive_name(item: Remote, parent: Ino, name: str) -> tuple[str, str]:
+    """What a program's name for an item that it restores to this folder means: the service's name, and that
+    of the file here.  Raises `OSError` for a name that nothing can have there."""
+    if naming.file_name(item.kind, item.name, at_root=parent == ROOT) == name:
         return item.name, name
+    vfs_naming.check(parent, name)
     wanted = name.removesuffix(naming.LINK_SUFFIX) if item.kind is NodeKind.LINK else name
     return wanted, naming.file_name(item.kind, wanted)

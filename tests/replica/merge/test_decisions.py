@@ -6,7 +6,7 @@ import pytest
 
 from cmsfs.models.content import items
 from cmsfs.replica import tree
-from cmsfs.replica.merge import apply_remote, decisions, local_work
+from cmsfs.replica.merge import apply_remote, decisions
 from cmsfs.replica.merge.decisions import VERDICTS, Local, News, Verdict
 from cmsfs.replica.nodes import NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import node_rows, op_rows
@@ -82,7 +82,7 @@ async def test_a_node_is_told_by_its_rows(
             node_rows.set_draft(conn, node.ino, draft or 0)
             tree.detach(conn, node.ino)
         news = (a_file(name="b"), a_file(sequence=2), a_file(sequence=2, sha1="2" * 40))
-        pending = local_work.pending(conn, node.ino)
+        pending = tree.pending(conn, node.ino)
         return [decisions.decide(conn, tree.get(conn, node.ino), one, pending) for one in news]
 
     assert await db.write(txn) == [moved, changed, rewritten]

@@ -208,9 +208,16 @@ async def test_desktop_trash_follows_remote_changes(
 def test_trashed_link_has_its_drive_name() -> None:
     link = remote_from_item(items.WebLink(id="1", name="Example", url="https://example.com/"))
     assert link.kind is NodeKind.LINK
-    assert trash.drive_name(link, "Example.url") == ("Example", "Example.url")
-    assert trash.drive_name(link, "New.url") == ("New", "New.url")
+    assert trash.drive_name(link, ROOT, "Example.url") == ("Example", "Example.url")
+    assert trash.drive_name(link, ROOT, "New.url") == ("New", "New.url")
     # A program that leaves the ending out gets it all the same.
-    assert trash.drive_name(link, "New") == ("New", "New.url")
+    assert trash.drive_name(link, ROOT, "New") == ("New", "New.url")
     odd = remote_from_item(items.WebLink(id="1", name="x.url", url="https://example.com/"))
-    assert trash.drive_name(odd, "x.url") == ("x.url", "x.url")
+    assert trash.drive_name(odd, ROOT, "x.url") == ("x.url", "x.url")
+
+
+@pytest.mark.parametrize(("own", "wished"), [(".search", ".search"), ("a", "a@versions")])
+def test_nothing_is_restored_under_a_name_of_the_drive(own: str, wished: str) -> None:
+    item = remote_from_item(items.Folder(id="1", name=own))
+    with pytest.raises(PermissionError):
+        trash.drive_name(item, ROOT, wished)
