@@ -129,6 +129,28 @@ async def test_the_client_before_those(tmp_path, served, exchanges):
     clients_table.hold("Node SDK 3", exchanges)
 
 
+async def test_the_calls_of_the_command_line(tmp_path, served, exchanges):
+    """The program itself cannot be had everywhere; what it calls can."""
+    folder = _installed(tmp_path / "node", "box-node-sdk@4")
+    said = await told(NODE / "story_of_the_command_line.cjs", folder, served, "box-node-sdk")
+    assert {"ITEM_UPLOAD"} <= set(said.pop("mine"))
+    assert {"UPLOAD", "GROUP_CREATION"} <= set(said.pop("theirs"))
+    assert said == {
+        "created": "2026-01-02T03:04:05+00:00",
+        "again": True,
+        "large": [True, True],
+        "name": "b.txt",
+        "downloaded": "a pintail on the command line",
+        "before": "a wigeon on the command line",
+        "zip": ["PK", "succeeded"],
+        "groups": [True],
+        "metadata": ["wigeon", "pintail"],
+        "found": ["b.txt"],
+        "filtered": ["b.txt"],
+    }
+    clients_table.hold("Node SDK 4", exchanges)
+
+
 async def test_the_command_line(tmp_path, served, exchanges):
     url, _, token = served
     box = shutil.which("box")
