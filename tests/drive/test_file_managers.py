@@ -3,12 +3,14 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.file_manager import colour
 from tests.support.inotify import Trace
 from tests.support.mounted_drive import MountedDrive
 from tests.support.served import Api, until
@@ -52,6 +54,7 @@ def test_a_thousand_new_files_are_heard(stopped: MountedDrive, api: Api) -> None
     watch.close()
 
 
+PACKAGING = Path(__file__).parents[2] / "packaging"
 PROGRAMS = ("nautilus", "thunar", "dolphin", "pcmanfm", "nemo")
 TOOLS = ("Xvfb", "dbus-run-session", "import")
 
@@ -71,6 +74,11 @@ class Shown:
         pixels = subprocess.run(["convert", str(path), "rgb:-"], capture_output=True).stdout
         return pixels if done.returncode == 0 else b""
 
+    def has(self, wanted: tuple[int, int, int]) -> bool:
+        """Whether anything on the screen has this colour."""
+        pixels = self.picture()
+        return bytes(wanted) in {pixels[at : at + 3] for at in range(0, len(pixels), 3)}
+
     def rests(self, *, unlike: bytes) -> bytes:
         """The picture that comes, unlike another one, once it does not change any more."""
         last = [b"", b"", b""]
@@ -85,8 +93,8 @@ class Shown:
 
 
 @contextmanager
-def showing(program: str, folder: Path, number: str, home: Path) -> Iterator[Shown]:
-    """A file manager's window of a folder, on a screen of its own."""
+def showing(program: str, folder: Path, number: str, home: Path, **more: str) -> Iterator[Shown]:
+    """A file manager's window of a folder, on a screen of its own; `more` is put into its environment."""
     home.mkdir()
     known = {"DISPLAY": number, "HOME": str(home), "XDG_RUNTIME_DIR": str(home), "NO_AT_BRIDGE": "1"}
     known |= {"GSK_RENDERER": "cairo", "GDK_BACKEND": "x11", "QT_QPA_PLATFORM": "xcb"}
@@ -98,7 +106,7 @@ def showing(program: str, folder: Path, number: str, home: Path) -> Iterator[Sho
         until(lambda: shown.picture() != b"")
         empty = shown.picture()
         session = ["dbus-run-session", "--", program, str(folder)]
-        environment = outside | known
+        environment = outside | known | more
         with subprocess.Popen(session, env=environment, stdout=nothing, stderr=nothing) as started:
             try:
                 shown.rests(unlike=empty)
@@ -123,3 +131,32 @@ def test_open_window_follows(stopped: MountedDrive, api: Api, program: str, tmp_
         api.delete("file", deleted)
         api.folder("folder", folder)
         assert shown.rests(unlike=before) != before
+
+
+# The typelib of each one's bindings for extensions.
+BINDINGS = {"nautilus": ("Nautilus", "4.0"), "nemo": ("Nemo", "3.0"), "caja": ("Caja", "2.0")}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", BINDINGS)
+def test_files_have_emblems(stopped: MountedDrive, api: Api, program: str, tmp_path: Path) -> None:
+    if missing := [tool for tool in (program, *TOOLS) if shutil.which(tool) is None]:
+        pytest.skip(f"missing: {', '.join(missing)}")
+    name, version = BINDINGS[program]
+    look = f"import gi; gi.require_version({name!r}, {version!r})"
+    if subprocess.run(["/usr/bin/python3", "-c", look], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip(f"the bindings of {name} are not installed")
+    share = tmp_path / "share"
+    subprocess.run([sys.executable, PACKAGING / "share", share], check=True)
+    folder = api.folder("box")
+    api.file("figures.csv", b"1,2\n" * 1000, folder)
+    until(lambda: (stopped.top / "box" / "figures.csv").exists())
+    more = {"XDG_DATA_HOME": str(share), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    more["XDG_RUNTIME_DIR"] = os.environ["XDG_RUNTIME_DIR"]
+    screen = f":{80 + list(BINDINGS).index(program)}"
+    with showing(program, stopped.top / "box", screen, tmp_path / "home", **more) as shown:
+        # Some look into the file to know what it is, and then it is here.
+        until(lambda: shown.has(colour("online")) or shown.has(colour("synced")))
+        assert not shown.has(colour("pinned"))
+        stopped.cmsfs("pin", str(stopped.top / "box" / "figures.csv"))
+        until(lambda: shown.has(colour("pinned")))

@@ -110,7 +110,7 @@ class Files:
 
 def _marks(view: Image.Image) -> list[str]:
     found: list[tuple[int, int, str]] = []
-    colours = {state: _colour(state) for state in STATES}
+    colours = {state: colour(state) for state in STATES}
     data, width = view.tobytes(), view.width
     points = [data[at : at + 3] for at in range(0, len(data), 3)]
     meant = {each: state for each in set(points) for state, colour in colours.items() if _near(each, colour)}
@@ -131,7 +131,7 @@ def _near(one: Iterable[int], other: Iterable[int]) -> bool:
     return all(abs(a - b) < NEAR for a, b in zip(one, other, strict=True))
 
 
-def _colour(state: str) -> tuple[int, int, int]:
+def colour(state: str) -> tuple[int, int, int]:
     """The colour that only this emblem has: the last one in its picture that is not white."""
     found = re.findall(r"#([0-9a-f]{6})\b", (EMBLEMS / f"emblem-cmsfs-{state}.svg").read_text())
     red, green, blue = bytes.fromhex(found[-1])

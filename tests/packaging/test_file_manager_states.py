@@ -1,4 +1,4 @@
-"""What the extension for Nautilus makes of the daemon's answers; its module needs no file manager."""
+"""What the extensions of file managers make of the daemon's answers; that module needs no file manager."""
 
 import importlib.util
 import json
@@ -9,11 +9,12 @@ from types import ModuleType
 
 import pytest
 
+from cmsfs.cli.desktop import menu_entries
 from cmsfs.ipc import control
 from cmsfs.vfs.virtual import versions
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
-FOLDER = PACKAGING / "nautilus"
+FOLDER = PACKAGING / "file_managers"
 
 
 @pytest.fixture(scope="module")
@@ -90,17 +91,36 @@ def actions(states: ModuleType, *answers: dict[str, object] | None) -> list[str]
 
 
 def test_the_menu_offers_what_makes_sense(states: ModuleType) -> None:
-    assert actions(states, told()) == ["free", "pin", "share", "versions"]
-    assert actions(states, told(cached_bytes=0)) == ["pin", "share", "versions"]
-    assert actions(states, told(pinned="/a", cached_bytes=0)) == ["free", "share", "versions"]
+    shown = ["status", "share", "web"]
+    assert actions(states, told()) == [*shown, "free", "pin", "link", "versions"]
+    assert actions(states, told(cached_bytes=0)) == [*shown, "pin", "link", "versions"]
+    assert actions(states, told(pinned="/a", cached_bytes=0)) == [*shown, "free", "link", "versions"]
     # Pinned through the folder above: it is let go there.
-    assert actions(states, told(pinned="/")) == ["share", "versions"]
-    assert actions(states, told(type="folder", cached_bytes=0)) == ["free", "pin", "share"]
+    assert actions(states, told(pinned="/")) == [*shown, "link", "versions"]
+    assert actions(states, told(type="folder", cached_bytes=0)) == [*shown, "free", "pin", "link"]
     assert actions(states, told(cached_bytes=0), told(pinned="/a")) == ["free", "pin"]
+    assert actions(states, told(conflict=True))[0] == "conflict"
     # Of what was not asked about yet.
-    assert actions(states, {"kind": "path", "path": "/a", "type": "file", "sync": ""})[:2] == ["free", "pin"]
-    assert actions(states, told(sync="local")) == ["pin"]
+    unasked: dict[str, object] = {"kind": "path", "path": "/a", "type": "file", "sync": ""}
+    assert actions(states, unasked) == [*shown, "free", "pin", "link", "versions"]
+    assert actions(states, told(sync="local")) == ["status", "pin"]
     assert actions(states, None) == []
+
+
+def test_the_entries_are_those_of_the_command(states: ModuleType) -> None:
+    known = {one.action: one.label for one in menu_entries.ENTRIES}
+    offered = dict([*states.menu([told(conflict=True)]), *states.FOLDER_MENU])
+    assert offered.items() <= known.items()
+    # A version is restored on the page that "status" shows.
+    assert known.keys() - offered.keys() == {"restore"}
+
+
+def test_emblems_and_words_of_an_item(states: ModuleType) -> None:
+    answer = told(owner="Ben Tester", favorite=True)
+    assert states.emblems(answer) == ["emblem-cmsfs-synced", "emblem-shared", "emblem-cmsfs-favorite"]
+    assert states.words(answer) == "Synced; shared by Ben Tester; favorite"
+    assert states.emblems(told(sync="local")) == []
+    assert states.emblems(None) == [] and states.words(None) == ""
 
 
 def test_a_path_is_found_on_the_innermost_drive(states: ModuleType) -> None:

@@ -1,7 +1,8 @@
 """What the file manager shows of a drive and asks its daemon, without the file manager.
 
-Plain functions over the control socket's JSON lines, for `cmsfs_nautilus.py` and for tests.  It runs in the
-system's Python, so nothing of cmsfs is imported here; what is spoken is described in cmsfs/ipc/control.py.
+Plain functions over the control socket's JSON lines, for the extensions of all file managers and for tests.
+It runs in the system's Python, so nothing of cmsfs is imported here; what is spoken is described in
+cmsfs/ipc/control.py.
 
 Rule: nothing here waits or touches the drive: mounts are read from the kernel's list.
 """
@@ -103,22 +104,51 @@ def shown(told):
     return state(told), is_favorite(told)
 
 
+def emblems(told):
+    """The emblems of an item, from the answer about its path."""
+    found = [STATES[key][0]] if (key := state(told)) else []
+    found += [SHARED] if owner(told) else []
+    found += [FAVORITE] if is_favorite(told) else []
+    return [one for one in found if one]
+
+
+def words(told):
+    """What the column says of an item, from the answer about its path."""
+    found = [STATES[key][1]] if (key := state(told)) else []
+    found += [f"shared by {owner(told)}"] if owner(told) else []
+    found += ["favorite"] if is_favorite(told) else []
+    return "; ".join(found)
+
+
+# The entries of the menu of a folder that is shown.
+FOLDER_MENU = (("status", "Show Sync Status"), ("trash", "Restore Deleted Files…"))
+
+
 def menu(told):
     """The entries of the menu for items with these answers: `(action, label)`, in order.
 
-    `pin` and `free` are for any number of items, `share` for one, `versions` for one file.
+    They are those of `cmsfs menu`.
+
+    `pin` and `free` are for any number of items, the others for one, `versions` for one file.
     """
     known = [each for each in told if each and each.get("kind") == "path"]
     if not known:
         return []
     entries = []
+    is_one = len(known) == 1
+    if is_one and known[0].get("conflict"):
+        entries.append(("conflict", "Solve Conflicts…"))
+    if is_one:
+        entries.append(("status", "Show Sync Status"))
+    if is_one and known[0].get("sync") != "local":
+        entries += [("share", "Share…"), ("web", "Open on the Web")]
     if any(_takes_room(each) for each in known):
         entries.append(("free", "Free Up Space"))
     # Who is pinned through a folder above is let go there.
     if any(not each.get("pinned") for each in known):
         entries.append(("pin", "Make Available Offline"))
-    if len(known) == 1 and known[0].get("sync") != "local":
-        entries.append(("share", "Copy Shared Link"))
+    if is_one and known[0].get("sync") != "local":
+        entries.append(("link", "Copy Shared Link"))
         if known[0].get("type") == "file":
             entries.append(("versions", "Show Versions"))
     return entries
