@@ -4,11 +4,11 @@ Rule: what is no database, or of a format that no upgrade leads on from, is refu
 """
 
 import sqlite3
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cmsfs import errors
+from cmsfs.runtime import clock
 
 # Another process (the command line on the embedded service's data) may hold the write lock for a
 # moment; waiting is right, failing is not.
@@ -56,15 +56,15 @@ def _statements(schema: str) -> list[str]:
 
 def _use_log(conn: sqlite3.Connection) -> None:
     """Switch to write-ahead logging; for this, and only this, SQLite does not wait for others by itself."""
-    give_up = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    give_up = clock.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
             conn.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or clock.monotonic() > give_up:
                 raise
-            time.sleep(0.01)
+            clock.sleep(0.01)
 
 
 def _unusable(path: Path, error: sqlite3.DatabaseError) -> Unusable:

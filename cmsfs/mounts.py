@@ -16,11 +16,11 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from cmsfs import errors, mountpoint_guard
+from cmsfs.runtime import clock
 
 log = logging.getLogger(__name__)
 
@@ -95,12 +95,12 @@ def answer(path: Path) -> int:
     """The errno of a question to the mount at `path` by a child process: 0 it lives, ENOTCONN its process is
     dead, ETIMEDOUT it does not answer.  Blocks up to `PATIENCE`."""
     child = os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", "-c", _ASK, str(path)], os.environ)
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
+    end = clock.monotonic() + PATIENCE
+    while clock.monotonic() < end:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
+        clock.sleep(0.005)
     # It cannot be waited for: a signal reaches it only when the mount answers.
     os.kill(child, 9)
     return errno.ETIMEDOUT

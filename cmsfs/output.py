@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import click
 
 from cmsfs import errors, printable
+from cmsfs.runtime import clock
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,7 +110,7 @@ def size(count: int) -> str:
 
 def ago(moment: datetime, *, now: datetime | None = None) -> str:
     """How long ago something was: 5 s ago, 3 min ago, 2 h ago, 4 days ago."""
-    seconds = max(0, int(((now or datetime.now(UTC)) - moment).total_seconds()))
+    seconds = max(0, int(((now or clock.datetime_now(UTC)) - moment).total_seconds()))
     for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= (2 * length if unit == "days" else length):
             return f"{seconds // length} {unit} ago"

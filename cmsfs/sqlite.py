@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import trio
 
 from cmsfs import database_files, durability, process_env
+from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
@@ -127,13 +128,13 @@ class Database:
 
     async def query(self, fn: Callable[[Connection], T]) -> T:
         """Run an unbounded read in a worker thread on a read-only connection."""
-        return await trio.to_thread.run_sync(self._read, fn, limiter=self._long_reads)
+        return await threads.run_sync(self._read, fn, limiter=self._long_reads)
 
     async def write_back(self) -> None:
         """Write the log back now: what the last process left of it may be all the room that there is."""
         async with self._writing:
             self._is_disk_full = self.make_room is not None and self.make_room()
-            await trio.to_thread.run_sync(self._trim)
+            await threads.run_sync(self._trim)
 
     async def sync_log(self) -> None:
         """Bring every commit so far to the disk.
@@ -141,7 +142,7 @@ class Database:
         They are all in the log (or, after it was written back, which fsyncs by itself, in the database file).
         """
         with self.log_syncing():
-            await trio.to_thread.run_sync(self.fsync_log)
+            await threads.run_sync(self.fsync_log)
 
     @contextmanager
     def log_syncing(self) -> Iterator[None]:
@@ -161,7 +162,7 @@ class Database:
     async def _run_away(self, txn: Callable[[Connection], T], durable: bool = False) -> T:
         self._nearest = self._reader
         try:
-            return await trio.to_thread.run_sync(self._run, txn, durable, True)
+            return await threads.run_sync(self._run, txn, durable, True)
         finally:
             self._nearest = self._writer
 
@@ -263,9 +264,7 @@ async def open_database(
     process_env.private_folder(path.parent)
     if not path.exists():
         path.touch(mode=0o600)
-    reader, writer = await trio.to_thread.run_sync(
-        database_files.prepare, path, schema, version, upgrades or {}
-    )
+    reader, writer = await threads.run_sync(database_files.prepare, path, schema, version, upgrades or {})
     db = Database(path, reader, writer)
     try:
         yield db

@@ -26,6 +26,7 @@ from cmsfs.auth.deadline import Deadline
 from cmsfs.fuse import mount, operations
 from cmsfs.journal import queue
 from cmsfs.replica.nodes import Node
+from cmsfs.runtime import threads
 from cmsfs.user_messages import explain
 from daemon import instance_lock, maintenance, manifest_writer
 from daemon.composition import Composition
@@ -143,7 +144,7 @@ class Agent(Composition):
         self._is_started = True
         state, with_priority = self.state, request_scheduler.run_with_priority
         send = functools.partial(self.account.once_known, self.push.run)
-        agents.start_soon(trio.to_thread.run_sync, replaced_files.load_the_rest, name="late modules")
+        agents.start_soon(threads.run_sync, replaced_files.load_the_rest, name="late modules")
         agents.keep(self.health.run, self.account.who, name="health")
         agents.keep(self.login_watch.run, name="login watch")
         agents.keep(self._watch_network, name="network")

@@ -20,6 +20,7 @@ from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.endpoints import endpoints_of
 from cmsfs.client.session import Client
 from cmsfs.client.transport.late_wire import LateWire
+from cmsfs.runtime import threads
 from cmsfs.sqlite import Database
 from daemon.core.health import Health
 from daemon.core.request_scheduler import RequestScheduler
@@ -63,7 +64,7 @@ class LateService:
     async def _run(self) -> None:
         try:
             # In a thread: the drive answers programs meanwhile.
-            downscoped = await trio.to_thread.run_sync(importlib.import_module, "daemon.downscoped")
+            downscoped = await threads.run_sync(importlib.import_module, "daemon.downscoped")
             counters = self.client.counters
             async with downscoped.open_service(
                 self._settings, self._db, counters=counters, **self._how

@@ -14,6 +14,7 @@ from cmsfs.journal import draft_restore, manifest, recovery
 from cmsfs.journal.drafts import Drafts
 from cmsfs.replica import database, kv_store, tree
 from cmsfs.replica.nodes import ROOT
+from cmsfs.runtime import threads
 from daemon import manifest_writer
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ async def open_state(settings: config.Settings) -> AsyncIterator[LocalState]:
             db.limit_log(reserve.nbytes // 4)
             await db.write_back()
             state = await _recovered(db, settings, places, reserve, is_lost=is_lost)
-            await trio.to_thread.run_sync(reserve.restore)
+            await threads.run_sync(reserve.restore)
         except (database_files.Unusable, sqlite.DamageFound) as error:
             raise _damaged(places, error) from error
         try:
@@ -100,7 +101,7 @@ def _keep_free(settings: config.Settings, places: config.Paths, reserve: DiskRes
 
 async def _restore(db: sqlite.Database, places: config.Paths) -> None:
     """The database is new: what lies in the drafts folder all the same was written before it was lost."""
-    known = await trio.to_thread.run_sync(manifest.read, places.drafts)
+    known = await threads.run_sync(manifest.read, places.drafts)
     found = await db.write(lambda conn: draft_restore.restore(conn, places.drafts, known), durable=True)
     if found:
         log.warning(

@@ -17,6 +17,7 @@ from cmsfs.journal import sealing
 from cmsfs.replica import local_attributes
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Node
+from cmsfs.runtime import threads
 from cmsfs.sqlite import Database
 from cmsfs.vfs.tree.filesystem import Filesystem
 
@@ -94,7 +95,7 @@ async def _flush(blocks: BlockCache, reserve: DiskReserve) -> None:
         try:
             await blocks.flush()
             await blocks.trim()
-            await trio.to_thread.run_sync(reserve.restore)
+            await threads.run_sync(reserve.restore)
         except Exception:
             log.exception("the cache index could not be saved, or the cache not be trimmed")
 

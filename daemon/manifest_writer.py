@@ -4,13 +4,13 @@ It is written some seconds after a change, and never more often than it costs ne
 """
 
 import logging
-import time
 from pathlib import Path
 
 import trio
 
 from cmsfs.journal import manifest
 from cmsfs.journal.group_commit import GroupCommit
+from cmsfs.runtime import clock, threads
 from cmsfs.sqlite import Database
 
 log = logging.getLogger(__name__)
@@ -28,15 +28,15 @@ async def run(db: Database, drafts: Path, commit: GroupCommit, *, rest_seconds: 
     while True:
         await commit.noted_after(written_at)
         await trio.sleep(rest_seconds)
-        written_at = began = time.monotonic()
+        written_at = began = clock.monotonic()
         await write(db, drafts)
-        await trio.sleep((time.monotonic() - began) / SHARE)
+        await trio.sleep((clock.monotonic() - began) / SHARE)
 
 
 async def write(db: Database, drafts: Path) -> None:
     """Write it now.  A disk that has no room for it is not worth a word: it has troubles enough."""
     found = await db.query(manifest.collect)
     try:
-        await trio.to_thread.run_sync(manifest.write, drafts, found)
+        await threads.run_sync(manifest.write, drafts, found)
     except OSError as error:
         log.info("the manifest of pending uploads cannot be written: %s", error)

@@ -14,7 +14,6 @@ cookie; the verifier never leaves this process but to the token endpoint.
 import base64
 import hashlib
 import hmac
-import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,6 +27,7 @@ from cmsfs import errors
 from cmsfs.auth import loopback_peers
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens
+from cmsfs.runtime import chance, threads
 
 PATH = "/callback"
 START = "/start"
@@ -49,8 +49,8 @@ class Consent:
     client_id: str
     redirect_uri: str
     scope: str = ""  # empty: all that the application has
-    state: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(24))
-    verifier: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(48))
+    state: str = field(repr=False, default_factory=lambda: chance.token_urlsafe(24))
+    verifier: str = field(repr=False, default_factory=lambda: chance.token_urlsafe(48))
 
     @property
     def url(self) -> str:
@@ -118,9 +118,9 @@ class Listener:
     def __init__(self, listening: trio.SocketListener) -> None:
         self._listening = listening
         self._place = f"127.0.0.1:{listening.socket.getsockname()[1]}"
-        self._key = secrets.token_urlsafe(16)
+        self._key = chance.token_urlsafe(16)
         # Cookies of one host go to all its ports: a name of our own, so that two log-ins do not meet.
-        self._cookie = f"cmsfs_login_{secrets.token_hex(4)}={secrets.token_urlsafe(24)}"
+        self._cookie = f"cmsfs_login_{chance.token_hex(4)}={chance.token_urlsafe(24)}"
 
     @property
     def redirect_uri(self) -> str:
@@ -165,7 +165,7 @@ class Listener:
         async with stream:
             asked = await _request(stream)
             ends = stream.socket.getsockname(), stream.socket.getpeername()
-            if not await trio.to_thread.run_sync(loopback_peers.is_ours, *ends):
+            if not await threads.run_sync(loopback_peers.is_ours, *ends):
                 await _answer(stream, "403 Forbidden", "Not yours", "This log-in is another user's.")
             elif asked.host != self._place or asked.path not in (PATH, START):
                 await _answer(stream, "404 Not Found", "Not here", "There is nothing here.")

@@ -23,6 +23,7 @@ from cmsfs.auth.endpoints import endpoints_of
 from cmsfs.client import session
 from cmsfs.client.transport import bandwidth, embedded, rate_gate
 from cmsfs.models.enterprise import tokens, users
+from cmsfs.runtime import clock, threads
 
 log = logging.getLogger(__name__)
 
@@ -144,14 +145,15 @@ async def open_backend(
 
 
 def flow_of(
-    settings: config.Settings, clock: Callable[[], datetime] = datetime.now
+    settings: config.Settings, now: Callable[[], datetime] | None = None
 ) -> bandwidth.TransferLimits | None:
     """The limits of the settings, at the time of day that it is; None if there are none at any time."""
     if not (settings.bandwidth or settings.upload_limit or settings.download_limit):
         return None
+    moment = now or clock.datetime_now
     return bandwidth.TransferLimits(
-        up=lambda: settings.limits_at(clock().time())[0] or None,
-        down=lambda: settings.limits_at(clock().time())[1] or None,
+        up=lambda: settings.limits_at(moment().time())[0] or None,
+        down=lambda: settings.limits_at(moment().time())[1] or None,
     )
 
 
@@ -162,7 +164,7 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
         config.require_service(settings)
         raise errors.ConfigError("The embedded service holds nothing yet: `cmsfs demo` fills it.")
     # In a thread: the drive answers programs meanwhile.
-    await trio.to_thread.run_sync(_load_service)
+    await threads.run_sync(_load_service)
     from cmsfs.service.provisioning import demo
     from cmsfs.service.renditions import indexing
     from cmsfs.service.server import app, sweeper

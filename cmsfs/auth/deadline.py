@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from cmsfs import errors
+from cmsfs.runtime import clock
 
 if TYPE_CHECKING:
     # Loaded with the client, which a drive that starts does without at first.
@@ -61,7 +62,7 @@ class Deadline:
 
 
 def _now() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return clock.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def format_span(seconds: float) -> str:

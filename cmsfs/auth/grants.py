@@ -1,7 +1,5 @@
 """The OAuth grants, each as the `fetch` function that `bearer.BearerAuth` calls for a token."""
 
-import secrets
-import time
 from typing import Literal
 
 import pydantic
@@ -11,6 +9,7 @@ from cmsfs.auth import apps
 from cmsfs.auth.bearer import Fetch
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens
+from cmsfs.runtime import chance, clock
 
 # Services take a minute at most, and clocks differ.
 ASSERTION_SECONDS = 45
@@ -76,8 +75,8 @@ def assertions(
             "sub": subject_id,
             "box_sub_type": subject_type,
             "aud": audience,
-            "jti": secrets.token_urlsafe(32),
-            "exp": int(time.time()) + ASSERTION_SECONDS,
+            "jti": chance.token_urlsafe(32),
+            "exp": int(clock.time()) + ASSERTION_SECONDS,
         }
         signed = jwt.encode(claims, key, algorithm="RS512", headers={"kid": key_id})
         grant = tokens.JwtBearer(

@@ -9,7 +9,6 @@ Rule: the new pair is kept before it is used, for the old one is worthless from 
 import fcntl
 import logging
 import os
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,6 +22,7 @@ from cmsfs import crashpoints, errors, process_env
 from cmsfs.auth import bearer, refusals, token_store
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens
+from cmsfs.runtime import clock, threads
 
 # The id of the user who is known to be the account's; None as long as nobody is.
 Owner = Callable[[], str | None]
@@ -80,13 +80,13 @@ def refreshing_fetch(
                 raise errors.NeedsLogin(refusals.ANOTHER)
             if login is not unwritten:
                 stale = login
-            left = login.expires_at - time.time()
+            left = login.expires_at - clock.time()
             # Asked again for what we gave out: it was refused.
             if left < bearer.EARLY or login.access_token == given:
                 with trio.CancelScope(shield=True):
                     login = await _refreshed(client, login)
                     unwritten = None if await _written(keep, login) else login
-                left = login.expires_at - time.time()
+                left = login.expires_at - clock.time()
         given, whose = login.access_token, login.user_id or whose
         return tokens.Token(access_token=pydantic.SecretStr(given), expires_in=max(1, int(left)))
 
@@ -116,7 +116,7 @@ async def _refreshed(client: session.Client, login: token_store.StoredLogin) -> 
         client_secret=pydantic.SecretStr(login.client_secret),
         refresh_token=pydantic.SecretStr(login.refresh_token),
     )
-    asked_at = time.time()
+    asked_at = clock.time()
     try:
         token = await client.tokens.request(grant)
     except errors.OAuthError as error:
@@ -152,7 +152,7 @@ async def blocking(work: Callable[[], T]) -> T:
     """What a keep does, in a thread.  Raises `TokensLocked` if it takes too long."""
     try:
         with trio.fail_after(KEYRING_SECONDS):
-            return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
+            return await threads.run_sync(work, abandon_on_cancel=True)
     except trio.TooSlowError:
         said = "The keyring that has the tokens does not answer; is it waiting to be unlocked?"
         raise errors.TokensLocked(said) from None

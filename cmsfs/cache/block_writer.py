@@ -15,6 +15,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.cache import bitmap, content_files, content_index, streaming_hash
+from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class BlockWriter:
                         return
                     hashed = content.growing = content.growing or streaming_hash.StreamingHash()
                     async with hashed.turn:
-                        actual = await trio.to_thread.run_sync(hashed.finish, fd, content.size)
+                        actual = await threads.run_sync(hashed.finish, fd, content.size)
             finally:
                 self._files.give_back(file)
         except OSError as error:
@@ -140,7 +141,7 @@ class BlockWriter:
         already.  The SHA-1 if the data are all of the content."""
         write = functools.partial(content_files.write, fd, content.size, first * bitmap.BLOCK, data)
         if len(data) == content.size or (content.growing is not None and content.growing.turn.locked()):
-            return await trio.to_thread.run_sync(write)
+            return await threads.run_sync(write)
         hashed = content.growing = content.growing or streaming_hash.StreamingHash()
         async with hashed.turn:
             # More than what came, so that it catches up where blocks came out of order.
@@ -155,4 +156,4 @@ class BlockWriter:
                 hashed.take(fd, end)
                 return put
 
-            return await trio.to_thread.run_sync(work)
+            return await threads.run_sync(work)

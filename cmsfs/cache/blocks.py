@@ -9,7 +9,6 @@ count as missing until then, so a content that comes in one piece is never read 
 
 import errno
 import logging
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +29,7 @@ from cmsfs.cache import (
 )
 from cmsfs.cache.pass_through import PassThrough
 from cmsfs.replica.nodes import Content
+from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +62,11 @@ class BlockCache:
         *,
         limit_bytes: int,
         keep_free_bytes: int,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._db = db
         self._files = content_files.ContentFiles(root, dirty_root)
-        self._contents = content_index.ContentIndex(db, self._files, clock=clock)
+        self._contents = content_index.ContentIndex(db, self._files, now=clock)
         self._dirty = local_contents.LocalContents(db, self._contents, self._files)
         self._landing = block_writer.BlockWriter(self._contents, self._files)
         self._room = eviction.Evictor(
@@ -220,7 +220,7 @@ class BlockCache:
         try:
             if count <= LOOP_READ_BYTES and (data := content_files.read_now(fd, offset, count)) is not None:
                 return data
-            return await trio.to_thread.run_sync(content_files.read, fd, offset, count)
+            return await threads.run_sync(content_files.read, fd, offset, count)
         finally:
             self._files.give_back(file)
 
@@ -300,14 +300,14 @@ class BlockCache:
         file = content.file
         fd = self._files.borrow(file, size=content.size, writable=not content.complete)
         try:
-            return await trio.to_thread.run_sync(content_files.hash_open, fd)
+            return await threads.run_sync(content_files.hash_open, fd)
         finally:
             self._files.give_back(file)
 
     @staticmethod
     async def hash_of(path: Path) -> str:
         """The SHA-1 of any file."""
-        return await trio.to_thread.run_sync(content_files.hash_file, path)
+        return await threads.run_sync(content_files.hash_file, path)
 
     async def room_for_pinned(self) -> int:
         """The bytes that pinned contents may still take up."""
@@ -349,6 +349,6 @@ class BlockCache:
             paths = [
                 path for sha1 in self._landing.written if (path := self._contents.file_of(sha1)) is not None
             ]
-            await trio.to_thread.run_sync(durability.sync_if_there, *paths)
+            await threads.run_sync(durability.sync_if_there, *paths)
         finally:
             self._files.close()

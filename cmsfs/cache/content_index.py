@@ -16,6 +16,7 @@ import trio
 
 from cmsfs import sqlite
 from cmsfs.cache import bitmap, content_files, content_table, streaming_hash
+from cmsfs.runtime import clock, threads
 
 # Contents remembered after their last use; one takes about half a KiB.
 MAX_LIVE = 1024
@@ -85,13 +86,13 @@ class ContentIndex:
         db: sqlite.Database,
         store: content_files.ContentFiles,
         *,
-        clock: Callable[[], float],
+        now: Callable[[], float] | None = None,
         max_live: int = MAX_LIVE,
     ) -> None:
         self.used = 0
         self._db = db
         self._files = store
-        self._clock = clock
+        self._now = now or clock.time
         self._max_live = max_live
         self._live: OrderedDict[str, CachedContent] = OrderedDict()  # the longest unused first
         self._opens: dict[str, int] = {}
@@ -135,7 +136,7 @@ class ContentIndex:
         bits = bitmap.empty(size) if size else None
         file = content_files.ContentFile(self._files.cached(sha1))
         content = CachedContent(sha1, size, bits=bits, verified=not size, dirty=False, file=file)
-        content.used_at = int(self._clock())
+        content.used_at = int(self._now())
         return content
 
     def _load(self, row: content_table.ContentRow) -> CachedContent:
@@ -214,7 +215,7 @@ class ContentIndex:
 
     def touch(self, content: CachedContent) -> None:
         """It is being used: later in the order of eviction."""
-        now = int(self._clock())
+        now = int(self._now())
         if now - content.used_at >= TOUCH_SECONDS:
             content.used_at = now
             # The row of a dirty one is the journal's.
@@ -269,7 +270,7 @@ class ContentIndex:
     def settled(self, content: CachedContent) -> None:
         """A dirty content's file is in the cache's folder now."""
         content.dirty = False
-        content.used_at = int(self._clock())
+        content.used_at = int(self._now())
         self.used += content.size
         self._pending[content.sha1] = content
 
@@ -288,7 +289,7 @@ class ContentIndex:
         """
         async with self._flushing:
             if self._files.has_graves:
-                await trio.to_thread.run_sync(self._files.empty_graves)
+                await threads.run_sync(self._files.empty_graves)
             if not self._pending:
                 return
             # atomic: no await until the rows to write are copied.

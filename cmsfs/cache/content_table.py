@@ -8,12 +8,12 @@ Rule: what the cache saves in batches never touches the row of a dirty content, 
 was verified; only the journal's transactions begin and end being dirty.
 """
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cmsfs import sqlite
 from cmsfs.cache import bitmap
+from cmsfs.runtime import clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def remove(conn: sqlite.Connection, sha1s: Iterable[str]) -> None:
 
 def record_dirty(conn: sqlite.Connection, sha1: str, size: int) -> None:
     """The service does not have this content; its file is in the drafts folder already."""
-    conn.execute(_RECORD_DIRTY, (sha1, size, int(time.time())))
+    conn.execute(_RECORD_DIRTY, (sha1, size, int(clock.time())))
 
 
 def restore_dirty(conn: sqlite.Connection, sha1: str, size: int) -> None:
@@ -125,7 +125,7 @@ def expect(conn: sqlite.Connection, sha1: str, size: int) -> None:
     conn.execute(
         "INSERT OR IGNORE INTO content (sha1, size, bitmap, verified, dirty, pinned, used_at)"
         " VALUES (?, ?, ?, 0, 0, 0, ?)",
-        (sha1, size, bits, int(time.time())),
+        (sha1, size, bits, int(clock.time())),
     )
 
 
@@ -134,13 +134,13 @@ def mark_clean(conn: sqlite.Connection, sha1: str) -> None:
 
     The caller has made sure that no other op still has to send it.
     """
-    conn.execute("UPDATE content SET dirty = 0, used_at = ? WHERE sha1 = ?", (int(time.time()), sha1))
+    conn.execute("UPDATE content SET dirty = 0, used_at = ? WHERE sha1 = ?", (int(clock.time()), sha1))
 
 
 def pin(conn: sqlite.Connection, sha1: str, size: int) -> None:
     """Keep this content from eviction, whether it is here already or still to come."""
     bits = bytes(bitmap.empty(size)) if size else None
-    conn.execute(_PIN, (sha1, size, bits, not size, int(time.time())))
+    conn.execute(_PIN, (sha1, size, bits, not size, int(clock.time())))
 
 
 def unpin(conn: sqlite.Connection, sha1: str) -> None:

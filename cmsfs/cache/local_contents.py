@@ -18,11 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-import trio
-
 from cmsfs import crashpoints, durability, sqlite
 from cmsfs.cache import content_files, content_index, content_table
 from cmsfs.crashpoints import Point
+from cmsfs.runtime import threads
 
 T = TypeVar("T")
 
@@ -76,7 +75,7 @@ class LocalContents:
         rows = [content_table.find(self._db, file.sha1) for file in found]
         recorded = [row is not None and row.dirty for row in rows]
         targets = [self._files.dirty(file.sha1) for file in found]
-        await trio.to_thread.run_sync(_link_in, list(zip(found, targets, recorded, strict=True)))
+        await threads.run_sync(_link_in, list(zip(found, targets, recorded, strict=True)))
         for (sha1, size, _), target in zip(found, targets, strict=True):
             file = content_files.ContentFile(target)
             self._contents.replace(
@@ -139,7 +138,7 @@ class LocalContents:
             return content is not None and content.dirty
         # Beside the folder's other second names, which a start removes.
         copy = self._files.dirty(sha1).with_suffix(".sealed")
-        await trio.to_thread.run_sync(_second_name, content.file.path, copy)
+        await threads.run_sync(_second_name, content.file.path, copy)
 
         def txn(conn: sqlite.Connection) -> bool:
             if not is_wanted(conn, sha1):
@@ -174,7 +173,7 @@ class LocalContents:
     async def _settle_by_copy(self, content: content_index.CachedContent, target: Path) -> None:
         source, copy = content.file.path, self._files.new_copy()
         try:
-            await trio.to_thread.run_sync(shutil.copyfile, source, copy)
+            await threads.run_sync(shutil.copyfile, source, copy)
         except OSError:
             copy.unlink(missing_ok=True)
             raise

@@ -12,13 +12,13 @@ Rule: nothing of the drafts folder is ever deleted: what has no place in the tab
 
 import os
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cmsfs import sqlite
 from cmsfs.cache import bitmap, content_files, content_table, local_contents
+from cmsfs.runtime import clock
 
 _SHA1 = re.compile(r"[0-9a-f]{40}")
 
@@ -130,7 +130,7 @@ def _with_whole_bases(
         finally:
             os.close(fd)
         if is_whole:
-            used_at = int(time.time())
+            used_at = int(clock.time())
             found = content_table.ContentRow(
                 sha1, size, None, True, False, row is not None and row.pinned, used_at
             )

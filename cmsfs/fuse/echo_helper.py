@@ -17,6 +17,7 @@ import trio
 from cmsfs.fuse import convert, echo_process
 from cmsfs.fuse.echoes import Echoes, EchoTask
 from cmsfs.replica.nodes import Ino
+from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class EchoHelper:
     async def _start(self) -> trio.SocketStream:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._process = process = await trio.to_thread.run_sync(_spawn, theirs.fileno())
+            self._process = process = await threads.run_sync(_spawn, theirs.fileno())
             self._echoes.pids.add(process.pid)
             self._line = trio.SocketStream(trio.socket.from_stdlib_socket(ours.dup()))
         return self._line

@@ -13,7 +13,6 @@ waits in the kernel for a folder that it has locked, goes on.
 import errno
 import os
 import stat
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import pyfuse3
 
 from cmsfs.fuse import convert, echo_process
 from cmsfs.replica.nodes import Ino
+from cmsfs.runtime import clock
 
 # Beyond the numbers of rows, and of virtual nodes.  Odd ones are folders.
 GHOSTS: Ino = (1 << 62) + (1 << 61)
@@ -97,14 +97,14 @@ class Echoes:
 
     def note_listing(self, folder: Ino) -> None:
         """Somebody lists this folder, and may be showing it."""
-        self._listed[folder] = time.monotonic()
+        self._listed[folder] = clock.monotonic()
         self._listed.move_to_end(folder)
         if len(self._listed) > _MOST_LISTED:
             self._listed.popitem(last=False)
 
     def listed_lately(self) -> set[Ino]:
         """Folders that somebody has listed within the last minute."""
-        now = time.monotonic()
+        now = clock.monotonic()
         return {ino for ino, at in self._listed.items() if now - at < LISTED_SECONDS}
 
     # ---- for the handlers, about requests of a helper ----

@@ -26,6 +26,7 @@ from cmsfs import errors, mounts
 from cmsfs.fuse import notifier
 from cmsfs.fuse.operations import Operations
 from cmsfs.mountpoint_guard import MountpointGuard
+from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
@@ -97,10 +98,10 @@ class Mounted:
         """Take the drive off its mountpoint and end serving, in the order that loses nothing."""
         if self.unmounted.is_set():
             # Unmounted by somebody, or the loop failed: then callers wait for answers that nobody gives.
-            await trio.to_thread.run_sync(self.abort)
+            await threads.run_sync(self.abort)
         if self.is_attached:
             try:
-                await trio.to_thread.run_sync(mounts.detach, self.mountpoint)
+                await threads.run_sync(mounts.detach, self.mountpoint)
             except errors.UserError as error:
                 log.warning("%s", error)
         with trio.move_on_after(linger):
@@ -111,15 +112,15 @@ class Mounted:
                 await self.unmounted.wait()
         if not self.unmounted.is_set():
             log.error("requests did not finish within %s seconds; aborting the FUSE connection", deadline)
-            await trio.to_thread.run_sync(self.abort)
+            await threads.run_sync(self.abort)
             self._serving.cancel()
             await self.unmounted.wait()
 
     async def close(self) -> None:
         """Give the session back; whoever still waits for an answer gets an error."""
         # A notification may wait in the kernel for a request that nobody answers any more.
-        await trio.to_thread.run_sync(self.abort)
-        if not await trio.to_thread.run_sync(partial(notifier.session.closing, timeout=5.0)):
+        await threads.run_sync(self.abort)
+        if not await threads.run_sync(partial(notifier.session.closing, timeout=5.0)):
             log.error("a kernel notification hangs; closing the session")
         self._switch.close()
         pyfuse3.close(unmount=self.is_attached)
@@ -151,8 +152,8 @@ async def mounted(
     Cancelled: the drive is stopped in good order all the same, which takes `linger` and `deadline` at most.
     """
     mounts.require_fuse()
-    place = await trio.to_thread.run_sync(partial(mounts.prepare, mountpoint, create=create, over=over))
-    await trio.to_thread.run_sync(mounts.ensure_fusectl)
+    place = await threads.run_sync(partial(mounts.prepare, mountpoint, create=create, over=over))
+    await threads.run_sync(mounts.ensure_fusectl)
     logging.getLogger("pyfuse3").addFilter(_is_of_interest)
     ground = _ground(place, memo)
     try:
@@ -209,7 +210,7 @@ def _ground(place: Path, memo: Path | None) -> MountpointGuard:
 async def _answered(drive: Mounted) -> None:
     with trio.move_on_after(ANSWER):
         # In a thread: from the loop it would wait for itself.
-        await trio.to_thread.run_sync(os.stat, drive.mountpoint, abandon_on_cancel=True)
+        await threads.run_sync(os.stat, drive.mountpoint, abandon_on_cancel=True)
         return
     raise errors.UserError(f"The drive at {drive.mountpoint} is not responding.", exit_code=mounts.NO_FUSE)
 

@@ -27,6 +27,7 @@ import trio
 from cmsfs.fuse import convert
 from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import Ino
+from cmsfs.runtime import threads
 from cmsfs.wakeup import Signal
 
 log = logging.getLogger(__name__)
@@ -224,7 +225,7 @@ class Notifier:
 
     async def _tell_all(self, changes: list[Change], *, at_last: bool = False) -> list[Change]:
         """Tell these; those of them that are to be told once more."""
-        return await trio.to_thread.run_sync(
+        return await threads.run_sync(
             self._in_thread, changes, at_last, limiter=self._thread, abandon_on_cancel=True
         )
 

@@ -14,7 +14,6 @@ bytes is recorded after they are in the file.  Where the row has the bytes, too,
 import errno
 import functools
 import os
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from sqlite3 import Connection
@@ -27,6 +26,7 @@ from cmsfs.journal.draft_files import DraftFiles
 from cmsfs.journal.extents import Extents
 from cmsfs.replica.nodes import Ino
 from cmsfs.replica.rows import node_rows
+from cmsfs.runtime import clock, threads
 from cmsfs.wakeup import Signal
 
 # A thread hop costs 85 µs: worth it when the copy into the page cache takes about as long.
@@ -131,7 +131,7 @@ class Draft:
             fd = self._opened.borrow(self._file, create=not self.extents.end)  # as `acquire`
             try:
                 if len(data) >= THREAD_FROM:
-                    written = await trio.to_thread.run_sync(_pwrite_all, fd, data, offset)
+                    written = await threads.run_sync(_pwrite_all, fd, data, offset)
                     with self._state:
                         self._wrote(offset, data[:written])
                 else:
@@ -153,7 +153,7 @@ class Draft:
                 small[offset:end] = data
             else:
                 self._file.small = None
-        self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
+        self.generation, self.mtime_ns = self.generation + 1, clock.time_ns()
 
     async def truncate(self, size: int) -> bool:
         """Cut or lengthen (with zeros) to `size`; False if the draft is sealed, as `write`.
@@ -169,7 +169,7 @@ class Draft:
                 self.extents.clip(size)
                 self.base_size = min(self.base_size, size)
                 self.size = size
-                self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
+                self.generation, self.mtime_ns = self.generation + 1, clock.time_ns()
             try:
                 if size < self._recorded_end and self._commit is not None:
                     await self._commit(self.record)
@@ -178,7 +178,7 @@ class Draft:
             except BaseException:
                 with self._state:
                     self.extents, self.base_size, self.size = before
-                    self.generation, self.mtime_ns = self.generation + 1, time.time_ns()
+                    self.generation, self.mtime_ns = self.generation + 1, clock.time_ns()
                 raise
             if size < before[2]:
                 # Bytes beyond the end must not come back when the file grows again.

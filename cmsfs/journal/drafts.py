@@ -9,8 +9,6 @@ Rules: there is one object for a draft at a time, whoever asks.  A file that gro
 """
 
 import functools
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
@@ -22,6 +20,7 @@ from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.replica.rows import node_rows
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
 # Times the settle time that a change rests at most.
@@ -39,8 +38,8 @@ class Drafts:
 
     insert = staticmethod(insert_row)
 
-    def __init__(self, db: Database, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
+    def __init__(self, db: Database, root: Path) -> None:
+        self.clock = clock.monotonic
         # Since when each holds bytes that are unsent, as far as this process knows.
         self._begun: dict[int, float] = {}
         self._db = db

@@ -7,7 +7,6 @@ for one file.
 
 import logging
 import math
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import trio
 from cmsfs import crashpoints, durability
 from cmsfs.crashpoints import Point
 from cmsfs.journal.draft import Draft
+from cmsfs.runtime import clock, threads
 from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
 
@@ -48,7 +48,7 @@ class GroupCommit:
         """Something was committed (and, with a draft, its bytes written) that must be durable soon."""
         if draft is not None:
             self._recorded[draft.id] = draft
-        self.noted_at = time.monotonic()
+        self.noted_at = clock.monotonic()
         self._wanted.set()
         self._noted.pulse()
 
@@ -95,18 +95,18 @@ class GroupCommit:
             self._wanted.set()
             raise
         if unlinks:
-            await trio.to_thread.run_sync(_unlink_all, unlinks)
+            await threads.run_sync(_unlink_all, unlinks)
 
     async def _commit(self, group: list[Draft]) -> None:
         if small := [draft for draft in group if draft.in_row]:
-            await trio.to_thread.run_sync(_make_files, small)
+            await threads.run_sync(_make_files, small)
         group = [draft for draft in group if not draft.in_row]
         # Several at a time, so that the file system's own log makes them durable together.
         async with trio.open_nursery() as nursery:
             for share in range(1, min(AT_ONCE, len(group))):
-                nursery.start_soon(trio.to_thread.run_sync, _fsync_all, group[share::AT_ONCE])
+                nursery.start_soon(threads.run_sync, _fsync_all, group[share::AT_ONCE])
             if len(group) > 1:
-                await trio.to_thread.run_sync(_fsync_all, group[0::AT_ONCE])
+                await threads.run_sync(_fsync_all, group[0::AT_ONCE])
         await self._sync([] if len(group) > 1 else group, names=bool(group))
 
     async def sync(self, draft: Draft | None) -> None:
@@ -120,13 +120,13 @@ class GroupCommit:
 
     async def sync_file(self, draft: Draft) -> None:
         """Make what a draft's file holds durable, whatever its row says."""
-        await trio.to_thread.run_sync(draft.fsync)
-        await trio.to_thread.run_sync(durability.sync, self._root)
+        await threads.run_sync(draft.fsync)
+        await threads.run_sync(durability.sync, self._root)
         draft.in_row = False
 
     async def _sync(self, group: list[Draft], *, names: bool) -> None:
         with self._db.log_syncing():
-            await trio.to_thread.run_sync(self._sync_in_order, group, names)
+            await threads.run_sync(self._sync_in_order, group, names)
 
     def _sync_in_order(self, group: list[Draft], names: bool) -> None:
         """Bytes, then names, then the rows that speak of them.  Runs in a thread."""

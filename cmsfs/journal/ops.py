@@ -8,13 +8,13 @@ Rule: nothing here waits and nothing here is lost; a failed operation is held wi
 """
 
 import enum
-import time
 from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.replica import item_details, naming, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import in_flight, node_rows, op_rows
+from cmsfs.runtime import clock
 
 
 class OpKind(enum.StrEnum):
@@ -44,9 +44,6 @@ class Op:
 
 COLUMNS = "seq, ino, kind, state, revision, attempts, not_before, error"
 
-
-# The wall clock, which outlives a restart, as operations do.
-now_ns = time.time_ns
 
 # This is to be brought about, not before `due_ns` (wall clock).  A pending operation of the same kind takes
 # the new time; one that is running will run again after it ends; one that was held is tried afresh, since
@@ -115,6 +112,6 @@ def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
     node_rows.hand_over_item(conn, old, new)
     drop(conn, old, *OpKind)
     if item_details.transfer_pending(conn, old, new):
-        record(conn, new, OpKind.DESCRIBE, due_ns=now_ns())
+        record(conn, new, OpKind.DESCRIBE, due_ns=clock.time_ns())
     # What was sent to the item without an answer was sent from here, whoever stands for it now.
     in_flight.transfer_versions(conn, old, new)

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
-import trio
-
 from cmsfs.journal import ops
 from cmsfs.journal.draft import set_held
 from cmsfs.journal.drafts import Drafts
@@ -29,6 +27,7 @@ from cmsfs.journal.extents import Extents
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import lineages
 from cmsfs.replica.rows import node_rows, op_rows
+from cmsfs.runtime import threads
 from cmsfs.sqlite import Database
 
 log = logging.getLogger(__name__)
@@ -84,7 +83,7 @@ async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
         return due, keep
 
     due, keep = await db.write(txn, durable=True)
-    await trio.to_thread.run_sync(_sort_files, drafts.root, recovered, keep)
+    await threads.run_sync(_sort_files, drafts.root, recovered, keep)
     return due
 
 

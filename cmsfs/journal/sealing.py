@@ -25,6 +25,7 @@ from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.replica.rows import node_rows
+from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class Sealer:
         async with draft.lock:
             one = _candidate(draft)
         try:
-            (found,) = await trio.to_thread.run_sync(_read_all, [one])
+            (found,) = await threads.run_sync(_read_all, [one])
             crashpoints.reached(Point.SEAL_HASHED)
             async with draft.lock:
                 is_changed = draft.generation != one.generation
@@ -110,7 +111,7 @@ class Sealer:
                     # It is written to all the time: now its writers wait, for what has changed meanwhile.
                     one = _candidate(draft)
                     draft.release()
-                    (found,) = await trio.to_thread.run_sync(_read_all, [one])
+                    (found,) = await threads.run_sync(_read_all, [one])
                 # atomic: no await between the check and the mark, so no writer slips in between
                 if draft.dropped or draft.generation != one.generation:
                     return None
@@ -132,7 +133,7 @@ class Sealer:
         try:
             for draft in filter(_is_small, drafts):
                 taken.append(_candidate(draft))
-            found = await trio.to_thread.run_sync(_read_all, taken) if taken else []
+            found = await threads.run_sync(_read_all, taken) if taken else []
         finally:
             for one in taken:
                 one.draft.release()

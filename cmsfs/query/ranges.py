@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from cmsfs import errors
 from cmsfs.models.content import search
+from cmsfs.runtime import clock
 
 End = TypeVar("End", int, datetime)
 
@@ -73,7 +74,7 @@ class Clock:
 
     def __init__(self, now: datetime | None = None, zone: tzinfo | None = None) -> None:
         self._zone = zone
-        self._now = (now or datetime.now().astimezone()).astimezone(zone)
+        self._now = (now or clock.datetime_now().astimezone()).astimezone(zone)
 
     def times(self, key: str, text: str) -> search.TimeRange:
         """The range that a value of `modified:` or `created:` means.  Raises `UserError`."""

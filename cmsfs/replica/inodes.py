@@ -15,12 +15,12 @@ Rules: no await between `try_open` and the read of the row.  A lookup is counted
 the reply that hands out the inode, since the kernel may forget it at once.  The root is never counted.
 """
 
-import time
 from array import array
 from collections import Counter
 from sqlite3 import Connection
 
 from cmsfs.replica.nodes import ROOT, Ino, Node
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
 # The kernel hears of a change a moment after it.
@@ -144,7 +144,7 @@ class Inodes:
         self._examined.add(ino)
         if ino in self._opens:
             return True
-        self._news[ino] = now = time.monotonic()
+        self._news[ino] = now = clock.monotonic()
         if len(self._news) > _MANY:
             # The kernel has heard of the older ones.
             for old in [one for one, at in list(self._news.items()) if now - at > MOMENT_SECONDS]:
@@ -200,7 +200,7 @@ class FreshNames:
                 self._places.pop(old, None)
                 self.known.discard(old)
         self.known.discard(ino)
-        self._places[ino] = ((parent, name), time.monotonic())
+        self._places[ino] = ((parent, name), clock.monotonic())
 
     def _is_fresh(self, ino: Ino, parent: Ino | None, name: str) -> bool:
         found = self._places.get(ino)
@@ -208,7 +208,7 @@ class FreshNames:
 
 
 def _is_past(since: float) -> bool:
-    return time.monotonic() - since >= MOMENT_SECONDS
+    return clock.monotonic() - since >= MOMENT_SECONDS
 
 
 def note_fresh(conn: Connection, ino: Ino) -> None:

@@ -6,13 +6,13 @@ that the item gets when it is seen again.
 """
 
 import json
-import time
 from collections.abc import Iterable
 from sqlite3 import Connection
 
 from cmsfs.replica import pins
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, Ino, NodeKind
 from cmsfs.replica.rows import xattr_rows
+from cmsfs.runtime import clock
 
 _EXECUTE = 0o111
 
@@ -35,7 +35,7 @@ _FOUND = """
 
 def keep(conn: Connection, ino: Ino) -> None:
     """The node's row is about to go: keep what its item would miss."""
-    conn.execute(_KEEP, (ino, int(time.time())))
+    conn.execute(_KEEP, (ino, int(clock.time())))
 
 
 def drop(conn: Connection, ino: Ino) -> None:
@@ -62,4 +62,4 @@ def restore(conn: Connection, inos: Iterable[Ino]) -> None:
 
 def forget(conn: Connection, *, days: int) -> int:
     """Forget what was kept longer than this; how many items."""
-    return conn.execute("DELETE FROM kept WHERE kept_at < ?", (time.time() - days * 86_400,)).rowcount
+    return conn.execute("DELETE FROM kept WHERE kept_at < ?", (clock.time() - days * 86_400,)).rowcount

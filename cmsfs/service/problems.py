@@ -9,7 +9,6 @@ Rule: hostile input ends as 4xx; a 5xx is our mistake and is logged with its tra
 
 import errno
 import logging
-import secrets
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +19,7 @@ import trio
 from starlette import exceptions, requests, responses, types
 
 from cmsfs.models import wire_names
+from cmsfs.runtime import chance
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ class Edge:
         started = False
         body_read = False
         # The access log tells the same id (see access_log.py).
-        request_id = scope.setdefault("request_id", secrets.token_hex(8))
+        request_id = scope.setdefault("request_id", chance.token_hex(8))
 
         async def watched_send(message: types.Message) -> None:
             nonlocal started

@@ -8,7 +8,6 @@ Rule: a lock that has ended is no lock, whatever was last heard of it.
 
 import json
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +17,7 @@ import trio
 
 from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import Ino, Node
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import ALL, NodeRight
 from cmsfs.wakeup import Signal
@@ -77,7 +77,7 @@ class FileLocks:
     def of(self, ino: Ino) -> FileLock | None:
         """Somebody else's lock that holds now."""
         lock = self.known.get(ino)
-        if lock is None or lock.user == (self._user_id() or lock.user) or not lock.holds(time.time()):
+        if lock is None or lock.user == (self._user_id() or lock.user) or not lock.holds(clock.time()):
             return None
         return lock
 
@@ -91,7 +91,7 @@ class FileLocks:
                 await trio.sleep(GATHER_SECONDS)
 
     def _seconds_to_the_next_end(self) -> float:
-        now = time.time()
+        now = clock.time()
         ends = [self.known[ino].ends for ino in self._holding]
         return min((max(end - now, 0) for end in ends if end is not None), default=math.inf)
 

@@ -7,12 +7,12 @@ Rule: the end of a pause is a time of the clock on the wall: a laptop that slept
 """
 
 import math
-import time
 from datetime import UTC, datetime
 
 import trio
 
 from cmsfs.replica import kv_store
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
 from daemon.core.health import Health
@@ -42,7 +42,7 @@ class Pausing:
 
     async def pause(self, seconds: float | None) -> None:
         """Begin a pause of so long, or until `resume`."""
-        await self._set(math.inf if seconds is None else time.time() + seconds)
+        await self._set(math.inf if seconds is None else clock.time() + seconds)
 
     async def resume(self) -> None:
         """End it; nothing happens if there is none."""
@@ -51,7 +51,7 @@ class Pausing:
     async def run(self) -> None:
         """End pauses when their time has come, for ever."""
         while True:
-            left = math.inf if self._until is None else self._until - time.time()
+            left = math.inf if self._until is None else self._until - clock.time()
             if left <= 0:
                 await self.resume()
                 continue

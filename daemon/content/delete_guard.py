@@ -11,7 +11,6 @@ Rule: what is not known to be in doubt costs nothing here.
 
 import errno
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -24,6 +23,7 @@ from cmsfs.models import wire_names
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.sharing import shares
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.user_messages import explain
 from cmsfs.vfs import errno_map
@@ -141,7 +141,7 @@ class DeleteGuard:
     def _note(self, node: Node) -> None:
         for place in filter(None, (node.ino, node.parent or self._folder(node))):
             self._places.pop(place, None)
-            self._places[place] = time.monotonic()
+            self._places[place] = clock.monotonic()
         while len(self._places) > PLACES:
             self._places.popitem(last=False)
 
@@ -155,7 +155,7 @@ class DeleteGuard:
         return None if folder is None else folder.ino
 
     def _was_refused(self, node: Node) -> bool:
-        now = time.monotonic()
+        now = clock.monotonic()
         places = (self._places.get(node.ino), self._places.get(node.parent or 0))
         return any(at is not None and now - at < DOUBT_SECONDS for at in places)
 
@@ -163,10 +163,10 @@ class DeleteGuard:
         if not policies.is_known(self._db):
             return False
         taken = float(kv_store.get(self._db, TAKEN_AT) or 0)
-        if 0 <= time.time() - taken < SURE_SECONDS:
+        if 0 <= clock.time() - taken < SURE_SECONDS:
             return False
         return any(policies.covering(self._db, node, kind) for kind in (policies.HOLD, policies.RETENTION))
 
     async def _note_taken(self, node: Node) -> None:
         if self._is_protected(node):
-            await self._db.write(lambda conn: kv_store.put(conn, TAKEN_AT, str(int(time.time()))))
+            await self._db.write(lambda conn: kv_store.put(conn, TAKEN_AT, str(int(clock.time()))))

@@ -9,7 +9,7 @@ Rule: this never delays and never fails what a program does; what cannot be lock
 
 import logging
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 
 import trio
 
@@ -17,6 +17,7 @@ from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.vfs.heuristics import lockfiles
 from daemon.core.health import Health
@@ -69,7 +70,7 @@ class DocumentLocks:
 
     async def _lock(self, item_id: str) -> bool:
         """Whether the file is locked for us now."""
-        ends = datetime.now(UTC) + timedelta(seconds=LASTS_SECONDS)
+        ends = clock.datetime_now(UTC) + timedelta(seconds=LASTS_SECONDS)
         try:
             with self._health.request("locks"):
                 item = await self._client.locks.lock(item_id, expires_at=ends)

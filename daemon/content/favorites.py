@@ -9,7 +9,6 @@ Rule: what is shown (an emblem) never waits for the service; what is asked for b
 import errno
 import json
 import logging
-import time
 
 import trio
 
@@ -18,6 +17,7 @@ from cmsfs.client.session import Client
 from cmsfs.replica import kv_store
 from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import ROOT, Node, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from daemon.core.health import Health
@@ -92,7 +92,7 @@ class Favorites:
 
     def _begin(self) -> trio.Event | None:
         """Have them read, if what is known is old; None if it is not, or nobody can be asked."""
-        if self._asking is None and time.monotonic() >= self._current_until and self._health.can_ask:
+        if self._asking is None and clock.monotonic() >= self._current_until and self._health.can_ask:
             self._asking = trio.Event()
             self._nursery.start_soon(self._ask, self._asking, name="favorites")
         return self._asking
@@ -104,10 +104,10 @@ class Favorites:
                 entries = await self._client.favorites.list()
                 found = frozenset([f"{item.type}/{item.id}" async for item in entries])
             if changes == self._changes:  # or what was read is older than what was set here
-                self._current_until = time.monotonic() + FRESH_SECONDS
+                self._current_until = clock.monotonic() + FRESH_SECONDS
                 await self._keep(found)
         except (errors.Forbidden, errors.NotFound, errors.NotSupported):
-            self._current_until = time.monotonic() + REFUSED_SECONDS
+            self._current_until = clock.monotonic() + REFUSED_SECONDS
         except errors.RemoteError as error:
             log.info("the favorites could not be read: %s", error)
         finally:

@@ -10,7 +10,6 @@ Rule: what is not known is allowed; the service has the last word.
 import errno
 import json
 import logging
-import time
 from collections import OrderedDict, deque
 
 import trio
@@ -20,6 +19,7 @@ from cmsfs.client.session import Client
 from cmsfs.models.content import folder_locks
 from cmsfs.replica import kv_store
 from cmsfs.replica.nodes import ROOT, Node
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from daemon.core.health import Health
@@ -67,7 +67,7 @@ class FolderLockGuard:
             with trio.move_on_after(WAIT_SECONDS) as wait:
                 await self._ask(node.remote_id)
             if wait.cancelled_caught:
-                self._silent_until = time.monotonic() + SILENT_SECONDS
+                self._silent_until = clock.monotonic() + SILENT_SECONDS
         lock = self._known.get(node.remote_id)
         if lock is None or not lock.get("delete" if removes else "move"):
             return
@@ -76,7 +76,7 @@ class FolderLockGuard:
         raise errno_map.oserror(errno.EPERM, f"{node.name}: the folder is locked")
 
     def _is_due(self, folder_id: str) -> bool:
-        now = time.monotonic()
+        now = clock.monotonic()
         known_until = max(self._current_until.get(folder_id, 0.0), self._silent_until)
         if known_until > now or not self._health.can_ask:
             return False
@@ -84,7 +84,7 @@ class FolderLockGuard:
         return folder_id in self._known or not is_many
 
     async def _ask(self, folder_id: str) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         self._asked.append(now)
         seconds = FREE_SECONDS
         found: list[folder_locks.FolderLock] = []

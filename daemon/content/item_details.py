@@ -9,7 +9,6 @@ Rule: whoever waits here waits a few seconds at most; what was known before is b
 
 import errno
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from cmsfs.config.abilities import Ability
 from cmsfs.replica import item_details, kv_store
 from cmsfs.replica.item_details import DetailSubject
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Connection, Database
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.metadata_values import ValuePlace
@@ -74,7 +74,7 @@ class ItemDetails:
     async def learn(self, node: Node, about: DetailSubject) -> None:
         """As `ports.ItemDetailsPort.learn`."""
         known = item_details.find(self._db, node.ino, about)
-        if item_details.is_current(known, node, now=int(time.time()), seconds=FRESH_SECONDS):
+        if item_details.is_current(known, node, now=int(clock.time()), seconds=FRESH_SECONDS):
             return
         kind = _ITEM_KINDS.get(node.kind)
         if kind is None or node.remote_id is None:
@@ -159,7 +159,7 @@ class ItemDetails:
     def _are_policies_old(self) -> bool:
         read = int(kv_store.get(self._db, item_details.POLICIES_AT) or 0)
         refused = kv_store.get(self._db, item_details.POLICIES_REFUSED)
-        return not 0 <= time.time() - read < (REFUSED_SECONDS if refused else POLICIES_SECONDS)
+        return not 0 <= clock.time() - read < (REFUSED_SECONDS if refused else POLICIES_SECONDS)
 
     async def _read_policies(self) -> None:
         refusal = ""
@@ -177,7 +177,7 @@ class ItemDetails:
 
         def txn(conn: Connection) -> None:
             item_details.replace_assignments(conn, found)
-            kv_store.put(conn, item_details.POLICIES_AT, str(int(time.time())))
+            kv_store.put(conn, item_details.POLICIES_AT, str(int(clock.time())))
             kv_store.put(conn, item_details.POLICIES_REFUSED, refusal)
             kv_store.put(conn, item_details.HOLDS_IN_FORCE, in_force)
 
@@ -228,4 +228,4 @@ class ItemDetails:
 
 
 def _keep(conn: Connection, node: Node, about: DetailSubject, value: Any) -> None:
-    item_details.put(conn, node.ino, about, value, etag=node.etag, at=int(time.time()))
+    item_details.put(conn, node.ino, about, value, etag=node.etag, at=int(clock.time()))

@@ -28,6 +28,7 @@ from cmsfs.replica.merge import deletions as replica_deletions
 from cmsfs.replica.nodes import ROOT, Ino, ItemKey, Node, NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.replica.sharing import shares
+from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map, permissions
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.ports import AccountPort, TrashPages
@@ -121,7 +122,7 @@ class RemoteTrash:
         if queue.removing(self.context.db) and self.context.health.may_work:
 
             def txn(conn: Connection) -> int:
-                return op_rows.end_settling(conn, now_ns=ops.now_ns(), kind=ops.OpKind.TRASH)
+                return op_rows.end_settling(conn, now_ns=clock.time_ns(), kind=ops.OpKind.TRASH)
 
             await self.context.db.write(txn)
 

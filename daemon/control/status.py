@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 
 import trio
@@ -18,6 +18,7 @@ from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.merge import local_work, mass_deletions
 from cmsfs.replica.nodes import ROOT, Node, NodeKind
 from cmsfs.replica.sharing import offers, shares
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.vfs.attrs import sync_status
 from daemon.account.pausing import Pausing
@@ -86,7 +87,7 @@ class StatusReport:
         # How far the drive is, as it says of itself.
         self.stage: control.Stage = "starting"
         self._governors: list[StallDetector] = [pull.governor]
-        self._started = datetime.now(UTC)
+        self._started = clock.datetime_now(UTC)
         self._files = ReplacedFiles()
 
     def pong(self) -> control.Pong:

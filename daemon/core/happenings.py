@@ -6,7 +6,6 @@ Rule: nothing is written and nothing is looked up here but the path of an item; 
 """
 
 import socket
-import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from cmsfs.models.content import items
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
 
@@ -59,7 +59,7 @@ class Happenings:
         """Something has happened now."""
         if self.fetched:
             self.take_downloads()  # in their order
-        self.recent.append(Happening(int(time.time()), what, path, who, more, size))
+        self.recent.append(Happening(int(clock.time()), what, path, who, more, size))
         self.told.set()
 
     def sent(self, what: str, ino: Ino, *, size: int = 0) -> None:

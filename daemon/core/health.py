@@ -13,15 +13,15 @@ Rule: an answer of the service, even a refusal of the one request, is a sign of 
 import enum
 import errno
 import logging
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC
 
 import trio
 
 from cmsfs import errors
+from cmsfs.runtime import chance, clock
 from cmsfs.user_messages import explain
 from cmsfs.vfs import errno_map
 from cmsfs.wakeup import Signal
@@ -59,7 +59,7 @@ class Health:
     def __init__(self) -> None:
         self.state = HealthState.STARTING
         self.reason = ""
-        self.since = datetime.now(UTC)
+        self.since = clock.datetime_now(UTC)
         self._connection = (HealthState.STARTING, "")
         # What is asked before every request is kept, not worked out each time (`_settle`).
         # Whether a request has a chance: a service that failed one may well answer the next.
@@ -199,7 +199,7 @@ class Health:
         self.reason = reason
         if state is not self.state:
             log.info("the drive is now %s (was %s): %s", state, self.state, reason or "no problems")
-            self.state, self.since = state, datetime.now(UTC)
+            self.state, self.since = state, clock.datetime_now(UTC)
         elif not tell:
             return
         # atomic: whoever is woken sees the new state
@@ -216,7 +216,7 @@ class Health:
             self._doubt.clear()
             wait = FIRST_PROBE_SECONDS
             while not await self._probe(probe):
-                with trio.move_on_after(wait * random.uniform(0.7, 1.3)):
+                with trio.move_on_after(wait * chance.uniform(0.7, 1.3)):
                     await self._doubt.wait()
                     # Told to look now; but not more often than this, however many failures are told.
                     await trio.sleep(FIRST_PROBE_SECONDS)

@@ -10,7 +10,7 @@ Rule: only the trash, and of a folder that nothing can be searched below it, say
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 
 from cmsfs import errors
 from cmsfs.client.content.search import EVERYTHING
@@ -21,6 +21,7 @@ from cmsfs.models.content import items
 from cmsfs.models.content.search import MAX_LIMIT, Query, TimeRange
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
 # How far searches lag behind: ten minutes in most cases, as services say.
@@ -78,7 +79,7 @@ def has_left_the_index(db: Database, node: Node) -> bool:
     said = json.loads(tree.item_json(db, node.ino) or "{}")
     moments = [said[key] for key in ("created_at", "modified_at") if said.get(key)]
     newest = max(map(base.parse_timestamp, moments), default=None)
-    return not node.is_folder and newest is not None and datetime.now(UTC) - newest > INDEX_LAG
+    return not node.is_folder and newest is not None and clock.datetime_now(UTC) - newest > INDEX_LAG
 
 
 async def at_place(client: Client, folder_id: str, name: str) -> items.Item | None:

@@ -8,11 +8,10 @@ whoever wants it.
 import logging
 from pathlib import Path
 
-import trio
-
 from cmsfs import config
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Node
+from cmsfs.runtime import threads
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import NodeRight
 from daemon.account.permissions import RightsReader
@@ -24,9 +23,9 @@ log = logging.getLogger(__name__)
 async def wipe(db: Database, rights: RightsReader, mountpoint: Path) -> int:
     """Remove them; how many.  What cannot be removed is told in the log, and stays."""
     cache = config.thumbnails_folder()
-    kept = await trio.to_thread.run_sync(lambda: list(thumbnail_cache.thumbnails_below(cache, mountpoint)))
+    kept = await threads.run_sync(lambda: list(thumbnail_cache.thumbnails_below(cache, mountpoint)))
     unwanted = [one.file for one in kept if not _is_shown(db, rights, one)]
-    await trio.to_thread.run_sync(_remove, unwanted)
+    await threads.run_sync(_remove, unwanted)
     if unwanted:
         log.info("removed %d thumbnails of items that may no longer be read", len(unwanted))
     return len(unwanted)

@@ -20,6 +20,7 @@ from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.runtime import threads
 from cmsfs.service.worker import worker_client
 from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
@@ -92,7 +93,7 @@ class Thumbnails:
     async def _fill(self, folder: Ino, shop: worker_client.WorkerClient) -> None:
         photos = self._photos(folder)
         above = self._mountpoint / tree.path(self._db, folder).lstrip("/")
-        stale = await trio.to_thread.run_sync(self._stale, above, photos)
+        stale = await threads.run_sync(self._stale, above, photos)
         limiter = trio.CapacityLimiter(AT_ONCE)
         async with trio.open_nursery() as nursery:
             for photo in stale:

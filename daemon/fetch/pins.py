@@ -10,7 +10,6 @@ with the next one.
 
 import errno
 import logging
-import time
 from collections.abc import Sequence
 from itertools import islice
 from sqlite3 import Connection
@@ -24,6 +23,7 @@ from cmsfs.ipc import diagnostics
 from cmsfs.replica import pins, tree
 from cmsfs.replica.changes import Hub
 from cmsfs.replica.nodes import Ino, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from cmsfs.wakeup import Signal
@@ -88,7 +88,7 @@ class Pins:
         room = await self._blocks.room_for_pinned()
         if missing > room:
             raise errors.UserError(f"{path} does not fit: {_short_of(missing, room)}")
-        await self._db.write(lambda conn: pins.add(conn, ino, at=int(time.time())), durable=True)
+        await self._db.write(lambda conn: pins.add(conn, ino, at=int(clock.time())), durable=True)
         log.info("an item was pinned; %d bytes to download", missing)
         self.wake()
         return ""
@@ -207,9 +207,9 @@ class Pins:
         async with self.marking:
             self._round = trio.CancelScope()
             await self._blocks.flush()
-            began = time.perf_counter()
+            began = clock.monotonic()
             survey = await self._db.query(pins.survey)
-            self._cost = time.perf_counter() - began
+            self._cost = clock.monotonic() - began
             # Of what was unpinned meanwhile, nothing that was seen counts.
             self._trees = [] if self._round.cancel_called else survey.trees
             marks = iter([*survey.mark, *((sha1, None) for sha1 in survey.release)])

@@ -7,7 +7,6 @@ Rule: what a folder no longer holds goes away only after a listing that was comp
 word on the item itself (`deletion_check`).
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from cmsfs.client.session import Client
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import listing_diff
 from cmsfs.replica.nodes import Ino
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from daemon.core import concurrency
 from daemon.core.health import Health
@@ -65,7 +65,7 @@ class FolderItems:
         if complete and node.remote_id is not None:
             unseen = await self.db.query(lambda conn: listing_diff.unseen_in(conn, folder, generation))
             await self.deletion_check.remove(unseen, generation)
-        await self.db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
+        await self.db.write(lambda conn: tree.mark_listed(conn, folder, at=int(clock.time())))
 
     async def _once(self, folder_id: str, generation: int, progress: Call, expected: int) -> bool:
         """Whether this was the folder, whole, as it was at one moment."""

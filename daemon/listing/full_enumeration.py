@@ -13,7 +13,6 @@ the item itself (`deletion_check`).
 
 import json
 import logging
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from sqlite3 import Connection
@@ -28,6 +27,7 @@ from cmsfs.models.content.search import MAX_LIMIT, Query
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import listing_diff
 from cmsfs.replica.nodes import ROOT
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from daemon.core import request_scheduler
 from daemon.core.health import Health
@@ -135,7 +135,7 @@ class FullEnumeration:
             plan = self.plan or self._left_over()
             if plan is not None:
                 compared = not (plan.restless or plan.doubted)
-                await self._db.write(lambda conn: _end(conn, at=int(time.time()), compared=compared))
+                await self._db.write(lambda conn: _end(conn, at=int(clock.time()), compared=compared))
                 log.info("the rest was listed folder by folder")
             self.plan = None
 
@@ -225,7 +225,7 @@ class FullEnumeration:
     async def _conclude(self, plan: EnumerationPlan) -> None:
         gone = [ino for ino, created in await self._unseen(plan) if not _is_in(created, plan.restless)]
         await self._deletion_check.remove(gone, plan.generation)
-        now = int(time.time())
+        now = int(clock.time())
 
         def txn(conn: Connection) -> None:
             tree.mark_all_seen_listed(conn, plan.generation, at=now)

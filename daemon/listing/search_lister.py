@@ -9,7 +9,6 @@ it for the item itself (`deletion_check`); only folders that the listing has see
 """
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
@@ -25,6 +24,7 @@ from cmsfs.models.content.search import Query
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import listing_diff
 from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
@@ -103,7 +103,7 @@ class SearchLister:
             return
         if node.remote_id is None:
             # It is to be made yet: what is in it is what is here.
-            await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(time.time())))
+            await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(clock.time())))
             return
         await self._walks.wait(folder, progress)
         if tree.is_listed(self._db, folder):
@@ -220,7 +220,7 @@ class SearchLister:
                 lambda conn: listing_diff.unseen_below(conn, folder, listing.generation)
             )
             await self._deletion_check.remove(unseen, listing.generation)
-        now = int(time.time())
+        now = int(clock.time())
 
         def txn(conn: Connection) -> None:
             if complete and folder == ROOT:

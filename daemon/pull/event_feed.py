@@ -13,7 +13,6 @@ Rule: the stored position never passes an event that is neither applied nor kept
 """
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from cmsfs.replica import item_details, kv_store, tree
 from cmsfs.replica.merge import apply_remote, local_work
 from cmsfs.replica.merge.local_work import DeferredUpdate
 from cmsfs.replica.nodes import ItemKey, NodeKind, remote_from_item
+from cmsfs.runtime import clock
 from daemon.account import access_loss
 from daemon.core.remote_updates import RemovedItem
 from daemon.pull import event_reducer, reconciler
@@ -93,7 +93,7 @@ class EventFeed:
             # Whoever asks for a look may come before the first one, after a start without a network.
             await self.begin()
         read_at = kv_store.get(self._context.db, kv_store.EVENTS_READ_AT)
-        anew = read_at is not None and time.time() - float(read_at) > KEPT_SECONDS
+        anew = read_at is not None and clock.time() - float(read_at) > KEPT_SECONDS
         if anew:
             log.info("the event position is too old; comparing the whole tree instead")
             await self._begin_anew(missed=True)
@@ -219,7 +219,7 @@ class EventFeed:
             for folder_id in news.empty:
                 node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
                 if node is not None:
-                    tree.mark_listed(conn, node.ino, at=int(time.time()))
+                    tree.mark_listed(conn, node.ino, at=int(clock.time()))
             for folder_id in news.doubted:
                 node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
                 if node is not None:
@@ -261,7 +261,7 @@ class EventFeed:
 
 def _keep(conn: Connection, position: events.Position) -> None:
     kv_store.put(conn, kv_store.EVENTS_POSITION, str(position))
-    kv_store.put(conn, kv_store.EVENTS_READ_AT, str(int(time.time())))
+    kv_store.put(conn, kv_store.EVENTS_READ_AT, str(int(clock.time())))
 
 
 def _is_behind(new: events.Position, old: events.Position) -> bool:

@@ -10,7 +10,6 @@ Rule: one look at a time, whoever asks for it; and none that takes the drive's w
 
 import logging
 import math
-import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Protocol
@@ -19,6 +18,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.replica.merge import local_work
+from cmsfs.runtime import chance, clock
 from cmsfs.sqlite import Database
 from cmsfs.user_messages import explain
 from cmsfs.wakeup import Signal
@@ -180,7 +180,7 @@ class Poller:
             scope.cancel()
 
         began, brought = trio.current_time(), self._feed.brought
-        with trio.move_on_after(SECOND_LOOK_SECONDS * random.uniform(1 - SPREAD, 1)):
+        with trio.move_on_after(SECOND_LOOK_SECONDS * chance.uniform(1 - SPREAD, 1)):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(listen, nursery.cancel_scope)
                 await self._wanted.wait()
@@ -201,7 +201,7 @@ class Poller:
             self._used_at = trio.current_time()
         recent = trio.current_time() - self._used_at < IN_USE_SECONDS
         seconds = self._seconds if recent else self._idle_seconds
-        return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)
+        return seconds * chance.uniform(1 - SPREAD, 1 + SPREAD)
 
     async def poll(self) -> None:
         """Apply everything that was changed or deleted since the last time.  Raises `RemoteError`."""
@@ -212,6 +212,6 @@ class Poller:
                     break
             if local_work.ready_updates(self._db):
                 await self._settle()
-            self.last = datetime.now(UTC)
+            self.last = clock.datetime_now(UTC)
         self._polled_at = trio.current_time()
         self._took = self._polled_at - began

@@ -12,7 +12,6 @@ service's word on the item itself (`absences`).
 
 import json
 import logging
-import time
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +26,7 @@ from cmsfs.models.content.entries import Entry
 from cmsfs.models.content.search import Query
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.runtime import clock
 from cmsfs.wakeup import Signal
 from daemon.core import request_scheduler
 from daemon.core.request_scheduler import Priority
@@ -181,7 +181,9 @@ class Reconciler:
         if not self._full_seconds:
             return False
         swept = kv_store.get(self._context.db, kv_store.SWEPT_AT)
-        return swept is None or time.time() - float(swept) > max(self._full_seconds, await self._affordable())
+        return swept is None or clock.time() - float(swept) > max(
+            self._full_seconds, await self._affordable()
+        )
 
     async def _affordable(self) -> float:
         """How many seconds one comparison had better be apart from the next, for what it costs."""
@@ -337,5 +339,5 @@ def _moment(micros: int) -> datetime:
 
 
 def _swept(conn: Connection) -> None:
-    kv_store.put(conn, kv_store.SWEPT_AT, str(int(time.time())))
+    kv_store.put(conn, kv_store.SWEPT_AT, str(int(clock.time())))
     kv_store.drop(conn, kv_store.SWEEP_DUE)

@@ -7,7 +7,6 @@ operation.
 Rule: such a function either ends the operation (done, given back, cancelled) or raises.
 """
 
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from cmsfs.models.content import items
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import in_flight
+from cmsfs.runtime import chance, clock
 from cmsfs.sqlite import Database
 from daemon.core import item_search
 from daemon.core.health import Health
@@ -119,12 +119,12 @@ class PushContext:
 def wait_ns(attempts: int) -> int:
     """How long to wait after that many failed attempts; spread, so that many do not come at once."""
     longest = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(attempts, 16))
-    return int(longest * random.uniform(0.5, 1.0) * 10**9)
+    return int(longest * chance.uniform(0.5, 1.0) * 10**9)
 
 
 def reconsider(conn: Connection, op: ops.Op, why: str) -> None:
     """The situation has changed: look at the operation anew, at once unless that was done before."""
-    not_before = ops.now_ns() + (wait_ns(op.attempts) if op.attempts > 2 else 0)
+    not_before = clock.time_ns() + (wait_ns(op.attempts) if op.attempts > 2 else 0)
     queue.retry(conn, op, not_before_ns=not_before, error=why)
 
 

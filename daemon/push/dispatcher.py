@@ -11,7 +11,6 @@ import errno
 import functools
 import logging
 import os
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
+from cmsfs.runtime import clock
 from cmsfs.wakeup import Signal
 from daemon.push import rejected
 from daemon.push.context import LONGEST_WAIT_SECONDS, PushContext, wait_ns
@@ -140,8 +140,8 @@ class Dispatcher:
         """Try everything again that failed or is held; somebody may have mended the cause."""
 
         def txn(conn: Connection) -> None:
-            op_rows.release_held(conn, due_ns=ops.now_ns())
-            op_rows.end_waiting(conn, now_ns=ops.now_ns())
+            op_rows.release_held(conn, due_ns=clock.time_ns())
+            op_rows.end_waiting(conn, now_ns=clock.time_ns())
 
         await self._context.db.write(txn)
         self._stuck = False
@@ -193,19 +193,19 @@ class Dispatcher:
         self._wanted.clear()
         self._stuck = False
         await self._context.health.reachable()
-        rests = self._hurried and queue.next_due(self._context.db, after_ns=ops.now_ns()) is not None
+        rests = self._hurried and queue.next_due(self._context.db, after_ns=clock.time_ns()) is not None
         if self._runner.dangling or self._unsent or rests:
             await self._context.db.write(self._prepare)
         sent = 0
         soonest = queue.next_due(self._context.db)
-        if queue.next_due(self._context.db, after_ns=ops.now_ns() + self._longest_ns) is not None:
+        if queue.next_due(self._context.db, after_ns=clock.time_ns() + self._longest_ns) is not None:
             await self._context.db.write(
-                lambda conn: op_rows.bound(conn, now_ns=ops.now_ns(), longest_ns=self._longest_ns)
+                lambda conn: op_rows.bound(conn, now_ns=clock.time_ns(), longest_ns=self._longest_ns)
             )
             log.warning("changes were recorded while the clock was ahead; uploading them now")
             soonest = queue.next_due(self._context.db)
         # What becomes due from here on is for the next round, which begins at once then.
-        looked_at = ops.now_ns()
+        looked_at = clock.time_ns()
         # While everything rests, as during a copy of many files, there is nothing to go through.
         if soonest is not None and soonest <= looked_at:
             sent = await self._pass(send)
@@ -216,7 +216,7 @@ class Dispatcher:
         due = queue.next_due(self._context.db, after_ns=looked_at)
         self._stuck = not sent and not self._runner.running and due is None
         self._moved.pulse()
-        wait = LONGEST_SLEEP_SECONDS if due is None else max(0.0, (due - ops.now_ns()) / 10**9)
+        wait = LONGEST_SLEEP_SECONDS if due is None else max(0.0, (due - clock.time_ns()) / 10**9)
         with trio.move_on_after(min(wait, LONGEST_SLEEP_SECONDS)):
             await self._wanted.wait()
             if not self._hurried:
@@ -229,10 +229,10 @@ class Dispatcher:
             queue.give_back(conn, op, not_before_ns=0)
             self._unsent.remove(op)
         for op in list(self._runner.dangling):
-            queue.retry(conn, op, not_before_ns=ops.now_ns() + wait_ns(op.attempts), error=UNFINISHED)
+            queue.retry(conn, op, not_before_ns=clock.time_ns() + wait_ns(op.attempts), error=UNFINISHED)
             self._runner.dangling.remove(op)
         if self._hurried:
-            op_rows.end_settling(conn, now_ns=ops.now_ns())
+            op_rows.end_settling(conn, now_ns=clock.time_ns())
 
     async def _pass(self, send: "trio.MemorySendChannel[Job]") -> int:
         """Go through what is due once, in order; how many were handed to a worker.
@@ -243,7 +243,7 @@ class Dispatcher:
         end = trio.current_time() + PASS_SECONDS
         page: list[ops.Op] = []
         due = functools.partial(queue.candidates, self._context.db, trees=self._context.profile.known_trees)
-        while page := page or due(now_ns=ops.now_ns(), after=after):
+        while page := page or due(now_ns=clock.time_ns(), after=after):
             jobs = await self._claim(page)
             after = jobs[-1].task.op.seq if jobs else page[-1].seq
             page = [op for op in page if op.seq > after]
@@ -281,7 +281,7 @@ class Dispatcher:
     @property
     def _is_interactive(self) -> bool:
         """Whether a program is changing things on the drive at this moment, and nobody waits for the push."""
-        return time.monotonic() - self._context.commit.noted_at < INTERACTIVE_SECONDS and not self._hurried
+        return clock.monotonic() - self._context.commit.noted_at < INTERACTIVE_SECONDS and not self._hurried
 
     async def _claim(self, page: list[ops.Op]) -> list[Job]:
         """The first of these that can go, and what is small behind it.
@@ -330,7 +330,7 @@ class Dispatcher:
         while True:
             await self._context.health.changed()
             if self._context.health.is_online:
-                await self._context.db.write(lambda conn: op_rows.end_waiting(conn, now_ns=ops.now_ns()))
+                await self._context.db.write(lambda conn: op_rows.end_waiting(conn, now_ns=clock.time_ns()))
                 self.wake()
 
     def _tell(self) -> None:

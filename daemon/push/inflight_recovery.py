@@ -21,6 +21,7 @@ from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Ino, remote_from_item, said_by
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.rows.in_flight import SentRequest
+from cmsfs.runtime import clock
 from daemon.core import item_search
 from daemon.push import conflicts
 from daemon.push.context import PushContext
@@ -97,7 +98,7 @@ async def _find_out(context: PushContext, sent: SentRequest) -> None:
         if is_ours and theirs is not None:
             apply_remote.adopt(conn, sent.ino, remote_from_item(theirs))
             if tree.get(conn, sent.ino).parent is not None:
-                ops.record_move(conn, tree.get(conn, sent.ino), due_ns=ops.now_ns())
+                ops.record_move(conn, tree.get(conn, sent.ino), due_ns=clock.time_ns())
 
     await context.db.write(txn)
     if is_ours:

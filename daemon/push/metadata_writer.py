@@ -8,12 +8,12 @@ Rule: `test` comes first in every patch of a value that was seen, so that nobody
 import errno
 import logging
 import os
-import time
 from typing import Any, Literal
 
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models.content import metadata
+from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map, metadata_values
 from cmsfs.vfs.metadata_values import ValuePlace
 from daemon.core.health import Health
@@ -115,14 +115,14 @@ class MetadataWriter:
     async def _template(self, place: ValuePlace) -> metadata.Template:
         key = (place.scope, place.template)
         at, known = self._known.get(key, (float("-inf"), None))
-        if known is not None and time.monotonic() - at < TEMPLATE_SECONDS:
+        if known is not None and clock.monotonic() - at < TEMPLATE_SECONDS:
             return known
         try:
             with self._health.request("metadata"):
                 known = await self._client.metadata.template(place.template, place.scope)
         except (errors.NotFound, errors.BadRequest):
             raise _refused(place, "there is no such template; `cmsfs templates list` shows all") from None
-        self._known[key] = (time.monotonic(), known)
+        self._known[key] = (clock.monotonic(), known)
         return known
 
 

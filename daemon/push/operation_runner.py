@@ -16,6 +16,7 @@ from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica import tree
 from cmsfs.replica.rows import in_flight
+from cmsfs.runtime import clock
 from daemon.push import error_policy, loop_detector
 from daemon.push.context import PushContext, wait_ns
 
@@ -93,7 +94,7 @@ class OperationRunner:
                 if (what := _TOLD.get(op.kind)) is not None:
                     size = job.task.node.size if op.kind is OpKind.UPLOAD else 0
                     context.remote_updates.happenings.sent(what, op.ino, size=size)
-            elif loop_detector.is_circling(self._rounds, op, after, now_ns=ops.now_ns()):
+            elif loop_detector.is_circling(self._rounds, op, after, now_ns=clock.time_ns()):
                 await self._rest(op)
         except (errors.CmsfsError, OSError) as error:
             await self._failed(op, error)
@@ -115,7 +116,7 @@ class OperationRunner:
             log.exception("uploaded files could not be moved to the cache; the next start does it")
 
     async def _rest(self, op: ops.Op) -> None:
-        not_before = ops.now_ns() + wait_ns(op.attempts)
+        not_before = clock.time_ns() + wait_ns(op.attempts)
         await self._context.db.write(
             lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=f"{loop_detector.REASON}.")
         )
@@ -135,7 +136,7 @@ class OperationRunner:
                 verdict.reason,
             )
             return
-        not_before = ops.now_ns() + delay
+        not_before = clock.time_ns() + delay
         await self._context.db.write(
             lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=verdict.reason)
         )

@@ -13,8 +13,6 @@ import shutil
 from pathlib import Path
 from sqlite3 import Connection
 
-import trio
-
 from cmsfs import durability, errors
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.drafts import Drafts
@@ -26,6 +24,7 @@ from cmsfs.replica.merge import apply_remote, lineages
 from cmsfs.replica.nodes import Node, remote_from_item
 from cmsfs.replica.rows import node_rows
 from cmsfs.replica.sharing import lost_access
+from cmsfs.runtime import clock, threads
 from daemon.push import loop_detector, recovered_files
 from daemon.push.context import PushContext
 
@@ -46,7 +45,7 @@ async def retry(context: PushContext, path: str) -> None:
 
     def txn(conn: Connection) -> None:
         for op in found:
-            queue.release(conn, op, now_ns=ops.now_ns())
+            queue.release(conn, op, now_ns=clock.time_ns())
 
     await context.db.write(txn)
 
@@ -129,7 +128,7 @@ async def _keep(context: PushContext, node: Node, folder: Path) -> Path | None:
         source = context.blocks.path(node.sha1)  # what there is of it
     if source is None:
         return None
-    return await trio.to_thread.run_sync(_second_name, source, folder, node.name)
+    return await threads.run_sync(_second_name, source, folder, node.name)
 
 
 async def _keep_draft(context: PushContext, node: Node, draft_id: int, folder: Path) -> Path:
@@ -149,7 +148,7 @@ async def _keep_draft(context: PushContext, node: Node, draft_id: int, folder: P
             target.with_name(f"{target.name}{MISSING}").write_text("\n".join(lines) + "\n", encoding="utf-8")
         return target
 
-    return await trio.to_thread.run_sync(keep)
+    return await threads.run_sync(keep)
 
 
 def _second_name(source: Path, folder: Path, name: str) -> Path:

@@ -14,11 +14,12 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs import errors
-from cmsfs.journal import ops, queue
+from cmsfs.journal import queue
 from cmsfs.journal.ops import Op, OpKind
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Node, NodeKind
 from cmsfs.replica.sharing import lost_access, shares
+from cmsfs.runtime import clock
 from cmsfs.wakeup import Signal
 from daemon.listing import deletion_check
 from daemon.pull.new_folders import NewFolders
@@ -72,7 +73,7 @@ class RegainedAccess:
 
             def txn(conn: Connection) -> None:
                 for op in going:
-                    queue.release(conn, op, now_ns=ops.now_ns())
+                    queue.release(conn, op, now_ns=clock.time_ns())
 
             await self._push_context.db.write(txn)
             self._push.wake()

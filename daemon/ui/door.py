@@ -9,7 +9,6 @@ here), and nothing is changed by what another page's form sends.
 """
 
 import hmac
-import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 import trio
 
 from cmsfs.replica.nodes import ItemKey, Remote
+from cmsfs.runtime import chance
 
 COOKIE = "cmsfs_page"
 
@@ -57,7 +57,7 @@ class PageDoor:
     def __init__(self, port: int) -> None:
         self.address = f"127.0.0.1:{port}"
         self.origin = f"http://{self.address}"
-        self.place = secrets.token_hex(16)
+        self.place = chance.token_hex(16)
         self._keys: dict[str, tuple[float, str]] = {}
         self._browsers: OrderedDict[str, Browser] = OrderedDict()
 
@@ -69,7 +69,7 @@ class PageDoor:
     def new_key(self, to: str) -> str:
         """The address that opens the page at `to` (a path below `at`), once and soon."""
         self._forget_old()
-        key = secrets.token_urlsafe(24)
+        key = chance.token_urlsafe(24)
         self._keys[key] = (trio.current_time() + KEY_SECONDS, to)
         return f"{self.origin}/open?key={key}"
 
@@ -86,7 +86,7 @@ class PageDoor:
         if found is None:
             return None
         _, to = self._keys.pop(found)
-        cookie = secrets.token_urlsafe(32)
+        cookie = chance.token_urlsafe(32)
         self._browsers[cookie] = Browser()
         while len(self._browsers) > MOST_BROWSERS:
             self._browsers.popitem(last=False)

@@ -9,7 +9,6 @@ Rule: while nothing happens, nothing is written.
 import json
 import logging
 import os
-import time
 from collections import deque
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import trio
 
 from cmsfs.journal import queue
+from cmsfs.runtime import clock, threads
 from cmsfs.sqlite import Database
 from daemon.core.happenings import Happening, Happenings
 from daemon.core.health import Health
@@ -77,14 +77,14 @@ class History:
             "samples": [asdict(one) for one in self.samples],
         }
         try:
-            await trio.to_thread.run_sync(_write, self._file, found)
+            await threads.run_sync(_write, self._file, found)
         except OSError as error:
             log.warning("the history cannot be kept: %s", error.strerror)
 
     async def load(self) -> None:
         """Take up what was kept; begin anew with what cannot be read."""
         try:
-            found = await trio.to_thread.run_sync(_read, self._file)
+            found = await threads.run_sync(_read, self._file)
             kept = [Happening(**one) for one in found["happenings"]]
             samples = [TrafficSample(**one) for one in found["samples"]]
         except FileNotFoundError:
@@ -93,7 +93,7 @@ class History:
             log.info("the history cannot be read and begins anew")
             return
         self.happenings.recent.extendleft(reversed(kept[len(kept) - min(len(kept), self._room) :]))
-        since = time.time() - DAY_SECONDS
+        since = clock.time() - DAY_SECONDS
         self.samples.extend(one for one in samples if one.at > since)
 
     @property
@@ -111,7 +111,7 @@ class History:
         requests, up, down = (new - old for new, old in zip(now, self._before, strict=True))
         self._before = now
         waiting = queue.counts(self._db).get("ready", 0)
-        self.samples.append(TrafficSample(int(time.time()), requests, up, down, waiting))
+        self.samples.append(TrafficSample(int(clock.time()), requests, up, down, waiting))
         if up or down:
             self.happenings.told.set()
 

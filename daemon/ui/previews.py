@@ -6,9 +6,8 @@ Rule: at most so many bytes are read, and they are looked at in linear time, in 
 import os
 from dataclasses import dataclass
 
-import trio
-
 from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.runtime import threads
 from cmsfs.vfs.tree.filesystem import Filesystem
 from daemon.ui import line_diff
 
@@ -46,13 +45,13 @@ async def preview(fs: Filesystem, node: Node) -> Preview:
     data = await beginning(fs, node, MOST_TEXT)
     if kind := picture_type(data):
         return Preview(picture=kind if node.size <= MOST_PICTURE else "")
-    text = await trio.to_thread.run_sync(text_of, data, node.size > MOST_TEXT)
+    text = await threads.run_sync(text_of, data, node.size > MOST_TEXT)
     return Preview() if text is None else Preview(text, node.size <= MOST_TEXT)
 
 
 async def difference(old: Preview, new: Preview) -> list[line_diff.DiffLine]:
     """The lines in which two texts differ."""
-    return await trio.to_thread.run_sync(line_diff.compare, old.text, new.text)
+    return await threads.run_sync(line_diff.compare, old.text, new.text)
 
 
 def picture_type(data: bytes) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import trio
 
 from cmsfs import errors
+from cmsfs.runtime import threads
 from daemon.core.supervisor import Starts
 from daemon.ui import peers
 from daemon.ui.history import History
@@ -159,7 +160,7 @@ class PageServer:
 
     async def _is_ours(self, stream: trio.SocketStream) -> bool:
         client, server = stream.socket.getpeername(), stream.socket.getsockname()
-        uid = await trio.to_thread.run_sync(peers.owner, client, server, self._table)
+        uid = await threads.run_sync(peers.owner, client, server, self._table)
         if uid != os.geteuid():
             log.warning("another user's program asked for the page and was turned away")
             return False

@@ -36,6 +36,7 @@ import trio
 from cmsfs import config
 from cmsfs.auth import connect
 from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.runtime import threads
 from cmsfs.sqlite import Database
 from daemon import app, local_state
 from daemon.control import server
@@ -64,7 +65,7 @@ COUNTS = Counts()
 @contextmanager
 def counting() -> Iterator[None]:
     """Transactions, statements and thread hops are counted from here on, of every database and task."""
-    run, hop, connected = Database._run, trio.to_thread.run_sync, sqlite3.connect
+    run, hop, connected = Database._run, threads.run_sync, sqlite3.connect
 
     def counted_run(self: Database, *rest: Any, **more: Any) -> Any:
         COUNTS.transactions += 1
@@ -83,13 +84,13 @@ def counting() -> Iterator[None]:
         return made
 
     Database._run = counted_run  # type: ignore[method-assign]
-    trio.to_thread.run_sync = counted_hop  # type: ignore[assignment]
+    threads.run_sync = counted_hop  # type: ignore[assignment]
     sqlite3.connect = traced  # type: ignore[assignment]
     try:
         yield
     finally:
         Database._run, sqlite3.connect = run, connected  # type: ignore[method-assign]
-        trio.to_thread.run_sync = hop
+        threads.run_sync = hop
 
 
 class Person:

@@ -29,6 +29,7 @@ import trio
 import trio.testing
 
 from cmsfs.replica.nodes import ROOT
+from cmsfs.runtime import threads
 from daemon import app
 
 SIZE = 10_000
@@ -65,7 +66,7 @@ class Counts:
 
     def attach(self) -> None:
         """Count from here on: every connection's statements, and this process's hops and fsyncs."""
-        connect, run_sync, fsync = sqlite3.connect, trio.to_thread.run_sync, os.fsync
+        connect, run_sync, fsync = sqlite3.connect, threads.run_sync, os.fsync
 
         def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
             conn = connect(*args, **kwargs)
@@ -82,7 +83,7 @@ class Counts:
             fsync(fd)
 
         sqlite3.connect = traced  # type: ignore[assignment]
-        trio.to_thread.run_sync = hop  # type: ignore[assignment]
+        threads.run_sync = hop  # type: ignore[assignment]
         os.fsync = synced  # type: ignore[assignment]
 
     @contextmanager

@@ -10,33 +10,26 @@ program `tests/simulation/run` sees to it.
 
 import contextlib
 import contextvars
-import datetime as datetimes
 import hashlib
 import math
-import os
 import random
-import sys
 import threading
-import time
-import types
+import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from datetime import datetime, tzinfo
 from typing import Any
 
 import trio
 import trio._core._run
 
-from cmsfs.cache.blocks import BlockCache
-from cmsfs.journal import ops
-from cmsfs.journal.drafts import Drafts
+from cmsfs.runtime import chance, clock, threads
 
 # When stories begin.  Files are younger than that by the machine's clock, and nothing of them is ever stale.
 EPOCH = 1_767_225_600.0
 
 # What happens to whom: said by `who` in the trace.
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="story")
-
-_real_datetime = datetimes.datetime
 
 
 class Clock(trio.abc.Clock):
@@ -55,6 +48,9 @@ class Clock(trio.abc.Clock):
     def current_time(self) -> float:
         return self._now
 
+    def jump(self, seconds: float) -> None:
+        self._now += seconds
+
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Asked by the loop when nobody has anything to do."""
         if deadline == math.inf:
@@ -71,6 +67,7 @@ class World:
         self.clock = Clock()
         self.threads = random.Random(f"{seed} threads")
         self._entropy = random.Random(f"{seed} entropy")
+        self.chance = random.Random(f"{seed} module")
         self._ticks = 0
         self.skew: dict[str, float] = {}  # whose clock is wrong, by how much
         self._hash = hashlib.sha256()
@@ -89,6 +86,9 @@ class World:
 
     def now(self) -> float:
         return self.now_ns() / 1e9
+
+    def datetime_now(self, tz: tzinfo | None = None) -> datetime:
+        return datetime.fromtimestamp(self.now(), tz)
 
     def entropy(self, count: int) -> bytes:
         return self._entropy.randbytes(count)
@@ -154,16 +154,6 @@ class World:
         return _apart(lambda: self.run(work))
 
 
-class _Datetime(_real_datetime):
-    """`datetime.now` by the world's clock; everything else, and what it gives, is the real class."""
-
-    _world: World
-
-    @classmethod
-    def now(cls, tz: datetimes.tzinfo | None = None) -> Any:
-        return _real_datetime.fromtimestamp(cls._world.now(), tz)
-
-
 @contextlib.contextmanager
 def _patched(world: World) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
@@ -173,44 +163,27 @@ def _patched(world: World) -> Iterator[None]:
             setattr(holder, name, value)
 
         moment = world.clock.current_time
-        put(time, "time", world.now)
-        put(time, "time_ns", world.now_ns)
-        put(time, "monotonic", moment)
-        put(time, "perf_counter", moment)
-        # What took these by name when it was loaded.
-        put(ops, "now_ns", world.now_ns)
-        put(Drafts.__init__, "__kwdefaults__", {"clock": moment})
-        put(BlockCache.__init__, "__kwdefaults__", {**BlockCache.__init__.__kwdefaults__, "clock": world.now})
-        put(os, "urandom", world.entropy)
-        put(random, "_urandom", world.entropy)
-        put(trio.to_thread, "run_sync", world.in_thread)
+        put(clock, "time", world.now)
+        put(clock, "time_ns", world.now_ns)
+        put(clock, "monotonic", moment)
+        put(clock, "clock_gettime", lambda which: moment())
+        put(clock, "datetime_now", world.datetime_now)
+        put(clock, "date_today", lambda: world.datetime_now().date())
+        put(clock, "sleep", world.clock.jump)
+        put(chance, "token_bytes", world.entropy)
+        put(chance, "token_hex", lambda count=32: world.entropy(count).hex())
+        put(
+            chance,
+            "token_urlsafe",
+            lambda count=32: urlsafe_b64encode(world.entropy(count)).decode().rstrip("="),
+        )
+        put(chance, "randbelow", world.chance.randrange)
+        put(chance, "uniform", world.chance.uniform)
+        put(chance, "uuid4", lambda: uuid.UUID(bytes=world.entropy(16), version=4))
+        put(threads, "run_sync", world.in_thread)
         put(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
         put(trio._core._run, "_r", random.Random(f"{world.seed} scheduler"))
-        fake = type("datetime", (_Datetime,), {"_world": world})
-        for module in _product():
-            if getattr(module, "datetime", None) is _real_datetime and _asks_for_now(module):
-                put(module, "datetime", fake)
-        before = random.getstate()
-        random.seed(f"{world.seed} module")
-        stack.callback(random.setstate, before)
         yield
-
-
-_asking: dict[str, bool] = {}
-
-
-def _asks_for_now(module: types.ModuleType) -> bool:
-    if module.__name__ not in _asking:
-        assert module.__file__ is not None
-        source = Path(module.__file__).read_text(encoding="utf-8")
-        _asking[module.__name__] = "datetime.now" in source
-    return _asking[module.__name__]
-
-
-def _product() -> list[types.ModuleType]:
-    return [
-        module for name, module in list(sys.modules.items()) if name.partition(".")[0] in ("cmsfs", "daemon")
-    ]
 
 
 def _apart(work: Callable[[], Any]) -> Any:

@@ -4,7 +4,6 @@ import email.utils
 import http.client
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
@@ -17,6 +16,7 @@ from cmsfs.cli.doctor.checks import Check
 from cmsfs.client import offers, session
 from cmsfs.config.abilities import Ability
 from cmsfs.models.enterprise import users
+from cmsfs.runtime import clock
 from cmsfs.service.worker import sandbox
 from cmsfs.user_messages import explain
 
@@ -98,7 +98,7 @@ def _connection(settings: config.Settings, parts: SplitResult) -> Check:
             "connection", "failed", said, "look at the network, a firewall, and whether the service runs"
         )
     ends = ssl.cert_time_to_seconds(str(certificate["notAfter"])) if certificate else float("inf")
-    days = (ends - time.time()) / 86400
+    days = (ends - clock.time()) / 86400
     if days < CERTIFICATE_DAYS:
         said = f"The certificate of {host} ends in {days:.0f} days."
         return Check("connection", "warning", said, "tell who runs the service")
@@ -116,7 +116,7 @@ def _clock(settings: config.Settings, parts: SplitResult) -> Check:
         asked = http.client.HTTPConnection(host, port, timeout=SECONDS)
     try:
         asked.request("HEAD", "/", headers={"User-Agent": "cmsfs"})
-        before = time.time()
+        before = clock.time()
         date = asked.getresponse().getheader("Date")
     except (OSError, http.client.HTTPException) as error:
         return Check("clock", "warning", f"The service's time is not to be had: {error}.")

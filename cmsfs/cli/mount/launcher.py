@@ -11,13 +11,13 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cmsfs import config, errors, logs, mountpoint_guard, mounts
 from cmsfs.ipc import ready as ipc_ready
+from cmsfs.runtime import clock
 
 # The mount answers after milliseconds; the rest is for a service that answers slowly on a first start.
 START_SECONDS = 90.0
@@ -110,10 +110,10 @@ def folder(mountpoint: Path, *, create: bool) -> Iterator[None]:
 
 def _line(fd: int, *, seconds: float) -> str | None:
     """The line written to `fd`, what there is of it if the writer ended, None after `seconds`."""
-    deadline = time.monotonic() + seconds
+    deadline = clock.monotonic() + seconds
     data = b""
     while not data.endswith(b"\n"):
-        readable, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+        readable, _, _ = select.select([fd], [], [], max(0.0, deadline - clock.monotonic()))
         if not readable:
             return None
         if not (chunk := os.read(fd, 4096)):

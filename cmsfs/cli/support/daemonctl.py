@@ -11,7 +11,6 @@ import os
 import select
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import pydantic
 
 from cmsfs import config, errors
 from cmsfs.ipc import control
+from cmsfs.runtime import clock
 
 # A daemon answers between two awaits and reports progress every second; longer silence means it hangs.
 SILENCE_SECONDS = 15.0
@@ -62,11 +62,11 @@ def find_mounted(account: str) -> Daemon | None:
     One that says that it is starting or stopping (it was unmounted from outside, for example) is waited for
     until it has mounted or exited, and returned as it is after `EXIT_SECONDS`.
     """
-    deadline = time.monotonic() + EXIT_SECONDS
+    deadline = clock.monotonic() + EXIT_SECONDS
     while (daemon := find_account(account)) is not None:
-        if daemon.stage == "mounted" or time.monotonic() > deadline:
+        if daemon.stage == "mounted" or clock.monotonic() > deadline:
             break
-        time.sleep(EXIT_POLL_SECONDS)
+        clock.sleep(EXIT_POLL_SECONDS)
     return daemon
 
 
@@ -141,11 +141,11 @@ def have_looked(account: str | None, settings: config.Settings) -> None:
     By itself it would a little later, so whatever prevents this is no error of the command, and what takes
     long is not waited for.
     """
-    end = time.monotonic() + LOOK_SECONDS
+    end = clock.monotonic() + LOOK_SECONDS
     with contextlib.suppress(errors.UserError, OSError):
         if (daemon := find_for(account, settings)) is not None:
             for _ in exchange(daemon.socket, control.Poll()):
-                if time.monotonic() > end:
+                if clock.monotonic() > end:
                     return
 
 
@@ -176,7 +176,7 @@ def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
 
 def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
     """All that comes until the connection ends."""
-    if (silent := silent_sockets.get(path)) is not None and time.monotonic() < silent.until:
+    if (silent := silent_sockets.get(path)) is not None and clock.monotonic() < silent.until:
         raise errors.UserError(silent.said)
     with connection(path) as connected:
         connected.settimeout(SILENCE_SECONDS)
@@ -190,7 +190,7 @@ def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
                     yield answer
         except TimeoutError:
             said = _remedy(connected)
-            silent_sockets[path] = _Silence(said, time.monotonic() + SILENCE_SECONDS)
+            silent_sockets[path] = _Silence(said, clock.monotonic() + SILENCE_SECONDS)
             raise errors.UserError(said) from None
         except pydantic.ValidationError:
             raise errors.UserError("The daemon speaks another protocol; is it an older version?") from None
@@ -238,14 +238,14 @@ def _probe(path: Path) -> Daemon | None:
     One that ends has its socket open until its last thread is gone, and then hangs up without a word: it is
     asked until nobody is there.
     """
-    deadline = time.monotonic() + EXIT_SECONDS
+    deadline = clock.monotonic() + EXIT_SECONDS
     while True:
         try:
             return _pinged(path)
         except DaemonExitedError:
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise
-            time.sleep(EXIT_POLL_SECONDS)
+            clock.sleep(EXIT_POLL_SECONDS)
 
 
 def _pinged(path: Path) -> Daemon | None:

@@ -11,8 +11,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-import trio
-
 from cmsfs import errors
 from cmsfs.cli.support import progress, transfers
 from cmsfs.cli.support.folder_transfers import ByteCount, Exclusions, FolderTransfer, side_by_side
@@ -21,6 +19,7 @@ from cmsfs.client.content.uploads import FileSource
 from cmsfs.client.session import Client
 from cmsfs.models import base
 from cmsfs.models.content import items, uploads
+from cmsfs.runtime import threads
 
 
 @dataclass
@@ -45,7 +44,7 @@ async def upload(
     Cancelled: each file is there whole or not at all.
     """
     result = FolderTransfer()
-    tree = await trio.to_thread.run_sync(_scan, source, exclude, result)
+    tree = await threads.run_sync(_scan, source, exclude, result)
     size = sum(size for one in tree for _, size in one.files)
     places = {PurePosixPath(): folder}
 

@@ -6,13 +6,13 @@ Rule: rich is imported only where something is drawn, so that commands start qui
 """
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from cmsfs import output, printable
 from cmsfs.ipc import control
+from cmsfs.runtime import clock
 
 # Between two lines in a log or a pipe: often enough to see that it lives, seldom enough to read.
 LINE_SECONDS = 10.0
@@ -29,11 +29,11 @@ class Changes(Protocol):
 
 class _Lines:
     def __init__(self) -> None:
-        self._next = time.monotonic() + LINE_SECONDS
+        self._next = clock.monotonic() + LINE_SECONDS
 
     def update(self, progress: control.Progress) -> None:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + LINE_SECONDS
+        if clock.monotonic() >= self._next:
+            self._next = clock.monotonic() + LINE_SECONDS
             output.note(_sentence(progress))
 
 

@@ -13,12 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-import trio
-
 from cmsfs import errors
 from cmsfs.cli.support.progress import Bar
 from cmsfs.client import session
 from cmsfs.models.content import items, versions
+from cmsfs.runtime import threads
 
 
 async def sha1_of(path: Path) -> str:
@@ -28,7 +27,7 @@ async def sha1_of(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha1").hexdigest()
 
-    return await trio.to_thread.run_sync(digest)
+    return await threads.run_sync(digest)
 
 
 async def save(
@@ -89,7 +88,7 @@ async def write(
         async with client.files.content(file.id, first=0, last=size - 1, version=wanted) as chunks:
             done = 0
             async for chunk in chunks:
-                await trio.to_thread.run_sync(take, chunk)
+                await threads.run_sync(take, chunk)
                 done += len(chunk)
                 progress(done)
     if said.sha1 and digest.hexdigest() != said.sha1:

@@ -19,6 +19,7 @@ from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.content import items, upload_sessions, uploads
 from cmsfs.models.paging import OffsetPage
+from cmsfs.runtime import threads
 
 # As the public API advises: three to five, the lowest offsets first.
 PARALLEL = 4
@@ -267,7 +268,7 @@ async def _sha1(source: Source) -> str:
     body = PartSource(source)
     try:
         async for piece in body:
-            await trio.to_thread.run_sync(found.update, piece)
+            await threads.run_sync(found.update, piece)
     finally:
         await body.aclose()
     return found.hexdigest()

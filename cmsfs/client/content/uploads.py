@@ -13,13 +13,10 @@ caller looks, or sends it again and meets its own file as the holder of the name
 import enum
 import json
 import os
-import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
-
-import trio
 
 from cmsfs import errors
 from cmsfs.client.content.search import FIELDS_PARAM
@@ -27,6 +24,7 @@ from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models import base, wire_names
 from cmsfs.models.content import items, uploads
+from cmsfs.runtime import chance, threads
 
 BAD_DIGEST = "bad_digest"  # the code of a refusal whose bytes did not have the SHA-1 of the header
 OTHER_BYTES = "the service received other bytes"
@@ -97,13 +95,13 @@ class FileSource:
         """Raises `SourceChanged` when the file is found shorter or longer than it was."""
         if self.size <= PIECE:
             # Most files are small: one hop for all of it.
-            yield await trio.to_thread.run_sync(self._read_small)
+            yield await threads.run_sync(self._read_small)
             return
-        with await trio.to_thread.run_sync(lambda: self._path.open("rb", buffering=0)) as file:
+        with await threads.run_sync(lambda: self._path.open("rb", buffering=0)) as file:
             sent = 0
             while sent < self.size:
                 wanted = min(PIECE, self.size - sent)
-                piece = await trio.to_thread.run_sync(os.pread, file.fileno(), wanted, self._offset + sent)
+                piece = await threads.run_sync(os.pread, file.fileno(), wanted, self._offset + sent)
                 if not piece:
                     raise SourceChanged(f"it ends after {self._offset + sent} bytes")
                 sent += len(piece)
@@ -134,7 +132,7 @@ class MultipartBody:
         self._reader: AsyncIterator[bytes] | None = None
         self._stage = _Stage.HEAD
         self._sent = 0
-        boundary = secrets.token_hex(16)
+        boundary = chance.token_hex(16)
         # The name that counts is in the attributes; the file name only marks the part as a file.
         self._head = (
             f'--{boundary}\r\nContent-Disposition: form-data; name="attributes"\r\n'

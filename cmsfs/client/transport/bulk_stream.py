@@ -11,13 +11,14 @@ neither a reader nor a cancellation.  What was taken from the network is given o
 import select
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import httpcore
 import trio
+
+from cmsfs.runtime import clock, threads
 
 # What a thread gathers into one piece: two thousand pieces a GiB.
 PIECE_BYTES = 512 * 1024
@@ -136,8 +137,8 @@ class BulkStream(httpcore.AsyncNetworkStream):
                 data = self._gathered(data, min(LOOP_BYTES, max_bytes), until=0.0)
                 await trio.lowlevel.checkpoint_if_cancelled()
             else:
-                until = time.monotonic() + GATHER_SECONDS
-                data = await trio.to_thread.run_sync(self._gathered, data, min(PIECE_BYTES, max_bytes), until)
+                until = clock.monotonic() + GATHER_SECONDS
+                data = await threads.run_sync(self._gathered, data, min(PIECE_BYTES, max_bytes), until)
             self._answered += len(data)
             return data
 
@@ -147,7 +148,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
         while held < most:
             piece = self._layer.take()
             if piece is None:
-                if time.monotonic() >= until or not self._poll.poll(LINGER_SECONDS * 1000):
+                if clock.monotonic() >= until or not self._poll.poll(LINGER_SECONDS * 1000):
                     break
                 continue
             if not piece:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import time
 from datetime import UTC
 from http import HTTPStatus
 from typing import Any
@@ -21,6 +20,7 @@ import pydantic
 from cmsfs import errors
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.models import problems
+from cmsfs.runtime import clock
 
 # A message of a foreign body is shown to people; a page of HTML is not.
 MAX_MESSAGE = 500
@@ -160,4 +160,4 @@ def retry_after(response: httpx.Response) -> float | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return min(max(0.0, moment.timestamp() - time.time()), LONGEST_RETRY_AFTER)
+    return min(max(0.0, moment.timestamp() - clock.time()), LONGEST_RETRY_AFTER)

@@ -11,13 +11,13 @@ it may have, and only who knows what it was about can look.
 from __future__ import annotations
 
 import enum
-import random
 from dataclasses import dataclass
 
 import trio
 
 from cmsfs import errors
 from cmsfs.client.transport.lazy import httpx
+from cmsfs.runtime import chance
 
 
 class Repeat(enum.Enum):
@@ -51,7 +51,7 @@ async def pause(error: errors.RemoteError, *, failed: int, repeat: Repeat, polic
     if failed >= _allowed(error, repeat, policy):
         raise error
     # Full jitter: callers that failed together do not come back together.
-    wait = random.uniform(0, policy.first_wait * 2 ** (failed - 1))
+    wait = chance.uniform(0, policy.first_wait * 2 ** (failed - 1))
     wait += getattr(error, "retry_after", None) or 0.0
     if wait > policy.longest_wait or trio.current_time() + wait >= trio.current_effective_deadline():
         raise error

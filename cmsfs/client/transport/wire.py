@@ -15,7 +15,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import contextvars
-import secrets
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -29,6 +28,7 @@ from cmsfs.client.transport import errors as client_errors
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.models import wire_names
+from cmsfs.runtime import chance
 
 Counters = collections.Counter[str]
 M = TypeVar("M", bound=pydantic.BaseModel)
@@ -89,7 +89,7 @@ class Wire:
         self._pace = pace
         self._addresses = download_urls.DownloadUrls()
         # As a header it tells the service whose change this is, and who waits for those of others.
-        self.session = {wire_names.SESSION_HEADER: secrets.token_hex(8)}
+        self.session = {wire_names.SESSION_HEADER: chance.token_hex(8)}
 
     async def ask(
         self,

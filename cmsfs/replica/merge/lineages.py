@@ -18,7 +18,6 @@ meant another file.  An inode without a name and without a row was unlinked or r
 machine, and its bytes go with its last handle.
 """
 
-import time
 from sqlite3 import Connection
 
 from cmsfs.replica import inodes, item_details, link_texts, pins, tree
@@ -27,6 +26,7 @@ from cmsfs.replica.merge import local_work, name_conflicts
 from cmsfs.replica.nodes import ROOT, Ino, Node
 from cmsfs.replica.rows import in_flight, op_rows, xattr_rows
 from cmsfs.replica.sharing import shares
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
 # What is the item's, and goes with it; sha1, size, draft and times are the lineage's and are on both.
@@ -180,11 +180,11 @@ def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> I
         fresh = split_off(conn, node, changes).ino
     else:
         local_work.recreate(conn, node)
-        fresh = tree.insert(conn, None, name, node.kind, now_ns=time.time_ns(), mode=node.mode)
+        fresh = tree.insert(conn, None, name, node.kind, now_ns=clock.time_ns(), mode=node.mode)
         op_rows.transfer(conn, node.ino, fresh)
         set_successor(conn, node.ino, fresh)
         _hand_on(conn, node.ino, fresh)
     tree.place(conn, fresh, parent, name)
-    tree.mark_listed(conn, fresh, at=int(time.time()))
+    tree.mark_listed(conn, fresh, at=int(clock.time()))
     changes.append(Change(ChangeKind.ENTRY, fresh, parent, name))
     return fresh

@@ -4,7 +4,6 @@ The question is a row, so a restart asks it again.  An answer of "no" holds for 
 the same missing says nothing meanwhile.
 """
 
-import time
 from collections.abc import Sequence
 from sqlite3 import Connection
 
@@ -12,6 +11,7 @@ import pydantic
 
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import Ino
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
 # So many at once, or such a part of all that is known of the service, are much; a handful never is.
@@ -45,7 +45,7 @@ def is_mass_deletion(conn: Connection, count: int) -> bool:
 def ask(conn: Connection, tops: Sequence[Ino]) -> bool:
     """Ask about these besides what is asked about already; whether that is a new question."""
     before = at(conn)
-    now = int(time.time())
+    now = int(clock.time())
     known = set(before.tops) if before is not None else set()
     fresh = set(tops) - known
     if before is not None and before.rejected_at is not None:
@@ -62,7 +62,7 @@ def reject(conn: Connection) -> bool:
     question = at(conn)
     if question is None or question.rejected_at is not None:
         return False
-    put(conn, question.model_copy(update={"rejected_at": int(time.time())}))
+    put(conn, question.model_copy(update={"rejected_at": int(clock.time())}))
     return True
 
 

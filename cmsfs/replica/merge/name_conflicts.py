@@ -4,13 +4,13 @@ Rule: a name of the service is never taken by something that only we have; that 
 """
 
 import socket
-from datetime import date
 from sqlite3 import Connection
 
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
+from cmsfs.runtime import clock
 
 
 def make_conflict_copy(conn: Connection, node: Node, changes: list[Change]) -> str:
@@ -32,6 +32,6 @@ def free_name(conn: Connection, parent: Ino, name: str) -> str:
     return naming.conflict_name(
         name,
         socket.gethostname(),
-        date.today(),
+        clock.date_today(),
         taken=lambda candidate: tree.child_at(conn, parent, candidate) is not None,
     )

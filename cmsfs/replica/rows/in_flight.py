@@ -11,12 +11,12 @@ only if we made it, and not before we asked for it.
 """
 
 import hashlib
-import time
 from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.models import wire_names
 from cmsfs.replica.nodes import Ino
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
 # In the column of the SHA-1, for a folder: this, and when (_ns) it was asked for.
@@ -42,7 +42,7 @@ class SentRequest:
 
 def new_folder(ino: Ino, folder: str, name: str) -> SentRequest:
     """A folder that is about to be made."""
-    return SentRequest(ino, f"{_FOLDER}{time.time_ns()}", folder=folder, name=name)
+    return SentRequest(ino, f"{_FOLDER}{clock.time_ns()}", folder=folder, name=name)
 
 
 def link_digest(text: bytes) -> str:

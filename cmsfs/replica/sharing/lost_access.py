@@ -7,7 +7,6 @@ no folder at the service.
 Rule: nothing of what others shared is made anew as one's own, unless a person copies it.
 """
 
-import time
 from sqlite3 import Connection
 
 from cmsfs.replica import kv_store, tree
@@ -15,6 +14,7 @@ from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.replica.sharing import shares
+from cmsfs.runtime import clock
 
 REASON = (
     "You have no access to it any more. It is kept here, and goes by itself when you have access again."
@@ -71,4 +71,4 @@ def remove_if_empty(conn: Connection, folder: Ino | None, changes: list[Change])
 
 def note_wipe(conn: Connection) -> None:
     """Have the bytes wiped that may no longer be read (`daemon.sharing.wipe`); over a restart too."""
-    kv_store.put(conn, kv_store.WIPE, str(time.time_ns()))
+    kv_store.put(conn, kv_store.WIPE, str(clock.time_ns()))

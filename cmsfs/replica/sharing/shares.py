@@ -10,7 +10,6 @@ that got wrong is put right when it becomes known (`configure`).
 
 import functools
 import json
-import time
 from dataclasses import asdict, dataclass
 from sqlite3 import Connection
 
@@ -20,6 +19,7 @@ from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, Remote
 from cmsfs.replica.rows import node_rows
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
 NAME = local_patterns.SHARED
@@ -142,7 +142,7 @@ def shelf(conn: Connection, changes: list[Change]) -> Ino:
     if row is not None and row["parent"] is not None:
         return int(row["ino"])
     name = _free_name(conn)
-    now = time.time_ns()
+    now = clock.time_ns()
     if row is None:
         ino = tree.insert(conn, ROOT, name, NodeKind.FOLDER, now_ns=now, mode=MODE)
         node_rows.set_local(conn, ino, 2)

@@ -9,12 +9,12 @@ Rule: who may see what is decided by `View.rights`, and by nothing else.
 """
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sqlite3 import Row
 from typing import Protocol
 
+from cmsfs.runtime import clock
 from cmsfs.service.access import group_rights, roles, shared_links
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.storage import tree_paths
@@ -245,4 +245,4 @@ def folder_terms(read: Read, rows: Sequence[Row]) -> dict[int, Row]:
 
 
 def _now() -> int:
-    return time.time_ns() // 1000
+    return clock.time_ns() // 1000

@@ -9,11 +9,11 @@ Rule: no guess is hashed that has to wait (see attempt_limits.py).
 import hashlib
 import hmac
 import math
-import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+from cmsfs.runtime import chance
 from cmsfs.service import problems
 from cmsfs.service.storage.attempt_limits import AttemptLimits
 
@@ -28,7 +28,7 @@ class Guesser:
 
 def salted(password: str) -> str:
     """What the terms of a link keep of its password."""
-    salt = secrets.token_hex(8)
+    salt = chance.token_hex(8)
     return f"{salt}:{_hash(salt, password)}"
 
 
@@ -76,4 +76,4 @@ def _hash(salt: str, password: str) -> str:
 # Hashes, under a key of this process, of passwords that were right, the oldest first.
 _right: OrderedDict[bytes, None] = OrderedDict()
 _MAX_RIGHT = 1000
-_KEY = secrets.token_bytes(32)
+_KEY = chance.token_bytes(32)

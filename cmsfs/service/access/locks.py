@@ -7,12 +7,12 @@ Rule: a lock that has ended is no lock, whatever the row says.
 """
 
 import json
-import secrets
 from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models.base import format_timestamp
 from cmsfs.models.content import items
+from cmsfs.runtime import chance
 from cmsfs.service import problems
 
 
@@ -49,7 +49,7 @@ def column(wish: items.NewLock | None, *, by: int, now: int) -> str | None:
             said = f"must be in the future, which {format_timestamp(wish.expires_at)} is not"
             raise problems.invalid("lock.expires_at", said)
     lock = {
-        "id": str(secrets.randbelow(10**12)),
+        "id": str(chance.randbelow(10**12)),
         "by": by,
         "created_at": now,
         "expires_at": ends,

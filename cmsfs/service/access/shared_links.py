@@ -8,8 +8,6 @@ Rule: a link that has ended, or whose item is in the trash, is no link.
 """
 
 import json
-import secrets
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from sqlite3 import Connection, Row
@@ -17,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cmsfs.models.content import events, items
+from cmsfs.runtime import chance, clock
 from cmsfs.service import problems
 from cmsfs.service.access import group_rights, link_passwords
 from cmsfs.service.access.roles import ItemRight
@@ -90,7 +89,7 @@ def columns(
     if terms["edit"] and not (terms["download"] and row["kind"] == ItemKind.FILE):
         said = "goes only with can_download, and only for files"
         raise problems.invalid("shared_link.permissions.can_edit", said)
-    word = row["link"] if old else secrets.token_urlsafe(24)
+    word = row["link"] if old else chance.token_urlsafe(24)
     event = events.SHARE_UPDATE if old else events.SHARE
     return {"link": word, "link_terms": json.dumps(terms)}, event
 
@@ -113,7 +112,7 @@ def _terms(row: Row, now: int) -> dict[str, Any] | None:
 
 def shape(row: Row) -> dict[str, Any] | None:
     """The link as it is answered; null if there is none."""
-    terms = _terms(row, time.time_ns() // 1000)
+    terms = _terms(row, clock.time_ns() // 1000)
     if terms is None:
         return None
     permission = "can_edit" if terms["edit"] else "can_download" if terms["download"] else "can_preview"
@@ -189,7 +188,7 @@ def find(read: Read, word: str, *, user: int, enterprise: int, now: int) -> Shar
 
 def recent(read: Read, *, user: int, enterprise: int) -> dict[int, Shared]:
     """The links of others that a user came by lately and that still show something, by item."""
-    now = time.time_ns() // 1000
+    now = clock.time_ns() // 1000
     rows = read(
         "SELECT recent_link.* FROM recent_link JOIN item ON item.id = recent_link.item"
         " WHERE user = ? AND used_at > ? AND item.link = recent_link.link ORDER BY used_at DESC LIMIT ?",
@@ -231,7 +230,7 @@ def _collaborates(read: Read, row: Row, user: int, now: int) -> bool:
 
 def url(row: Row) -> str | None:
     """The address of an item's link, if it has one now."""
-    terms = _terms(row, time.time_ns() // 1000)
+    terms = _terms(row, clock.time_ns() // 1000)
     return None if terms is None else f"{terms['origin']}/s/{row['link']}"
 
 

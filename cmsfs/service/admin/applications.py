@@ -6,7 +6,6 @@ Rule: applications can speak for everybody, administrators included, so that co-
 """
 
 import json
-import secrets
 from sqlite3 import Connection, Row
 from typing import Any
 
@@ -15,6 +14,7 @@ from starlette import responses
 
 from cmsfs import errors
 from cmsfs.models.enterprise import apps
+from cmsfs.runtime import chance
 from cmsfs.service.access import calls, scopes
 from cmsfs.service.admin import desk as service_desk
 from cmsfs.service.admin.desk import Desk
@@ -70,7 +70,7 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
         )
     except pydantic.ValidationError as error:
         raise service_desk.Mistake(service_desk.sentence(error)) from None
-    client_id, secret, kid = secrets.token_hex(16), secrets.token_urlsafe(32), secrets.token_hex(4)
+    client_id, secret, kid = chance.token_hex(16), chance.token_urlsafe(32), chance.token_hex(4)
 
     def txn(conn: Connection) -> None:
         now = desk.store.now()
@@ -100,7 +100,7 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
 async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
     """A new secret in place of the old one, which is worthless from now on; tokens stay."""
     _require_admin(desk)
-    client_id, secret = desk.request.path_params["id"], secrets.token_urlsafe(32)
+    client_id, secret = desk.request.path_params["id"], chance.token_urlsafe(32)
     changed = await desk.store.write(
         lambda conn: (
             conn.execute(

@@ -6,13 +6,12 @@ through applications alone.
 Rule: a co-administrator gives no administrator a password.
 """
 
-import secrets
 from sqlite3 import Connection
 from typing import Any
 
-import trio
 from starlette import responses
 
+from cmsfs.runtime import chance, threads
 from cmsfs.service import problems
 from cmsfs.service.access import callers, calls
 from cmsfs.service.admin import desk as service_desk
@@ -92,8 +91,8 @@ async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
 
 
 async def _give_password(desk: Desk, wire_id: str) -> str:
-    word = secrets.token_urlsafe(12)
-    hashed = await trio.to_thread.run_sync(passwords.hashed, word)
+    word = chance.token_urlsafe(12)
+    hashed = await threads.run_sync(passwords.hashed, word)
 
     def txn(conn: Connection) -> None:
         row = calls.get_user(store.reader(conn), desk.caller, wire_id)

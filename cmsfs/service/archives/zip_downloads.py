@@ -9,7 +9,6 @@ may not download when it is used.
 """
 
 import json
-import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from starlette import requests, responses
 
 from cmsfs.models import wire_names
 from cmsfs.models.content import zip_downloads
+from cmsfs.runtime import chance
 from cmsfs.service import problems
 from cmsfs.service.access import access_rights, calls
 from cmsfs.service.access.roles import ItemRight
@@ -62,7 +62,7 @@ class RequestedArchives:
 
     def add(self, archive: RequestedArchive) -> str:
         """Remember it; its word."""
-        word = secrets.token_urlsafe(32)
+        word = chance.token_urlsafe(32)
         self._known[word] = archive
         while len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)

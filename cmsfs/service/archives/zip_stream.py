@@ -7,6 +7,7 @@ from urllib.parse import quote
 import trio
 from starlette import responses, types
 
+from cmsfs.runtime import threads
 from cmsfs.service.archives.archive_plan import ArchivePlan, Member
 from cmsfs.service.archives.zip_writer import ZipWriter
 from cmsfs.service.content import files
@@ -52,7 +53,7 @@ class ZipResponse(responses.Response):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(files.until_gone, receive, nursery.cancel_scope)
                 while scope["method"] != "HEAD":
-                    data = await trio.to_thread.run_sync(next, self._pieces, b"")
+                    data = await threads.run_sync(next, self._pieces, b"")
                     if not data:
                         self._progress.state = "succeeded"
                         break

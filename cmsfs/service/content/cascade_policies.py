@@ -5,7 +5,6 @@ A policy may come before the metadata: what is below then gets it when the folde
 Rule: whoever may describe a folder has its metadata cascade; when a policy ends, the metadata stays.
 """
 
-import uuid
 from sqlite3 import Connection, Row
 from typing import Any
 
@@ -13,6 +12,7 @@ from starlette import responses
 
 from cmsfs.models import paging
 from cmsfs.models.content import cascade_policies
+from cmsfs.runtime import chance
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
@@ -79,7 +79,7 @@ async def create(call: calls.Call) -> responses.Response:
         found = conn.execute(
             "INSERT INTO cascade_policy (uuid, folder, template, created_by, created_at)"
             " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
-            (str(uuid.uuid4()), folder["id"], template["id"], call.caller.id, call.store.now()),
+            (str(chance.uuid4()), folder["id"], template["id"], call.caller.id, call.store.now()),
         ).fetchall()
         if not found:
             raise problems.Refused(409, "conflict", "This metadata of the folder cascades already.")

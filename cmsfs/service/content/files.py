@@ -20,6 +20,7 @@ from starlette import requests, responses, types
 
 from cmsfs.models.content import events
 from cmsfs.models.content import items as models_items
+from cmsfs.runtime import threads
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
@@ -197,7 +198,7 @@ class BlobResponse(responses.Response):
         self._end = last + 1
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
-        file = await trio.to_thread.run_sync(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
+        file = await threads.run_sync(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
@@ -215,7 +216,7 @@ class BlobResponse(responses.Response):
         at = self._first
         while at < self._end:
             wanted = min(blobs.CHUNK, self._end - at)
-            data = await trio.to_thread.run_sync(os.pread, file, wanted, at)
+            data = await threads.run_sync(os.pread, file, wanted, at)
             if not data:
                 raise OSError(f"{self._path} is shorter than it should be")
             await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -4,7 +4,6 @@ Rule: whoever may see an item sees its instances, changing them is a right of it
 """
 
 import json
-import uuid
 from functools import partial
 from sqlite3 import Connection, IntegrityError, Row
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.models.content import metadata
+from cmsfs.runtime import chance
 from cmsfs.service import problems
 from cmsfs.service.access import calls, protection
 from cmsfs.service.access.roles import ItemRight
@@ -53,7 +53,7 @@ def insert(conn: Connection, item: int, template: Row, data: dict[str, Any]) -> 
         conn.execute(
             "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)",
             (
-                str(uuid.uuid4()),
+                str(chance.uuid4()),
                 item,
                 template["id"],
                 json.dumps(data, ensure_ascii=False),
@@ -75,7 +75,7 @@ def copy(conn: Connection, source: int, target: int) -> None:
         "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)"
         # Below a folder whose metadata cascades, the copy has got that already; its own counts.
         " ON CONFLICT (item, template) DO UPDATE SET data = excluded.data",
-        [(str(uuid.uuid4()), target, one["template"], one["data"], one["now"]) for one in found],
+        [(str(chance.uuid4()), target, one["template"], one["data"], one["now"]) for one in found],
     )
 
 

@@ -7,12 +7,12 @@ Rule: a webhook tells what its maker sees, and is silent about everything else.
 """
 
 import json
-import uuid
 from collections.abc import Mapping
 from sqlite3 import Connection, Row
 from typing import Any, Final
 
 from cmsfs.models.content import events
+from cmsfs.runtime import chance
 from cmsfs.service.access import access_rights
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store, tree_paths
@@ -99,7 +99,7 @@ def put(conn: Connection, webhook: Row, trigger: str, source: dict[str, Any], *,
     user = conn.execute("SELECT * FROM user WHERE id = ?", (by,)).fetchone()
     body: dict[str, Any] = {
         "type": "webhook_event",
-        "id": str(uuid.uuid4()),
+        "id": str(chance.uuid4()),
         "created_at": item_serializer.to_timestamp(now),
         "trigger": trigger,
         "webhook": {"id": str(webhook["id"]), "type": "webhook"},

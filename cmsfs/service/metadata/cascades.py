@@ -6,9 +6,9 @@ comes there: made, uploaded, copied, moved or restored.
 Rule: what has values of its own keeps them, unless a policy is applied to overwrite them.
 """
 
-import uuid
 from sqlite3 import Connection, Row
 
+from cmsfs.runtime import chance
 from cmsfs.service.access import protection
 from cmsfs.service.storage import store, tree_paths
 
@@ -26,7 +26,7 @@ def fill(conn: Connection, folder: Row, instance: Row) -> int:
     made = conn.executemany(
         "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)",
         (
-            (str(uuid.uuid4()), row["id"], instance["template"], instance["data"], instance["type_version"])
+            (str(chance.uuid4()), row["id"], instance["template"], instance["data"], instance["type_version"])
             for row in rows.fetchall()
         ),
     )

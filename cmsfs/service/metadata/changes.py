@@ -7,7 +7,6 @@ Rule: all operations of a request or none: they work on a copy, written when the
 """
 
 import json
-import uuid
 from collections.abc import Callable
 from sqlite3 import Connection, Row
 from typing import Any, Literal
@@ -16,6 +15,7 @@ import pydantic
 
 from cmsfs.models.base import Model
 from cmsfs.models.content import metadata
+from cmsfs.runtime import chance
 from cmsfs.service import problems
 
 
@@ -87,7 +87,7 @@ class _Change:
 
 def field_of(wish: metadata.Field) -> dict[str, Any]:
     """A field as it is stored and answered, with ids of its own."""
-    found = wish.model_dump(mode="json", by_alias=True, exclude_none=True) | {"id": str(uuid.uuid4())}
+    found = wish.model_dump(mode="json", by_alias=True, exclude_none=True) | {"id": str(chance.uuid4())}
     if wish.type in ("enum", "multiSelect"):
         found["options"] = [_option_of(one) for one in wish.options or ()]
     else:
@@ -96,7 +96,7 @@ def field_of(wish: metadata.Field) -> dict[str, Any]:
 
 
 def _option_of(wish: metadata.Option) -> dict[str, Any]:
-    return wish.model_dump(mode="json", by_alias=True, exclude_none=True) | {"id": str(uuid.uuid4())}
+    return wish.model_dump(mode="json", by_alias=True, exclude_none=True) | {"id": str(chance.uuid4())}
 
 
 def apply(conn: Connection, row: Row, operations: list[ChangeStep]) -> None:

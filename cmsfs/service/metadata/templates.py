@@ -8,7 +8,6 @@ Rule: a template goes with its instances, unless a retention is assigned to it.
 
 import json
 import math
-import uuid
 from sqlite3 import Connection, IntegrityError, Row
 from typing import Any
 
@@ -17,6 +16,7 @@ from starlette import responses
 
 from cmsfs.models import paging
 from cmsfs.models.content import metadata
+from cmsfs.runtime import chance
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.api import marker_pagination, operations
@@ -190,7 +190,7 @@ def insert(conn: Connection, enterprise: int, wish: metadata.NewTemplate) -> int
     """Make a template; 409 if its key is taken."""
     key = wish.template_key or metadata.key_of(wish.display_name)
     given = [changes.field_of(one) for one in wish.fields]
-    columns = (str(uuid.uuid4()), enterprise, key, wish.display_name, wish.hidden)
+    columns = (str(chance.uuid4()), enterprise, key, wish.display_name, wish.hidden)
     try:
         cursor = conn.execute(
             _NEW, (*columns, wish.copy_instance_on_item_copy, json.dumps(given, ensure_ascii=False))

@@ -8,11 +8,11 @@ Rule: called inside the transaction in which the grant was judged, so that nothi
 """
 
 import json
-import secrets
 from sqlite3 import Connection, Row
 from typing import Any
 
 from cmsfs.models.enterprise import tokens
+from cmsfs.runtime import chance
 from cmsfs.service.access import calls
 
 SECOND = 1_000_000
@@ -51,7 +51,7 @@ def access_token(
     ends = now + LIFETIME_SECONDS * SECOND
     if source is not None:
         ends = min(ends, source["expires_at"])
-    secret = secrets.token_urlsafe(24)
+    secret = chance.token_urlsafe(24)
     conn.execute(
         _INSERT,
         (
@@ -89,7 +89,7 @@ def pair(conn: Connection, family: int, *, now: int) -> dict[str, Any]:
     """The next access token of a family with its next refresh token; the one before is used up."""
     row = conn.execute("SELECT * FROM family WHERE id = ?", (family,)).fetchone()
     made = access_token(conn, row["app"], row["user"], now=now, granted=row["scopes"], family=family)
-    secret = secrets.token_urlsafe(32)
+    secret = chance.token_urlsafe(32)
     conn.execute("UPDATE refresh_token SET used = 1 WHERE family = ? AND used = 0", (family,))
     conn.execute("INSERT INTO refresh_token (hash, family) VALUES (?, ?)", (calls.hashed(secret), family))
     conn.execute("UPDATE family SET expires_at = ? WHERE id = ?", (now + REFRESH_LIFETIME, family))

@@ -7,12 +7,12 @@ token endpoint, ends within a minute, and is taken once.
 Rule: an assertion counts as used only together with the token that it gives.
 """
 
-import time
 from sqlite3 import Connection
 from typing import Any
 
 import jwt
 
+from cmsfs.runtime import clock
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.oauth import access_tokens, clients
@@ -101,7 +101,7 @@ def _verified(assertion: str, keys: list[str]) -> Claims:
 
 
 def _judge(ask: clients.Ask, claims: Claims, client_id: str) -> None:
-    ends, now = int(claims["exp"]) if "exp" in claims else 0, time.time()
+    ends, now = int(claims["exp"]) if "exp" in claims else 0, clock.time()
     if not now < ends <= now + MAX_SECONDS:
         raise jwt.InvalidTokenError(f"exp must be in the future, at most {MAX_SECONDS} seconds")
     wanted = claims.get("aud")

@@ -14,12 +14,12 @@ Rule: of a cookie only the hash is stored, and it counts for a limited time.
 
 import hashlib
 import hmac
-import secrets
 from dataclasses import dataclass
 from sqlite3 import Connection, Row
 
 from starlette import requests, responses
 
+from cmsfs.runtime import chance
 from cmsfs.service.access import calls
 from cmsfs.service.storage.store import Store
 
@@ -84,7 +84,7 @@ def visit(store: Store, request: requests.Request, door: Door = AUTHORIZE) -> Vi
     """Who looks at the page."""
     secret = request.cookies.get(door.name(request), "")
     if not secret or len(secret) > _MAX_COOKIE:
-        return Visit(door, secrets.token_urlsafe(32), None, is_new=True)
+        return Visit(door, chance.token_urlsafe(32), None, is_new=True)
     found = store.read(
         "SELECT user.* FROM login JOIN user ON user.id = login.user"
         " WHERE login.hash = ? AND login.expires_at > ? AND user.status != 'inactive'",
@@ -96,7 +96,7 @@ def visit(store: Store, request: requests.Request, door: Door = AUTHORIZE) -> Vi
 
 async def log_in(store: Store, user: int, door: Door = AUTHORIZE) -> str:
     """Remember that a user logged in; the cookie's new value."""
-    secret = secrets.token_urlsafe(32)
+    secret = chance.token_urlsafe(32)
 
     def txn(conn: Connection) -> None:
         now = store.now()

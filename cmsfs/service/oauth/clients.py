@@ -12,7 +12,6 @@ import hmac
 import json
 import math
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from sqlite3 import Connection, Row
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cmsfs import errors
+from cmsfs.runtime import chance
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.storage.store import Store
@@ -58,7 +58,7 @@ class Ask:
         """The application that asks, if it may use the grant."""
         client_id, secret = self._credentials()
         found = self.store.read("SELECT * FROM app WHERE client_id = ?", client_id)
-        expected = found[0]["secret_hash"] if found else calls.hashed(secrets.token_hex(8))
+        expected = found[0]["secret_hash"] if found else calls.hashed(chance.token_hex(8))
         if not hmac.compare_digest(expected, calls.hashed(secret)) or not found:
             # The right secret never waits: nobody guesses one, and nobody is to be locked out by who tries.
             wait = self.store.attempts.take(self.who, f"app:{client_id}") if found else 0
@@ -142,9 +142,9 @@ def set_signature_keys(conn: Connection, client_id: str, *, main: str, secondary
 def renew_signature_key(conn: Connection, client_id: str, column: str) -> dict[str, str]:
     """A new key in place of the `main` or the `secondary` one; what is new, both where there were none."""
     found = conn.execute("SELECT * FROM signature_key WHERE app = ?", (client_id,)).fetchone()
-    made = {column: secrets.token_urlsafe(32)}
+    made = {column: chance.token_urlsafe(32)}
     if found is None:
-        made = {name: made.get(name) or secrets.token_urlsafe(32) for name in ("main", "secondary")}
+        made = {name: made.get(name) or chance.token_urlsafe(32) for name in ("main", "secondary")}
     whole = ({} if found is None else {name: found[name] for name in ("main", "secondary")}) | made
     set_signature_keys(conn, client_id, **whole)
     return made

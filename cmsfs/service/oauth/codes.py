@@ -10,10 +10,10 @@ import base64
 import hashlib
 import hmac
 import re
-import secrets
 from sqlite3 import Connection, Row
 from typing import Any
 
+from cmsfs.runtime import chance
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.oauth import access_tokens, clients
@@ -36,7 +36,7 @@ def make(
 ) -> str:
     """A new code."""
     conn.execute("DELETE FROM code WHERE expires_at < ?", (now - access_tokens.DAY,))
-    secret = secrets.token_urlsafe(24)
+    secret = chance.token_urlsafe(24)
     conn.execute(
         "INSERT INTO code (hash, app, user, redirect_uri, scopes, challenge, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -9,11 +9,11 @@ Rule: an unknown login takes as long as a wrong password, and is told apart by n
 import base64
 import hashlib
 import hmac
-import secrets
 from sqlite3 import Connection
 
 import trio
 
+from cmsfs.runtime import chance, threads
 from cmsfs.service.storage.store import Store
 
 # 32 MiB and 80 ms for an attempt; two at once, so that attempts cannot fill the memory.
@@ -26,7 +26,7 @@ MAX_LENGTH = 1024
 
 def hashed(password: str) -> str:
     """What is stored of a password.  Takes a while: not on the loop."""
-    salt = secrets.token_bytes(16)
+    salt = chance.token_bytes(16)
     parts = (salt, _derive(password, salt, LOG_N, _R, _P))
     return "$".join(["scrypt", f"{LOG_N},{_R},{_P}", *(base64.b64encode(part).decode() for part in parts)])
 
@@ -48,7 +48,7 @@ async def check(store: Store, login: str, password: str, *, who: str = "") -> in
     user, stored = None, _nobody()
     if not store.attempts.take(who, what):
         user, stored = known or (None, stored)
-    right = await trio.to_thread.run_sync(_matches, password, stored, limiter=_AT_ONCE)
+    right = await threads.run_sync(_matches, password, stored, limiter=_AT_ONCE)
     if not right or user is None:
         return None
     store.attempts.forgive(who, what)

@@ -9,7 +9,6 @@ Rule: the texts are made to be looked at: a welcome first, then folders that loo
 import fcntl
 import json
 import os
-import secrets
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from sqlite3 import Connection, Row
@@ -17,6 +16,7 @@ from sqlite3 import Connection, Row
 import trio
 
 from cmsfs import errors
+from cmsfs.runtime import chance, threads
 from cmsfs.service.access import calls, scopes
 from cmsfs.service.content import files, instances, items, trash
 from cmsfs.service.governance import legal_holds, retention
@@ -60,7 +60,7 @@ async def ensure_sample(store: Store) -> Credentials:
 
     Cancelled: the sample is there whole or not at all.  Raises `UserError` for unreadable credentials.
     """
-    return await trio.to_thread.run_sync(_ensure, store)
+    return await threads.run_sync(_ensure, store)
 
 
 def _ensure(store: Store) -> Credentials:
@@ -72,8 +72,8 @@ def _ensure(store: Store) -> Credentials:
         found = _read(path)
         if found is not None:
             return found
-        secret = secrets.token_urlsafe(32)
-        words = {login: secrets.token_urlsafe(12) for _, login, _ in PEOPLE}
+        secret = chance.token_urlsafe(32)
+        words = {login: chance.token_urlsafe(12) for _, login, _ in PEOPLE}
         hashes = {login: passwords.hashed(word) for login, word in words.items()}
         sha1s = {text: store.blobs.keep_bytes(text.encode()) for text in samples.texts()}
         made = trio.from_thread.run(store.write, lambda conn: _fill(conn, store, secret, sha1s, hashes))
@@ -123,7 +123,7 @@ def _fill(
     owner, *_ = [add_user(conn, enterprise, name, login, role=role, now=now) for name, login, role in PEOPLE]
     _keep_passwords(conn, hashes)
     service = add_user(conn, enterprise, "cmsfs application", None, now=now)
-    client_id = f"sample-{secrets.token_hex(8)}"
+    client_id = f"sample-{chance.token_hex(8)}"
     clients.add(
         conn,
         client_id,

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from sqlite3 import Connection, Row
 from typing import Any
 
-import trio
-
 from cmsfs import errors
 from cmsfs.models import wire_names
 from cmsfs.models.content import metadata
 from cmsfs.models.enterprise import legal_holds as models_legal_holds
 from cmsfs.models.enterprise import retention as models_retention
+from cmsfs.runtime import threads
 from cmsfs.service.content import items
 from cmsfs.service.governance import legal_holds, retention
 from cmsfs.service.metadata import templates
@@ -50,7 +49,7 @@ async def ensure(store: Store, wish: Enterprise) -> int:
     for number, user in enumerate(wish.users, 1):
         if user.password is not None and user.login.lower() not in have:
             secret = wish.reveal(user.password, f"users[{number}].password")
-            hashes[user.login.lower()] = await trio.to_thread.run_sync(passwords.hashed, secret)
+            hashes[user.login.lower()] = await threads.run_sync(passwords.hashed, secret)
     # Files are read before the transaction, which nothing outside should hold up.
     apps = [_prepared(wish, app, f"apps[{number}]") for number, app in enumerate(wish.apps, 1)]
     made = await store.write(lambda conn: _Provision(conn, store, wish).run(hashes, apps))

@@ -17,6 +17,7 @@ from sqlite3 import Connection, Row
 
 import trio
 
+from cmsfs.runtime import threads
 from cmsfs.service.renditions import missing_readers
 from cmsfs.service.storage import derived_files
 from cmsfs.service.storage.derived_files import TEXT, DerivedState
@@ -43,7 +44,7 @@ SAME = "SELECT item FROM unindexed CROSS JOIN item ON item.id = item WHERE sha1 
 
 async def look(head: bytes, size: int) -> extraction.Look:
     """The first look at a content; never inside a transaction, where everybody would wait for it."""
-    return await trio.to_thread.run_sync(extraction.look, head, size)
+    return await threads.run_sync(extraction.look, head, size)
 
 
 def note(conn: Connection, row: Row, seen: extraction.Look) -> None:
@@ -131,7 +132,7 @@ async def _make(store: Store, shop: worker_client.WorkerClient, sha1: str, name:
     reason = None
     try:
         await shop.do(derived_files.job(name, store.blobs.path(sha1), target))
-        await trio.to_thread.run_sync(store.renditions.keep, sha1, name)
+        await threads.run_sync(store.renditions.keep, sha1, name)
     except worker_client.WorkerFailed as error:
         reason = str(error)
         missing_readers.note(store, reason)
@@ -155,7 +156,7 @@ async def _index_next(store: Store, shop: worker_client.WorkerClient) -> bool:
             log.warning("file %d is found by its name alone: %s", number, reason)
         state = DerivedState.MADE if reason is None else DerivedState.IMPOSSIBLE
     if state is DerivedState.MADE:
-        text = await trio.to_thread.run_sync(_read, store.renditions.path(sha1, TEXT))
+        text = await threads.run_sync(_read, store.renditions.path(sha1, TEXT))
     while await store.write(lambda conn: _record(conn, sha1, text)):
         pass
     return True

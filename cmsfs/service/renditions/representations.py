@@ -15,8 +15,7 @@ from sqlite3 import Row
 from typing import Any
 from urllib.parse import parse_qsl
 
-import trio
-
+from cmsfs.runtime import threads
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.storage import derived_files, store
@@ -167,7 +166,7 @@ async def read(opened: store.Store, sha1: str, name: str) -> bytes | None:
     if await ensure(opened, sha1, name) is DerivedState.ASKED:
         return None
     try:
-        return await trio.to_thread.run_sync(opened.renditions.path(sha1, name).read_bytes)
+        return await threads.run_sync(opened.renditions.path(sha1, name).read_bytes)
     except FileNotFoundError:
         # Whoever cleans a folder of what can be made again is right; so it is made again.
         now = opened.now()

@@ -9,7 +9,6 @@ Rule: a moment that every item has is never null; some clients drop a whole list
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -17,6 +16,7 @@ from sqlite3 import Row
 from typing import Any
 
 from cmsfs.models import wire_names
+from cmsfs.runtime import clock
 from cmsfs.service.access import access_rights, locks, protection, roles
 from cmsfs.service.metadata import metadata_query
 from cmsfs.service.serialize import item_extras
@@ -229,7 +229,7 @@ class ItemSerializer:
 
 
 def _now() -> int:
-    return time.time_ns() // 1000
+    return clock.time_ns() // 1000
 
 
 Maker = Callable[[Row, ItemSerializer], Any]

@@ -10,11 +10,10 @@ and bodies are not: tokens, codes and passwords travel in all of them.
 """
 
 import logging
-import secrets
-import time
 
 from starlette import routing, types
 
+from cmsfs.runtime import chance, clock
 from cmsfs.wakeup import Signal
 
 log = logging.getLogger("cmsfs.service.access.calls")
@@ -39,7 +38,7 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope["request_id"] = secrets.token_hex(8)
+        scope["request_id"] = chance.token_hex(8)
         counts = not scope["path"].endswith(_POLL)
         self._begin(counts)
         line = _Line(scope)
@@ -74,13 +73,13 @@ class AccessLog:
 class _Line:
     def __init__(self, scope: types.Scope) -> None:
         self._scope = scope
-        self._began = time.perf_counter()
+        self._began = clock.monotonic()
         self.status = 0  # 0: the client was gone before there was an answer
         self.taken = 0
         self.sent = 0
 
     def write(self) -> None:
-        took = (time.perf_counter() - self._began) * 1000
+        took = (clock.monotonic() - self._began) * 1000
         user, by = self._scope.get("user_id", "-"), self._scope.get("acting_id")
         log.info(
             "method=%s path=%s status=%d ms=%.1f in=%d out=%d user=%s%s request=%s",

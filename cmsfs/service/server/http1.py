@@ -9,7 +9,6 @@ request is.
 """
 
 import logging
-import time
 from collections.abc import Iterable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from urllib.parse import unquote
 import trio
 from starlette import types
 
+from cmsfs.runtime import clock
 from cmsfs.service.server.request_head import END, MOST_HEAD, ChunkedBody, Malformed, RequestHead
 
 log = logging.getLogger(__name__)
@@ -349,7 +349,7 @@ _line = b""
 def _date() -> bytes:
     """The header with the time, made once a second."""
     global _second, _line
-    now = int(time.time())
+    now = int(clock.time())
     if now != _second:
         _second, _line = now, f"date: {formatdate(now, usegmt=True)}\r\n".encode()
     return _line

@@ -17,6 +17,7 @@ from sqlite3 import Connection, Row
 import trio
 
 from cmsfs.models.content import events as models_events
+from cmsfs.runtime import threads
 from cmsfs.service import problems
 from cmsfs.service.access import protection
 from cmsfs.service.content import items, trash
@@ -217,7 +218,7 @@ async def _drop_contents(opened: store.Store, now: int) -> None:
 
         return opened.blobs.drop_aside(known, before=now / 1e6 - ASIDE_SECONDS)
 
-    set_aside = await trio.to_thread.run_sync(os.listdir, opened.blobs.aside)
+    set_aside = await threads.run_sync(os.listdir, opened.blobs.aside)
     if set_aside and (dropped := await opened.write(drop)):
         log.info("removed %d contents that no version has", dropped)
 

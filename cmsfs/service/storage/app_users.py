@@ -3,8 +3,9 @@
 For that they have a login, too; its domain is one that no mail reaches, and nobody else's login is there.
 """
 
-import secrets
 from sqlite3 import Connection, Row
+
+from cmsfs.runtime import chance
 
 DOMAIN = "app-users.invalid"
 
@@ -20,7 +21,7 @@ def is_login(login: str | None) -> bool:
 
 def give_login(conn: Connection, number: int) -> None:
     """Give a user a login that nobody could have guessed, and so invited, before."""
-    login = f"AppUser_{number}_{secrets.token_hex(8)}@{DOMAIN}"
+    login = f"AppUser_{number}_{chance.token_hex(8)}@{DOMAIN}"
     conn.execute("UPDATE user SET login = ? WHERE id = ?", (login, number))
 
 

@@ -10,10 +10,10 @@ pair.  Nothing is kept on the disk, and never of more than MAX_PAIRS.
 """
 
 import ipaddress
-import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
+
+from cmsfs.runtime import clock
 
 FREE = 5
 MAX_WAIT_SECONDS = 900.0
@@ -37,8 +37,8 @@ class _Pair:
 class AttemptLimits:
     """All of a service."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
+        self.clock = clock.monotonic
         # In the order of their last use; those with nobody are of an account as a whole.
         self._pairs: OrderedDict[tuple[str | None, str], _Pair] = OrderedDict()
 

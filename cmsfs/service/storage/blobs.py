@@ -15,8 +15,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import time
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +22,7 @@ from pathlib import Path
 import trio
 
 from cmsfs import durability
+from cmsfs.runtime import chance, clock, threads
 
 # One hop into a thread a mebibyte: 64 KiB a hop reads at a fifth of the rate.
 CHUNK = 1024 * 1024
@@ -37,7 +36,7 @@ class IncomingBlob:
 
     def __init__(self, blobs: "Blobs") -> None:
         self._blobs = blobs
-        self._path = blobs.incoming / f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._path = blobs.incoming / f"{os.getpid()}-{chance.uuid4().hex}"
         self._file = -1  # there is none before something is to be in it, and after it has got its place
         self._hash = hashlib.sha1(usedforsecurity=False)
         self._pending: list[bytes] = []
@@ -63,7 +62,7 @@ class IncomingBlob:
         self._pending.append(chunk)
         self._pending_size += len(chunk)
         if self._pending_size >= CHUNK:
-            await trio.to_thread.run_sync(self._drain)
+            await threads.run_sync(self._drain)
 
     async def begin_anew(self) -> None:
         """Forget what has arrived: it was not the content after all."""
@@ -72,7 +71,7 @@ class IncomingBlob:
         self._hash = hashlib.sha1(usedforsecurity=False)
         if self._file >= 0:
             os.lseek(self._file, 0, os.SEEK_SET)
-            await trio.to_thread.run_sync(os.ftruncate, self._file, 0)
+            await threads.run_sync(os.ftruncate, self._file, 0)
 
     async def keep(self, check: Callable[[str], None] | None = None) -> str:
         """Put the content in its place, durably, and return its SHA-1.
@@ -86,11 +85,11 @@ class IncomingBlob:
                 check(self._hash.hexdigest())
             return self.keep_now()
 
-        return await trio.to_thread.run_sync(run)
+        return await threads.run_sync(run)
 
     async def sha1(self) -> str:
         """The SHA-1 of what has arrived."""
-        await trio.to_thread.run_sync(self._drain)
+        await threads.run_sync(self._drain)
         return self._hash.hexdigest()
 
     def append_file(self, path: Path, offset: int = 0, size: int | None = None) -> None:
@@ -181,7 +180,7 @@ class Blobs:
             # Removing gigabytes takes the disk its time, so not on the loop; and it is done in any case.
             if incoming.is_open:
                 with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(incoming.close)
+                    await threads.run_sync(incoming.close)
 
     def keep_bytes(self, data: bytes) -> str:
         """Store a small content at once, durably; for a thread."""
@@ -198,7 +197,7 @@ class Blobs:
             with self.path(sha1).open("rb") as file:
                 return file.read(HEAD_BYTES)
 
-        return await trio.to_thread.run_sync(read)
+        return await threads.run_sync(read)
 
     def set_aside(self, sha1: str) -> None:
         """Take a content out of its place; inside a write transaction that saw no version of it."""
@@ -238,7 +237,7 @@ class Blobs:
         removed = 0
         for entry in os.scandir(self.incoming):
             with contextlib.suppress(FileNotFoundError):
-                if alone or time.time() - entry.stat().st_mtime > STALE_SECONDS:
+                if alone or clock.time() - entry.stat().st_mtime > STALE_SECONDS:
                     Path(entry.path).unlink()
                     removed += 1
         return removed

@@ -10,13 +10,13 @@ Rule: parts stay until the file's row is written; whatever dies in between, the 
 import contextlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import trio
 
 from cmsfs import durability
+from cmsfs.runtime import clock, threads
 from cmsfs.service.storage import blobs
 
 
@@ -39,7 +39,7 @@ class Parts:
         """Forget sessions that are over, and their parts."""
         for session in sessions:
             self.drop(session)
-            await trio.to_thread.run_sync(lambda path: shutil.rmtree(path, True), self.path(session))
+            await threads.run_sync(lambda path: shutil.rmtree(path, True), self.path(session))
 
     def assembly(self, session: str, directory: blobs.Blobs, names: list[str]) -> "Assembly":
         """The assembly of a session whose parts are all there, begun if it is not."""
@@ -66,7 +66,7 @@ class Parts:
         for folder in os.scandir(self.root):
             names = known(folder.name)
             if names is None:
-                if alone or time.time() - folder.stat().st_mtime > blobs.STALE_SECONDS:
+                if alone or clock.time() - folder.stat().st_mtime > blobs.STALE_SECONDS:
                     shutil.rmtree(folder.path, ignore_errors=True)
                     removed += 1
             elif alone:
@@ -96,7 +96,7 @@ class Assembly:
         give_up = trio.current_time() + seconds
         with self._at_work():
             while self._left:
-                await trio.to_thread.run_sync(self.incoming.append_file, self._left[0])
+                await threads.run_sync(self.incoming.append_file, self._left[0])
                 # atomic: no await until the part is struck off
                 del self._left[0]
                 if trio.current_time() >= give_up:

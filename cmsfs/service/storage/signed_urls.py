@@ -12,9 +12,10 @@ import hashlib
 import hmac
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import Any
+
+from cmsfs.runtime import chance
 
 _PROOF = 20  # bytes of the signature in a word
 _KEY = 32
@@ -52,10 +53,10 @@ class SignedUrls:
     def _read_key(self) -> bytes:
         """The key, made if there is none; of several who make one at once the first has made it."""
         if not self._file.exists():
-            fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+            fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}.{chance.token_hex(4)}")
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                os.write(descriptor, secrets.token_bytes(_KEY))
+                os.write(descriptor, chance.token_bytes(_KEY))
                 os.fsync(descriptor)
                 try:
                     self._file.hardlink_to(fresh)

@@ -11,7 +11,6 @@ import fcntl
 import logging
 import os
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 import trio
 
 from cmsfs import errors, sqlite
+from cmsfs.runtime import clock, threads
 from cmsfs.service.storage import (
     attempt_limits,
     blobs,
@@ -65,7 +65,7 @@ class Store:
     def now(self) -> int:
         """This moment in microseconds, later than every moment given before."""
         with self._clock:
-            self._last = max(self._last + 1, time.time_ns() // 1000)
+            self._last = max(self._last + 1, clock.time_ns() // 1000)
             return self._last
 
     def read(self, sql: str, *args: Any) -> list[sqlite.Row]:
@@ -107,7 +107,7 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
             if alone:
                 await db.write(derived_files.forget)
             await db.query(lambda conn: _sweep(store, conn, alone=alone))
-            await trio.to_thread.run_sync(fcntl.flock, lock, fcntl.LOCK_SH)
+            await threads.run_sync(fcntl.flock, lock, fcntl.LOCK_SH)
             try:
                 yield store
             finally:

@@ -9,7 +9,6 @@ import base64
 import binascii
 import hashlib
 import re
-import secrets
 import sqlite3
 from collections.abc import Callable
 from contextlib import aclosing
@@ -17,10 +16,10 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import Any
 
-import trio
 from starlette import responses
 
 from cmsfs.models.content import upload_sessions
+from cmsfs.runtime import chance, threads
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
@@ -124,10 +123,10 @@ async def _add_part(
     call: calls.Call, session: Row, offset: int, size: int, sha1: str, incoming: blobs.IncomingBlob
 ) -> Row:
     """Give the part its place and its row; 409 if another request was quicker."""
-    number = secrets.token_hex(8).upper()
+    number = chance.token_hex(8).upper()
     path = call.store.parts.path(session["id"], number)
     try:
-        await trio.to_thread.run_sync(incoming.file_at, path)
+        await threads.run_sync(incoming.file_at, path)
     except FileNotFoundError:
         raise problems.not_found("upload_session", call.id) from None
 
@@ -169,7 +168,7 @@ async def _find_bytes(call: calls.Call, session: Row, wish: upload_sessions.Plan
     )
     if found:
         path = call.store.parts.path(session["id"], found[0]["file"])
-        same = await trio.to_thread.run_sync(_sha512, path, 0, wish.size)
+        same = await threads.run_sync(_sha512, path, 0, wish.size)
         return found[0] if same == wish.sha512.lower() else None
     if session["file"] is None:
         return None
@@ -179,10 +178,10 @@ async def _find_bytes(call: calls.Call, session: Row, wish: upload_sessions.Plan
     if row["size"] < end:
         return None
     path = call.store.blobs.path(row["sha1"])
-    if await trio.to_thread.run_sync(_sha512, path, wish.offset, wish.size) != wish.sha512.lower():
+    if await threads.run_sync(_sha512, path, wish.offset, wish.size) != wish.sha512.lower():
         return None
     async with call.store.blobs.receive() as incoming:
-        await trio.to_thread.run_sync(incoming.append_file, path, wish.offset, wish.size)
+        await threads.run_sync(incoming.append_file, path, wish.offset, wish.size)
         sha1 = await incoming.sha1()
         return await _add_part(call, session, wish.offset, wish.size, sha1, incoming)
 

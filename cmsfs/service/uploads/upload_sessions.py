@@ -7,15 +7,14 @@ are then written as for any upload.
 Rule: a commit that was refused leaves the session as it was.
 """
 
-import secrets
 from sqlite3 import Connection, Row
 from typing import Any
 
-import trio
 from starlette import responses
 
 from cmsfs.models import paging as models_paging
 from cmsfs.models.content import upload_sessions, uploads
+from cmsfs.runtime import chance, threads
 from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.api import operations, paging
@@ -100,8 +99,8 @@ async def _create(
     call: calls.Call, size: int, name: str | None, *, folder: int | None, file: int | None, owner: int
 ) -> responses.Response:
     quota.check_upload(call.store.read, owner, size)
-    number = secrets.token_hex(16).upper()
-    await trio.to_thread.run_sync(call.store.parts.make, number)
+    number = chance.token_hex(16).upper()
+    await threads.run_sync(call.store.parts.make, number)
     now = call.store.now()
     values = (number, call.caller.id, folder, file, name, size, part_size(size), now, now + LIFE, False)
 

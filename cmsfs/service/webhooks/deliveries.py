@@ -13,14 +13,13 @@ import hashlib
 import hmac
 import json
 import logging
-import time
-import uuid
 from datetime import UTC, datetime
 from sqlite3 import Connection, Row
 from urllib.parse import urlsplit
 
 import trio
 
+from cmsfs.runtime import chance, clock
 from cmsfs.service.storage import store
 from cmsfs.service.webhooks import receivers
 
@@ -138,11 +137,11 @@ async def _sent(opened: store.Store, row: Row, allowed: receivers.Networks) -> s
     headers = {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": "cmsfs-webhooks/1",
-        "BOX-DELIVERY-ID": str(uuid.uuid4()),
+        "BOX-DELIVERY-ID": str(chance.uuid4()),
     }
     keys = opened.read("SELECT * FROM signature_key WHERE app = ?", row["app"])
     # Whole seconds: receivers refuse what is of the future by their clock.
-    moment = datetime.fromtimestamp(int(time.time()), UTC).isoformat()
+    moment = datetime.fromtimestamp(int(clock.time()), UTC).isoformat()
     headers["BOX-DELIVERY-TIMESTAMP"] = moment
     if keys:
         headers["BOX-SIGNATURE-VERSION"] = "1"

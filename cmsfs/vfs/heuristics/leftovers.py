@@ -7,13 +7,13 @@ Rule: nothing is removed here but what was looked at before and has not changed 
 """
 
 import json
-import time
 from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import Ino
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
 # Files and folders on this machine only that are looked at, and those that go at once.
@@ -41,7 +41,7 @@ async def scan(db: Database, *, days: int) -> list[LeftoverFile]:
 
     def txn(conn: Connection) -> list[LeftoverFile]:
         record = json.loads(kv_store.at(conn, kv_store.LEFTOVERS) or "{}")
-        date = int(time.time()) // 86400
+        date = int(clock.time()) // 86400
         # One more, however far the clock has gone, and in whichever direction.
         day = record.get("day", 0) + (date != record.get("date", date))
         noted = {one[0]: LeftoverFile(*one) for one in record.get("seen", [])}

@@ -11,7 +11,6 @@ the caller.
 """
 
 import logging
-import time
 from dataclasses import dataclass
 from sqlite3 import Connection
 
@@ -21,6 +20,7 @@ from cmsfs.replica import inodes, tree
 from cmsfs.replica.merge import lineages, local_work, name_conflicts
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows
+from cmsfs.runtime import clock
 from cmsfs.vfs.heuristics.local_files import LocalFiles
 
 log = logging.getLogger(__name__)
@@ -54,15 +54,15 @@ class SavePatterns:
         # In the order of their birth, so that the old ones are found at the front.
         while self._born and not self.is_newborn(oldest := next(iter(self._born))):
             del self._born[oldest]
-        self._born[ino] = time.monotonic()
+        self._born[ino] = clock.monotonic()
 
     def is_newborn(self, ino: Ino) -> bool:
         born = self._born.get(ino)
-        return born is not None and time.monotonic() - born < SAVE_SECONDS
+        return born is not None and clock.monotonic() - born < SAVE_SECONDS
 
     def note_left(self, ino: Ino, parent: Ino, name: str) -> None:
         """A file has left this place, by rename or deletion."""
-        now = time.monotonic()
+        now = clock.monotonic()
         while self._left and now - next(iter(self._left.values())).at > LEFT_SECONDS:
             left = self._left.pop(next(iter(self._left)))
             self._places.pop(left.ino, None)
@@ -74,7 +74,7 @@ class SavePatterns:
     def who_left(self, parent: Ino, name: str) -> Ino | None:
         """Who left this place a moment ago."""
         left = self._left.get((parent, wire_names.name_key(name)))
-        if left is None or left.name != name or time.monotonic() - left.at > LEFT_SECONDS:
+        if left is None or left.name != name or clock.monotonic() - left.at > LEFT_SECONDS:
             return None
         return left.ino
 
@@ -171,7 +171,7 @@ def take_over(conn: Connection, node: Node, target: Node, *, due_ns: int) -> Non
     surplus = None
     if node.remote_id is not None:
         # It had become a file of its own at the service already: that one goes to the trash.
-        surplus = tree.insert(conn, None, node.name, NodeKind.FILE, now_ns=ops.now_ns())
+        surplus = tree.insert(conn, None, node.name, NodeKind.FILE, now_ns=clock.time_ns())
         ops.hand_over(conn, node.ino, surplus)
     ops.hand_over(conn, target.ino, node.ino)
     ops.record(conn, node.ino, ops.OpKind.UPLOAD, due_ns=due_ns)

@@ -18,6 +18,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.merge import deletions
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows
+from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.heuristics import local_files, save_patterns
 from cmsfs.vfs.heuristics.local_files import LocalFiles
@@ -108,7 +109,7 @@ class Entries:
                 self._limits.check_new_folder(name, local=self._local_names.covers(above, name, kind))
             await self._allowed(above, NodeRight.WRITE)
         await self.listed(parent, above)
-        due, now = self.due(), ops.now_ns()
+        due, now = self.due(), clock.time_ns()
 
         def txn(conn: Connection) -> tuple[Ino, int | None]:
             folder = _folder(conn, parent)
@@ -149,7 +150,7 @@ class Entries:
         asked, gone = node, None
         if node is not None and not (folder or is_left or follower) and await self._is_gone(node):
             gone = node
-        due, now = self.due(), ops.now_ns()
+        due, now = self.due(), clock.time_ns()
 
         def txn(conn: Connection) -> Ino | None:
             node = _same_child(conn, parent, name, asked)
@@ -283,7 +284,7 @@ class Entries:
                 mode=changes.mode & 0o7777 if changes.mode is not None else None,
                 atime_ns=attributes.clamped_time(changes.atime_ns),
                 mtime_ns=attributes.clamped_time(changes.mtime_ns),
-                ctime_ns=ops.now_ns(),
+                ctime_ns=clock.time_ns(),
             )
             if changes.mtime_ns is not None and tree.get(conn, ino).parent is not None:
                 ops.record_touch(conn, ino, due_ns=due)
@@ -292,7 +293,7 @@ class Entries:
 
     def due(self) -> int:
         """When a change made now is to be sent (_ns)."""
-        return ops.now_ns() + self._settle_ns
+        return clock.time_ns() + self._settle_ns
 
 
 def _folder(conn: Connection, ino: Ino) -> Node:

@@ -18,13 +18,13 @@ Rule: while it is not known, everything may be written; what is here already is 
 
 import errno
 import logging
-import time
 
 from cmsfs.config.abilities import Ability, ServiceOffers
 from cmsfs.disk_reserve import DiskReserve
 from cmsfs.journal import queue
 from cmsfs.replica.nodes import Node, NodeKind
 from cmsfs.replica.rows import in_flight
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.ports import AccountPort
@@ -90,7 +90,7 @@ class ServiceLimits:
         return node.remote_id is not None or bool(in_flight.new_items(self._db, node.ino))
 
     def _refusal(self, ability: Ability, number: int, name: str) -> OSError:
-        now = time.monotonic()
+        now = clock.monotonic()
         if now - self._said.get(ability, float("-inf")) > QUIET_SECONDS:
             self._said[ability] = now
             log.warning("%s is left as it is: this service cannot %s", name, ability.cannot)
@@ -134,7 +134,7 @@ class Quota:
         if largest is not None and end > largest:
             self._tell("the service's maximum file size is %d bytes; larger writes are refused", largest)
             raise errno_map.oserror(errno.EFBIG)
-        if time.monotonic() - self._counted_at >= COUNT_SECONDS:
+        if clock.monotonic() - self._counted_at >= COUNT_SECONDS:
             self._count()
         left = self._left
         if left is None:
@@ -149,13 +149,13 @@ class Quota:
         self._left = left - (end - size)
 
     def _count(self) -> None:
-        self._counted_at = time.monotonic()
+        self._counted_at = clock.monotonic()
         self._left = None
         if (space := self._account.space()) is not None and space[0] > 0:
             total, used = space
             self._left = total - used - queue.unsent_bytes(self._db)
 
     def _tell(self, message: str, argument: object) -> None:
-        if time.monotonic() - self._told_at > QUIET_SECONDS:
-            self._told_at = time.monotonic()
+        if clock.monotonic() - self._told_at > QUIET_SECONDS:
+            self._told_at = clock.monotonic()
             log.warning(message, argument)

@@ -12,6 +12,7 @@ from cmsfs.journal import ops
 from cmsfs.replica import naming as replica_naming
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.heuristics import local_files, save_patterns
 from cmsfs.vfs.heuristics.local_files import LocalFiles
@@ -87,7 +88,7 @@ def apply(
     if target is None:
         save_patterns.bring_back(conn, local_names, node.ino, left, due_ns=due_ns)
     for ino in {call.old_parent, call.parent}:
-        tree.touch(conn, ino, ops.now_ns())
+        tree.touch(conn, ino, clock.time_ns())
     return target.ino if target is not None else None
 
 
@@ -136,4 +137,4 @@ def _exchange(
         local_files.update_locality(conn, local_names, tree.get(conn, ino), folder, due_ns=due_ns)
         ops.record_move(conn, tree.get(conn, ino), due_ns=due_ns)
     for ino in {call.old_parent, call.parent}:
-        tree.touch(conn, ino, ops.now_ns())
+        tree.touch(conn, ino, clock.time_ns())

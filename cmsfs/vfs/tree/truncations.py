@@ -16,6 +16,7 @@ from cmsfs.replica import inodes, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import local_work, name_conflicts
 from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.context import TreeContext
 from cmsfs.vfs.tree.entries import Entries
@@ -89,7 +90,7 @@ def _make_empty(conn: Connection, node: Node, changes: list[Change], *, due_ns: 
     assert node.parent is not None
     copy = name_conflicts.make_conflict_copy(conn, node, changes)
     log.info("a file had just been moved to the name %r; its pending changes are kept in %r", node.name, copy)
-    mode, now = node.mode & 0o7777, ops.now_ns()
+    mode, now = node.mode & 0o7777, clock.time_ns()
     empty = tree.insert(
         conn, node.parent, node.name, NodeKind.FILE, now_ns=now, mode=mode, local=bool(node.local)
     )

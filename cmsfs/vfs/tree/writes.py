@@ -7,7 +7,6 @@ Rule: what `flush` has answered is recorded: it survives the death of this proce
 cut within a second (group commit).
 """
 
-import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from sqlite3 import Connection
 
@@ -21,6 +20,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import lineages
 from cmsfs.replica.nodes import Content, Ino, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.vfs.tree import weblinks
 from cmsfs.vfs.tree.context import TreeContext
 from cmsfs.vfs.tree.handles import Handles, OpenFile, PageVersion
@@ -93,7 +93,7 @@ class FileWriter:
         draft = file.draft
         if draft is None or draft.recorded_to >= (generation := draft.generation) or draft.dropped:
             return
-        due = time.time_ns() + self._drafts.rest_ns(draft, self._settle_seconds)
+        due = clock.time_ns() + self._drafts.rest_ns(draft, self._settle_seconds)
 
         def txn(conn: Connection) -> tuple[int, list[Change]]:
             generation, changes = draft.record(conn), list[Change]()
@@ -145,7 +145,7 @@ class FileWriter:
     async def _make_draft(self, file: OpenFile, *, keep_base: bool) -> bool:
         """Make a draft over what the file holds, or over nothing; False for a web link, of which nothing is
         changed."""
-        content, now = file.content, time.time_ns()
+        content, now = file.content, clock.time_ns()
         base = (content.sha1, content.size) if content is not None and content.size and keep_base else None
         due = now + int(self._settle_seconds * 10**9)
 
@@ -181,7 +181,7 @@ class FileWriter:
         if seen is None:
             seen = bytes(await self._read_content(content, 0, content.size)) if content is not None else b""
         text = seen if keep_base else b""
-        due = time.time_ns() + int(self._settle_seconds * 10**9)
+        due = clock.time_ns() + int(self._settle_seconds * 10**9)
 
         def txn(conn: Connection) -> int:
             return weblinks.begin_draft(conn, self._drafts, file.ino, seen, text, due_ns=due)

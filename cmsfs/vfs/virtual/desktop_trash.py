@@ -12,13 +12,13 @@ import errno
 import json
 import logging
 import stat
-import time
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from cmsfs import errors
 from cmsfs.replica.nodes import KINDS, Ino, ItemKey
+from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder, VirtualNode
 from cmsfs.vfs.virtual.trash import TrashFolder
@@ -239,7 +239,7 @@ class _Files(VirtualFolder):
             await self._records.forget(new_name)
             return
         kind, item_id = key
-        record.kind, record.id, record.mtime_ns = kind.value, item_id, time.time_ns()
+        record.kind, record.id, record.mtime_ns = kind.value, item_id, clock.time_ns()
         if (item := await self._trash.find_key((kind, item_id))) is not None:
             record.size, record.mtime_ns = item.size, item.mtime_ns
         await self._records.save()

@@ -15,7 +15,6 @@ service, and is given up after `DEADLINE_SECONDS`.
 import errno
 import os
 import stat
-import time
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -25,6 +24,7 @@ import trio
 from cmsfs import errors
 from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.nodes import Content, Ino
+from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import Attributes
 
@@ -54,7 +54,7 @@ class VirtualNode:
 
     def __init__(self, key: Hashable, *, mtime_ns: int | None = None) -> None:
         self.key = key
-        self.mtime_ns = time.time_ns() if mtime_ns is None else mtime_ns
+        self.mtime_ns = clock.time_ns() if mtime_ns is None else mtime_ns
 
     def attributes(self, ino: Ino) -> Attributes:
         """What `stat` shows."""

@@ -12,13 +12,13 @@ match that the service is asked for.
 
 import errno
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from cmsfs import errors
 from cmsfs.config import saved_searches
 from cmsfs.query import parser
+from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.virtual.node import VirtualFolder, VirtualNode
 from cmsfs.vfs.virtual.search_results import LINK_SECONDS, FinderPort, ResultList, SearchCache
@@ -54,7 +54,7 @@ class SearchFolder(VirtualFolder):
 
     def __init__(self, finder: FinderPort, saved: SavedSearchesPort) -> None:
         # Fixed: backup programs and file managers look whether a folder has changed.
-        self._since_ns = time.time_ns()
+        self._since_ns = clock.time_ns()
         super().__init__("searches", mtime_ns=self._since_ns)
         self._memory = SearchCache(finder)
         self._saved = saved

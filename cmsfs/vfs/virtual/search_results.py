@@ -8,7 +8,6 @@ Rule: a match keeps its name for as long as its search is remembered, whatever e
 import errno
 import logging
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import trio
 from cmsfs import errors
 from cmsfs.replica import naming
 from cmsfs.replica.nodes import NodeKind
+from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.virtual.node import VirtualFile, VirtualLink, VirtualNode
 
@@ -137,7 +137,7 @@ class ResultList:
         self._seen: set[tuple[NodeKind, str]] = set()
         self._here: list[Match] = []
         self.began = trio.current_time()
-        self.began_ns = time.time_ns()
+        self.began_ns = clock.time_ns()
         self.entries: list[tuple[str, VirtualNode]] = []
         self.by_name: dict[str, VirtualNode] = {}
         self.shown = 0

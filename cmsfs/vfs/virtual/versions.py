@@ -20,6 +20,7 @@ from typing import Protocol
 from cmsfs import errors
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Content, Ino, Node, NodeKind
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.virtual.node import Views, VirtualFile, VirtualFolder, VirtualNode
@@ -114,7 +115,7 @@ class _Past:
         node = tree.find(self._db, self._ino)
         if node is None or node.remote_id is None:
             raise errno_map.oserror(errno.ENOENT)
-        now = time.monotonic()
+        now = clock.monotonic()
         if self._heard is not None and self._heard[0] == node.version and now - self._heard[1] <= at_most:
             return self._lines
         try:

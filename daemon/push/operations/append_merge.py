@@ -31,6 +31,7 @@ from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Content, Node, remote_from_item
 from cmsfs.replica.rows import node_rows
+from cmsfs.runtime import clock, threads
 from daemon.push.context import ConflictCopy, PushContext
 from daemon.push.operations import multipart
 
@@ -82,7 +83,7 @@ async def continue_in_copy(
         context.blocks.close(copy.sha1)
     if end is _End.BUSY and context.appending[node.ino] < TRIES:
         context.appending[node.ino] += 1
-        due = ops.now_ns() + int(AGAIN_SECONDS * 10**9)
+        due = clock.time_ns() + int(AGAIN_SECONDS * 10**9)
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
         return True
     return end is _End.JOINED
@@ -104,7 +105,7 @@ async def _join(
     # A start removes what it finds under such a name.
     joined = context.drafts.root / f"{task.op.seq}-appended.sealed"
     try:
-        sha1 = await trio.to_thread.run_sync(_write_joined, before, path, base, joined)
+        sha1 = await threads.run_sync(_write_joined, before, path, base, joined)
         if sha1 is None:
             return _End.OTHER
         size = held.size + node.size - base.size
@@ -160,7 +161,7 @@ def _decide(
     """The copy has the appended bytes, to be sent; the file is the service's, with nothing of ours in it."""
     node_rows.set_content(conn, copy.ino, sha1=joined.sha1, size=joined.size)
     node_rows.set_modified(conn, copy.ino, node.mtime_ns)
-    ops.record(conn, copy.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
+    ops.record(conn, copy.ino, ops.OpKind.UPLOAD, due_ns=clock.time_ns())
     node_rows.show_base(conn, node.ino, size=base_size)
     multipart.forget(conn, node.ino)
     queue.cancel(conn, task.op)

@@ -17,6 +17,7 @@ from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
 from cmsfs.replica.rows import in_flight
+from cmsfs.runtime import clock
 from daemon.push import conflicts, inflight_recovery
 from daemon.push.context import PushContext, reconsider
 
@@ -71,7 +72,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *,
         now = tree.get(conn, task.node.ino)
         if queue.finish(conn, task.op) and now.parent is not None and now.remote_id is None:
             # What was found stands for another node by now.
-            ops.record(conn, now.ino, ops.OpKind.MKDIR, due_ns=ops.now_ns())
+            ops.record(conn, now.ino, ops.OpKind.MKDIR, due_ns=clock.time_ns())
         if found:
             tree.mark_unlisted(conn, task.node.ino)
         return changes

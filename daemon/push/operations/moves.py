@@ -5,7 +5,6 @@ other news, since the item may have changed in other ways meanwhile.
 """
 
 import logging
-import secrets
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
@@ -17,6 +16,7 @@ from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote, move_cycles
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
+from cmsfs.runtime import chance, clock
 from daemon.push import conflicts
 from daemon.push.context import PushContext, has_moved
 from daemon.push.operations.uploads import to_timestamp
@@ -138,16 +138,16 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Item) -> N
         now = tree.remote_at(conn, task.node.kind, answer.id)
         if now is not None and now.ino != task.node.ino:
             # The item is another node's by now (a backup gave it back), which stays where it is.
-            ops.record(conn, now.ino, ops.OpKind.MOVE, due_ns=ops.now_ns())
+            ops.record(conn, now.ino, ops.OpKind.MOVE, due_ns=clock.time_ns())
         moved = has_moved(conn, task.node)
         if moved:
             # While an operation is there its node keeps its place, and only its base learns.
-            ops.record(conn, task.node.ino, ops.OpKind.MOVE, due_ns=ops.now_ns())
+            ops.record(conn, task.node.ino, ops.OpKind.MOVE, due_ns=clock.time_ns())
         queue.finish(conn, task.op)
         # With none left it goes where the item is: somebody else may have moved it in the meantime, too.
         changes = apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
         if moved:
-            ops.record_move(conn, tree.get(conn, task.node.ino), due_ns=ops.now_ns())
+            ops.record_move(conn, tree.get(conn, task.node.ino), due_ns=clock.time_ns())
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))
@@ -157,7 +157,7 @@ async def step_aside(context: PushContext, task: queue.Task) -> None:
     """Break a ring of names: give the item a name that nobody wants, in the folder where it is."""
     try:
         answer = await _update(
-            context, task.node, name=f"{ASIDE_PREFIX}{task.node.ino}-{secrets.token_hex(4)}", parent_id=None
+            context, task.node, name=f"{ASIDE_PREFIX}{task.node.ino}-{chance.token_hex(4)}", parent_id=None
         )
     except errors.NotFound as error:
         await conflicts.missing(context, task, error)
@@ -167,7 +167,7 @@ async def step_aside(context: PushContext, task: queue.Task) -> None:
         changes = apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
         # Of what is to be deleted nothing is applied: its etag stays, and news of others are still noticed.
         apply_remote.note_remote_name(conn, task.node.ino, answer.name or "")
-        queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
+        queue.give_back(conn, task.op, not_before_ns=clock.time_ns())
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))

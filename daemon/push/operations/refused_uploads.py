@@ -7,11 +7,12 @@ import logging
 from pathlib import Path
 
 from cmsfs import errors
-from cmsfs.journal import ops, queue
+from cmsfs.journal import queue
 from cmsfs.models.content import items
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Base, Node
 from cmsfs.replica.rows import in_flight
+from cmsfs.runtime import clock
 from daemon.push import conflicts
 from daemon.push.context import PushContext, reconsider
 from daemon.push.operations import append_merge
@@ -55,7 +56,7 @@ async def other_version(
     now = tree.find(context.db, node.ino)
     if now is None or now.remote_id != node.remote_id:
         # Another file has taken its place here, whose bytes are the newer ones.
-        await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=ops.now_ns()))
+        await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=clock.time_ns()))
         return None
     ours = theirs.sha1 in (node.base_sha1, now.base_sha1)
     if not ours and not in_flight.is_version(context.db, theirs.id, theirs.sha1):

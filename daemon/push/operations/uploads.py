@@ -31,6 +31,7 @@ from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Base, Content, Ino, Node, NodeKind, remote_from_item, remote_mtime_ns
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.rows.in_flight import SentRequest
+from cmsfs.runtime import clock
 from daemon.push import inflight_recovery
 from daemon.push.context import REBASES, PushContext, reconsider
 from daemon.push.operations import multipart as push_multipart
@@ -168,7 +169,7 @@ async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
             raise errors.LostBase(f"the base of draft {draft.id}: {error}") from error
         raise
     if sealed is None:
-        due = ops.now_ns() + int(context.settle_seconds * 10**9)
+        due = clock.time_ns() + int(context.settle_seconds * 10**9)
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=due))
         return False
     if noted:
@@ -189,7 +190,7 @@ async def _look_again(context: PushContext, task: queue.Task) -> None:
     def txn(conn: Connection) -> None:
         node = tree.get(conn, task.op.ino)
         if node.parent is not None and node.draft is not None:
-            queue.give_back(conn, task.op, not_before_ns=ops.now_ns())
+            queue.give_back(conn, task.op, not_before_ns=clock.time_ns())
         else:
             queue.finish(conn, task.op)
 
@@ -206,7 +207,7 @@ async def _finish_unchanged(context: PushContext, task: queue.Task, node: Node) 
         known = row["item"]
         done = queue.finish(conn, task.op)
         if done and known and not apply_remote.same_time(node.mtime_ns, remote_mtime_ns(known)):
-            ops.record_touch(conn, node.ino, due_ns=ops.now_ns())
+            ops.record_touch(conn, node.ino, due_ns=clock.time_ns())
         return sealing.release_content(conn, sha1)
 
     if await context.db.write(txn):
@@ -343,7 +344,7 @@ async def _done(
         in_flight.resolve(conn, node.ino, theirs.id if holder.ino == node.ino else None)
         behind = holder.draft is None and holder.sha1 != holder.base_sha1
         if holder.ino != node.ino and holder.parent is not None and behind:
-            ops.record(conn, holder.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
+            ops.record(conn, holder.ino, ops.OpKind.UPLOAD, due_ns=clock.time_ns())
         done = queue.finish(conn, task.op)
         now = tree.get(conn, node.ino)
         # The time that was sent; what was there before has its own.
@@ -352,12 +353,12 @@ async def _done(
         if done and now.parent is not None:
             if now.draft is None and now.sha1 != now.base_sha1:
                 # What was found has the bytes of an earlier attempt, or stands for another node.
-                ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
+                ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=clock.time_ns())
             elif not has_time:
-                ops.record_touch(conn, now.ino, due_ns=ops.now_ns())
+                ops.record_touch(conn, now.ino, due_ns=clock.time_ns())
             if node.remote_id is None and now.remote_id == theirs.id and not found:
                 # Parts make a file under the name that it had when the first one went.
-                ops.record_move(conn, tree.get(conn, now.ino), due_ns=ops.now_ns())
+                ops.record_move(conn, tree.get(conn, now.ino), due_ns=clock.time_ns())
         # It may have been moved there while it was written here: then it is moved here, too.
         changes: list[Change] = []
         folder = tree.get(conn, holder.parent).remote_id if holder.parent is not None else None

@@ -32,6 +32,7 @@ from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, local_work
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
 from cmsfs.replica.rows import in_flight
+from cmsfs.runtime import clock
 from daemon.push import conflicts, inflight_recovery
 from daemon.push.context import REBASES, PushContext, reconsider
 
@@ -212,11 +213,11 @@ async def _become_file(context: PushContext, task: queue.Task, node: Node) -> No
     def txn(conn: Connection) -> None:
         now = tree.get(conn, node.ino)
         if now.kind is NodeKind.LINK and now.remote_id is not None:
-            surplus = tree.insert(conn, None, now.name, NodeKind.LINK, now_ns=ops.now_ns())
+            surplus = tree.insert(conn, None, now.name, NodeKind.LINK, now_ns=clock.time_ns())
             ops.hand_over(conn, now.ino, surplus)
             local_work.forget(conn, now.ino)
             link_texts.forget(conn, now.ino)
-            ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=ops.now_ns())
+            ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=clock.time_ns())
         queue.give_back(conn, task.op, not_before_ns=0)
 
     await context.db.write(txn)
@@ -246,7 +247,7 @@ async def _done(
         released = _settle(conn, node, data)
         now = tree.get(conn, node.ino)
         if node.remote_id is None and now.parent is not None and now.remote_id == theirs.id:
-            ops.record_move(conn, tree.get(conn, now.ino), due_ns=ops.now_ns())
+            ops.record_move(conn, tree.get(conn, now.ino), due_ns=clock.time_ns())
         changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         if not url_files.says(data, said_by(theirs.item)):
             # The service spells the address in its own way.
@@ -274,7 +275,7 @@ def _settle(conn: Connection, node: Node, data: bytes) -> bool:
         ops.drop(conn, now.ino, ops.OpKind.TOUCH)
         return sealing.release_content(conn, node.sha1)
     if now.parent is not None:
-        ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=ops.now_ns())
+        ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=clock.time_ns())
     return False
 
 

@@ -8,6 +8,7 @@ import trio
 from starlette import responses
 
 from cmsfs import config, errors, output
+from cmsfs.runtime import clock
 from daemon.core.happenings import OTHERS, Happening
 from daemon.fetch import path_lookup
 from daemon.ui.desk import Form, Page, PageDesk
@@ -49,7 +50,7 @@ async def show(desk: PageDesk) -> responses.Response:
     with trio.move_on_after(AUTHOR_SECONDS):
         await _name_authors(desk, found)
     limit = config.profile(desk.drive.settings).limits.requests_per_minute
-    plots = _plots(list(history.samples), limit, int(time.time()))
+    plots = _plots(list(history.samples), limit, int(clock.time()))
     kinds = sorted({one.what for one in history.happenings.recent})
     return desk.page("activity.html", "Activity", found=found, plots=plots, kinds=kinds, kind=kind)
 

@@ -1,10 +1,10 @@
 """One file or folder: how it stands, whether it is kept here, and its earlier versions."""
 
-import trio
 from starlette import responses
 
 from cmsfs import errors
 from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.runtime import threads
 from cmsfs.vfs.virtual.versions import PastVersion
 from daemon.content.versions import VersionHistory
 from daemon.fetch import path_lookup
@@ -32,7 +32,7 @@ async def version(desk: PageDesk) -> responses.Response:
     node, one = await _past(desk, path, desk.query.get("id", ""))
     data = await _history(desk).beginning(node.remote_id or "", one, previews.MOST_TEXT)
     is_cut = one.size > previews.MOST_TEXT
-    text = await trio.to_thread.run_sync(previews.text_of, data, is_cut)
+    text = await threads.run_sync(previews.text_of, data, is_cut)
     return desk.page("version.html", f"{node.name}, earlier", path=path, one=one, text=text, is_cut=is_cut)
 
 

@@ -10,6 +10,7 @@ from cmsfs.client import people
 from cmsfs.models.content import items
 from cmsfs.models.enterprise import collaborations
 from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.runtime import clock
 from daemon.content.item_sharing import ItemSharing
 from daemon.fetch import path_lookup
 from daemon.ui.desk import Form, Page, PageDesk, said
@@ -53,7 +54,7 @@ async def show(desk: PageDesk) -> responses.Response:
         people=None if nobody else listed,
         access=ACCESS,
         roles=[role for role in people.ROLES.values() if role != "owner"],
-        tomorrow=(datetime.now().astimezone() + timedelta(days=1)).date().isoformat(),
+        tomorrow=(clock.datetime_now().astimezone() + timedelta(days=1)).date().isoformat(),
         until="" if link is None or link.unshared_at is None else _day(link.unshared_at),
     )
 
@@ -122,7 +123,7 @@ def _end(day: str) -> datetime:
         found = datetime.combine(date.fromisoformat(day), time(23, 59, 59)).astimezone()
     except ValueError:
         raise errors.UserError(f"{day} is not a date.") from None
-    if found <= datetime.now(UTC):
+    if found <= clock.datetime_now(UTC):
         raise errors.UserError(f"{day} is over: choose a day to come.")
     return found
 

@@ -10,8 +10,9 @@ import trio
 from trio.testing import MockClock
 
 from cmsfs import config, errors
-from cmsfs.journal import ops, queue
+from cmsfs.journal import queue
 from cmsfs.replica import kv_store, tree
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Connection
 from daemon.core.stall_detector import FREE_ROUNDS, LONGEST_REST_SECONDS, TOLD_SECONDS, StallDetector
 from daemon.pull import poller
@@ -273,7 +274,7 @@ def test_a_conflict_that_goes_on_without_a_word_is_held() -> None:
 async def test_change_obeys_retry_after(drive: Drive, other: Remote, network: Network) -> None:
     refusing = _Refusing(network.inner)
     network.inner = refusing
-    before = ops.now_ns()
+    before = clock.time_ns()
     await drive.write("f", b"x")
     with trio.fail_after(10):
         while not (op := queue.failed(drive.db)):
@@ -306,7 +307,7 @@ async def test_future_timestamps_are_sent_now(drive: Drive, other: Remote, expec
 
     def ahead(conn: Connection) -> None:
         conn.execute(
-            "INSERT INTO op(ino, kind, not_before) VALUES (?, 'touch', ?)", (ino, ops.now_ns() + year)
+            "INSERT INTO op(ino, kind, not_before) VALUES (?, 'touch', ?)", (ino, clock.time_ns() + year)
         )
 
     ino = await drive.ino("first")

@@ -10,6 +10,7 @@ from cmsfs import config, errors
 from cmsfs.ipc import control
 from cmsfs.journal import ops, queue
 from cmsfs.journal.ops import OpKind
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Connection
 from daemon.push import dispatcher, loop_detector
 from tests.support.daemon_drive import Drive, Remote
@@ -45,7 +46,7 @@ async def test_looping_change_is_named_and_discardable(drive: Drive, other: Remo
         await drive.agents.discard("/f")
 
     def tired(conn: Connection) -> None:
-        later = ops.now_ns() + 300 * 10**9
+        later = clock.time_ns() + 300 * 10**9
         conn.execute("UPDATE op SET attempts = ?, not_before = ?", (loop_detector.TIRED_ATTEMPTS, later))
 
     await drive.db.write(tired)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import trio
 
-from cmsfs.journal import ops, queue
+from cmsfs.journal import queue
+from cmsfs.runtime import clock
 from cmsfs.service.storage.store import Store
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote, Starting
@@ -369,7 +370,7 @@ async def test_what_becomes_due_during_a_look_is_sent_at_once(
         await drive.write("f", b"x")
         due = queue.next_due(drive.db)
         moments = iter([due - 1, due - 1])
-        monkeypatch.setattr(ops, "now_ns", lambda: next(moments, due + 1))
+        monkeypatch.setattr(clock, "time_ns", lambda: next(moments, due + 1))
         send, receive = trio.open_memory_channel[Any](0)
         with send, receive, trio.fail_after(20):
             await drive.agents.push._round(send)

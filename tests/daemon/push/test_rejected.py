@@ -2,7 +2,6 @@
 
 import contextlib
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import trio
 from cmsfs import config, errors
 from cmsfs.config import Settings
 from cmsfs.replica import kv_store
+from cmsfs.runtime import clock
 from cmsfs.service.storage.store import Store
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
@@ -143,8 +143,8 @@ async def test_quota_refusal_is_retried_when_there_is_space(
 async def test_stale_local_file_is_kept_outside(
     drive: Drive, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now)
+    now = clock.time()
+    monkeypatch.setattr(clock, "time", lambda: now)
     data = b"what was not saved" * 1000
     await drive.names()
     await drive.write(".plan.swp", data)

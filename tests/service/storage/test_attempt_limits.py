@@ -17,7 +17,8 @@ def clock(service):
 
 def test_the_wait_doubles_and_has_an_end():
     now = [0.0]
-    found = attempt_limits.AttemptLimits(clock=lambda: now[0])
+    found = attempt_limits.AttemptLimits()
+    found.clock = lambda: now[0]
     for _ in range(attempt_limits.FREE):
         assert found.take("a", "x") == 0
     waits = []
@@ -32,7 +33,8 @@ def test_the_wait_doubles_and_has_an_end():
 def test_pairs_are_forgotten(monkeypatch):
     monkeypatch.setattr(attempt_limits, "MAX_PAIRS", 10)
     now = [0.0]
-    found = attempt_limits.AttemptLimits(clock=lambda: now[0])
+    found = attempt_limits.AttemptLimits()
+    found.clock = lambda: now[0]
     for number in range(50):
         found.take(f"192.0.2.{number}", "x")
     assert len(found) <= 10

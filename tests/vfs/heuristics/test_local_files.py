@@ -2,7 +2,6 @@
 
 import errno
 import os
-import time
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from cmsfs.config import local_patterns
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
+from cmsfs.runtime import clock
 from cmsfs.vfs.heuristics import local_files
 from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.tree.attributes import SetAttr
@@ -191,7 +191,7 @@ class Days:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.day = 20_000.5
-        monkeypatch.setattr(time, "time", lambda: self.day * 86400)
+        monkeypatch.setattr(clock, "time", lambda: self.day * 86400)
 
 
 async def keep(node: Any) -> bool:

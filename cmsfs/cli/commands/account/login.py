@@ -9,7 +9,6 @@ person has said so, too.
 
 import functools
 import sys
-import time
 import webbrowser
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,6 +28,7 @@ from cmsfs.cli.commands.account import login_target, whoami
 from cmsfs.cli.support import config_file, context, daemonctl, passwords
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens, users
+from cmsfs.runtime import clock, threads
 
 _file = click.Path(path_type=Path)
 
@@ -212,7 +212,7 @@ async def _is_right(way: _Way, settings: config.Settings, me: users.User, before
     if not _can_ask(way):
         return False
     question = f"Logged in at {whoami.host(settings)} as {whoami.named(me)}, user {me.id}. Is this you?"
-    return await trio.to_thread.run_sync(output.confirm, question)
+    return await threads.run_sync(output.confirm, question)
 
 
 async def _as_person(
@@ -245,7 +245,7 @@ async def _as_person(
             client_secret=app.client_secret,
             refresh_token=token.refresh_token.get_secret_value(),
             access_token=token.access_token.get_secret_value(),
-            expires_at=time.time() + token.expires_in,
+            expires_at=clock.time() + token.expires_in,
             user_id=me.id,
         )
         await token_refresh.renew(keep, made, config.Paths(settings.account).token_lock)
@@ -264,11 +264,11 @@ async def _consented(
                 f"Open this address in a browser:\n\n  {asked.url}\n\nIt ends at a page that cannot be "
                 "reached; copy its URL from the browser right away: it expires in 30 seconds."
             )
-            pasted = await trio.to_thread.run_sync(lambda: click.prompt("That address", err=True))
+            pasted = await threads.run_sync(lambda: click.prompt("That address", err=True))
             return await asked.redeem(client, asked.code_pasted(pasted), app.client_secret)
     async with authorization_code.listening(way.port) as listener:
         asked = authorization_code.Consent(authorize_url, app.client_id, listener.redirect_uri, way.scope)
-        opened = await trio.to_thread.run_sync(webbrowser.open, listener.start_url)
+        opened = await threads.run_sync(webbrowser.open, listener.start_url)
         said = "Waiting for the browser" if opened else "Could not open a browser"
         output.note(f"{said}; the address is\n\n  {listener.start_url}\n")
         return await asked.redeem(client, await listener.code(asked), app.client_secret)

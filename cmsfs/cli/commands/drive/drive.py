@@ -8,7 +8,6 @@ Rule: each may be repeated; what is done already is said, not an error.
 
 import os
 import shlex
-import time
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from cmsfs import config, errors, mountpoint_guard, mounts, output
 from cmsfs.cli.mount import launcher, units
 from cmsfs.cli.support import config_file, context, daemonctl, durations, progress
 from cmsfs.ipc import control
+from cmsfs.runtime import clock
 
 # Exit code of `sync` and `umount` when the service refused changes, which wait for a person.
 HELD = 7
@@ -302,14 +302,14 @@ def _last(
     timeout: float | None = None,
 ) -> control.Done:
     """Show the progress of a request until it is done.  Raises `UserError`, also after `timeout`."""
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = None if timeout is None else clock.monotonic() + timeout
     for answer in daemonctl.exchange(daemon.socket, request):
         match answer:
             case control.Done():
                 return answer
             case control.Progress():
                 bar.update(answer)
-                if deadline is not None and time.monotonic() >= deadline:
+                if deadline is not None and clock.monotonic() >= deadline:
                     raise errors.UserError(
                         f"Not everything is uploaded after {timeout:g} s: "
                         f"{output.plural(answer.pending, 'change')} to go."

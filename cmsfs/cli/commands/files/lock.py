@@ -7,7 +7,7 @@ Rule: a lock of somebody else is told, with who has it, and left.
 """
 
 import contextlib
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 
 import click
 
@@ -18,6 +18,7 @@ from cmsfs.client import remote_paths
 from cmsfs.client.session import Client
 from cmsfs.models import wire_names
 from cmsfs.models.content import folder_locks, items
+from cmsfs.runtime import clock
 
 
 @click.command()
@@ -81,7 +82,7 @@ async def _lock(
             with contextlib.suppress(errors.Conflict):
                 return await client.folder_locks.lock(found.id)
             return (await client.folder_locks.of(found.id))[0]
-        ends = None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
+        ends = None if seconds is None else clock.datetime_now(UTC) + timedelta(seconds=seconds)
         try:
             return await client.locks.lock(found.id, expires_at=ends, prevent_download=no_download)
         except errors.Forbidden as error:

@@ -17,6 +17,7 @@ from cmsfs.client.enterprise.collaborations import Kind
 from cmsfs.client.session import Client
 from cmsfs.models.content import items
 from cmsfs.models.enterprise import collaborations
+from cmsfs.runtime import clock
 
 
 @click.command()
@@ -45,7 +46,7 @@ def invite(
 
     Who collaborates on it already gets the role.
     """
-    ends = None if expires is None else datetime.now(UTC) + timedelta(seconds=expires)
+    ends = None if expires is None else clock.datetime_now(UTC) + timedelta(seconds=expires)
     wish = cast(collaborations.Role, people_of.ROLES[role])
     done = asking.run(_invite, ctx, remote, person, wish, ends)
     if as_json:

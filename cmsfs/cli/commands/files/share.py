@@ -6,7 +6,7 @@ Rule: of a link that exists only the terms that are given change; asking for one
 service's default does.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Literal
 
 import click
@@ -17,6 +17,7 @@ from cmsfs.cli.support import asking, context, durations, passwords, path_argume
 from cmsfs.client import remote_paths
 from cmsfs.client.session import Client
 from cmsfs.models.content import items
+from cmsfs.runtime import clock
 
 # What people call it, and what the service does.
 ACCESS: dict[str, Literal["open", "company", "collaborators"]] = {
@@ -73,7 +74,9 @@ def share(
     if password_file is not None or no_password:
         wish["password"] = None if password_file is None else passwords.read(password_file)
     if expires is not None or no_expiry:
-        wish["unshared_at"] = None if expires is None else datetime.now(UTC) + timedelta(seconds=expires)
+        wish["unshared_at"] = (
+            None if expires is None else clock.datetime_now(UTC) + timedelta(seconds=expires)
+        )
     if download is not None:
         wish["permissions"] = {"can_download": download}
     if remove and wish:

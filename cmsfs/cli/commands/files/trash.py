@@ -19,6 +19,7 @@ from cmsfs.client.content import search
 from cmsfs.client.content import trash as client_trash
 from cmsfs.models.content import items
 from cmsfs.models.content import search as models_search
+from cmsfs.runtime import threads
 from cmsfs.user_messages import explain
 
 GONE = "(gone)"
@@ -136,7 +137,7 @@ def _remove(ctx: context.Context, names: Sequence[str] | None, *, yes: bool, as_
             chosen = known if names is None else [_chosen(known, one) for one in names]
             if not yes and chosen:
                 # A thread: the question may stay open for as long as a lunch.
-                await trio.to_thread.run_sync(_confirm, chosen)
+                await threads.run_sync(_confirm, chosen)
             return await _purge(client, chosen, refused)
 
     gone = trio.run(work)

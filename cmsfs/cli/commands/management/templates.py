@@ -9,6 +9,7 @@ from cmsfs.cli.support import context, tables
 from cmsfs.client import session
 from cmsfs.client.content import metadata as client_metadata
 from cmsfs.models.content import metadata, search
+from cmsfs.runtime import threads
 
 COLUMNS = ("templateKey", "displayName", "scope", "hidden", "id")
 FIELD_COLUMNS = ("key", "type", "displayName", "options")
@@ -92,7 +93,7 @@ def remove(ctx: context.Context, key: str, *, scope: client_metadata.Scope, yes:
                 )
                 output.note(f"{told} Its values are deleted permanently.")
                 # A thread: the question may stay open for as long as a lunch.
-                await trio.to_thread.run_sync(_confirm, key)
+                await threads.run_sync(_confirm, key)
             await client.metadata.delete_template(key, scope)
             return count
 
