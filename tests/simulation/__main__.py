@@ -6,14 +6,15 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 if os.environ.get("PYTHONHASHSEED") != "0":
     os.environ["PYTHONHASHSEED"] = "0"
     os.execv(sys.executable, [sys.executable, "-P", "-m", "tests.simulation", *sys.argv[1:]])
 
-from tests.simulation import planted, shrink, simulation
-from tests.simulation.story import Plan
+from tests.simulation import planted, reached, simulation
+from tests.simulation.story import Plan, Step
 from tests.support import cheap_passwords, database_templates
 
 
@@ -24,6 +25,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no story after so long")
     parser.add_argument("--harsh", action="store_true", help="bad networks, kills and power cuts in each")
+    parser.add_argument("--table", action="store_true", help="tell what was reached")
+    parser.add_argument("--backup", action="store_true", help="an old backup of the service is put back")
     parser.add_argument("--trace", action="store_true", help="print the story")
     parser.add_argument("--twice", action="store_true", help="each story twice, to the same end")
     parser.add_argument("--shrink", action="store_true", help="the shortest form of what goes wrong")
@@ -42,6 +45,7 @@ def tell(chosen: argparse.Namespace) -> int:
     began, used = time.perf_counter(), time.process_time()
     kinds: Counter[str] = Counter()
     faults: Counter[str] = Counter()
+    states: Counter[str] = Counter()
     stories = calls = requests = 0
     virtual = 0.0
     for number in range(chosen.seed, chosen.seed + chosen.stories):
@@ -49,11 +53,15 @@ def tell(chosen: argparse.Namespace) -> int:
             break
         plan = Plan.of(number, chosen.steps)
         if chosen.harsh:
-            plan = replace(plan, faults=plan.faults or 0.1, kills=True, power=True)
+            is_far = plan.offline or number % 2 == 0
+            plan = replace(plan, faults=plan.faults or 0.1, kills=True, power=True, offline=is_far)
+        if chosen.backup:
+            plan = replace(plan, backup=True)
         outcome = simulation.run(plan, echo=print if chosen.trace else None)
         stories, calls, requests = stories + 1, calls + outcome.calls, requests + outcome.requests
         virtual += outcome.seconds
         faults += outcome.faults
+        states += outcome.states
         if chosen.twice and simulation.run(plan).digest != outcome.digest:
             outcome.failures.append("two ends: the same story went another way")
         if not outcome.failures:
@@ -61,16 +69,38 @@ def tell(chosen: argparse.Namespace) -> int:
         kinds[outcome.kind] += 1
         show(outcome)
         if chosen.shrink:
-            show(shrink.shrink(plan, outcome.steps, outcome.kind, told=print), steps=True)
+            show(shrink(plan, outcome.steps, outcome.kind, told=print), steps=True)
         if chosen.shrink or chosen.plant:
             break
     used = time.process_time() - used
+    if chosen.table:
+        print(reached.table(states))
     print(
         f"{stories} stories, {calls} calls, {requests} requests, {virtual / 3600:.1f} virtual hours,"
         f" {used:.1f} s of processor: {60 * stories / used:.0f} stories a minute;"
         f" {sum(kinds.values())} red: {dict(kinds)}; {dict(faults)}"
     )
     return 1 if kinds else 0
+
+
+def shrink(
+    plan: Plan, steps: Sequence[Step], kind: str, *, told: Callable[[str], None] = lambda _: None
+) -> simulation.Outcome:
+    """Leave out what can be left out, first in large pieces."""
+    best = simulation.run(plan, steps)
+    size = max(1, len(steps) // 2)
+    while size:
+        place = 0
+        while place < len(best.steps):
+            shorter = [*best.steps[:place], *best.steps[place + size :]]
+            outcome = simulation.run(plan, shorter)
+            if outcome.kind == kind:
+                best = outcome
+                told(f"{len(shorter)} steps")
+            else:
+                place += size
+        size //= 2
+    return best
 
 
 def show(outcome: simulation.Outcome, *, steps: bool = False) -> None:

@@ -145,6 +145,10 @@ class Kernel(Remembered):
         if kinds == (False, True):
             raise IsADirectoryError(errno.EISDIR, name)
 
+    async def chmod(self, path: str, mode: int) -> None:
+        inode = await self._walk(path.split("/"))
+        self._took(await self._drive.setattr(inode.ino, SetAttr(mode=mode), None), self._version)
+
     async def setxattr(self, path: str, name: str, value: bytes) -> None:
         inode = await self._walk(path.split("/"))
         await self._drive.setxattr(inode.ino, name, value)

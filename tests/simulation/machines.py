@@ -37,6 +37,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.wire import Wire
 from tests.simulation.world import World, who
 
+OTHER = "bob@example.com"
 URL = "https://cms.example.com"
 
 
@@ -45,9 +46,10 @@ class Killed(Exception):
 
 
 def fill(conn: Connection) -> int:
-    """An enterprise with one user, and the application of the tests."""
+    """An enterprise with one user and another one, and the application of the tests."""
     enterprise = demo.add_enterprise(conn, "Tests", now=1)
     user = demo.add_user(conn, enterprise, "Ada Tester", "ada@example.com", role="admin", now=1)
+    demo.add_user(conn, enterprise, "Bob Tester", OTHER, now=1)
     conn.execute(
         "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
         ("tests", calls.hashed("secret"), "tests", enterprise, user["id"]),

@@ -7,22 +7,36 @@ from cmsfs.client import session
 from cmsfs.client.content.uploads import BytesSource
 from cmsfs.models import base
 from cmsfs.models.content import uploads
+from cmsfs.models.enterprise import collaborations
 from tests.simulation.ledger import ANY, Ledger, sha1
-from tests.simulation.machines import Service
+from tests.simulation.machines import OTHER, Service
 from tests.simulation.promises import FOLDERS, NAMES
 from tests.simulation.world import World
+
+ROLES: tuple[collaborations.Role, ...] = ("editor", "editor", "viewer", "viewer uploader")
 
 
 class Person:
     """Works on whatever there is; what is refused is refused."""
 
-    def __init__(self, world: World, client: session.Client, service: Service, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        world: World,
+        client: session.Client,
+        service: Service,
+        ledger: Ledger,
+        *,
+        has_root: bool = True,
+    ) -> None:
+        """`has_root`: items may come to the top of the account."""
         self.world = world
         self.client = client
         self.service = service
         self.ledger = ledger
+        self.has_root = has_root
         self.done = 0
         self.holds: list[str] = []
+        self.shares: list[str] = []
 
     async def act(self, name: str, args: tuple[int, ...]) -> None:
         try:
@@ -48,7 +62,9 @@ class Person:
         if self.service.transport() is None:
             raise LookupError
         rows = self.service.store.read("SELECT id FROM item WHERE kind = 0 AND status = 0 ORDER BY id")
-        place = which % (len(rows) + 1)
+        if not self.has_root and not rows:
+            raise LookupError
+        place = which % (len(rows) + 1) if self.has_root else 1 + which % len(rows)
         return str(rows[place - 1]["id"]) if place else "0"
 
     def _text(self) -> bytes:
@@ -125,6 +141,22 @@ class Person:
         await self.client.web_links.create(
             f"https://example.com/{number}", self._folder(where), name=f"link {number % 3}"
         )
+
+    async def do_share(self, which: int, role: int) -> None:
+        """A folder with the other account."""
+        made = await self.client.collaborations.create(
+            "folder", self._some(0, which), ROLES[role % len(ROLES)], login=OTHER
+        )
+        self.shares.append(made.id)
+
+    async def do_rights(self, role: int) -> None:
+        """What the other account may do with a folder is something else from now on."""
+        wish = collaborations.UpdateCollaboration(role=ROLES[role % len(ROLES)])
+        await self.client.collaborations.update(self.shares[role % len(self.shares or [0])], wish)
+
+    async def do_unshare(self) -> None:
+        await self.client.collaborations.delete(self.shares[0])
+        self.shares.pop(0)
 
     async def do_hold(self, which: int) -> None:
         """A file must not be removed for the time being."""

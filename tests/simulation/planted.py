@@ -10,13 +10,21 @@ from typing import Any
 
 import httpx
 
-from cmsfs.journal import group_commit, queue
+from cmsfs.cache import content_table
+from cmsfs.journal import group_commit, queue, recovery
+from cmsfs.journal.draft import Draft
+from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
-from cmsfs.replica.merge import apply_remote, lineages, local_work
+from cmsfs.replica.changes import ChangeKind
+from cmsfs.replica.inodes import Inodes
+from cmsfs.replica.merge import apply_remote, lineages, local_work, name_conflicts
 from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.vfs.tree import files
 from cmsfs.vfs.tree.attributes import OpenResult
-from daemon.push import conflicts
+from cmsfs.vfs.tree.filesystem import Filesystem
+from daemon.pull import event_feed
+from daemon.pull.event_feed import EventFeed
+from daemon.push import conflicts, error_policy
 from tests.simulation import disk, remembered, wire
 
 Put = Callable[[Any, str, Any], None]
@@ -128,6 +136,146 @@ def lost_answer_forgotten(put: Put) -> None:
     put(in_flight, "new_items", lambda db, ino: [])
 
 
+def later_wish_forgotten(put: Put) -> None:
+    """An operation is done, though more was asked for while it ran."""
+
+    def delete(conn: Any, seq: int, *, revision: int) -> bool:
+        conn.execute("DELETE FROM op WHERE seq = ?", (seq,))
+        return True
+
+    put(op_rows, "delete_unchanged", delete)
+
+
+def begun_counts_as_running(put: Put) -> None:
+    """After a kill, what had been begun is not begun anew."""
+    put(op_rows, "none_runs", lambda conn: None)
+
+
+def drafts_not_mended(put: Put) -> None:
+    """After a kill, drafts are left as they are."""
+    put(recovery, "_mend", lambda conn, drafts, draft: drafts.path(draft).name)
+
+
+def names_not_told(put: Put) -> None:
+    """The kernel is told of contents and attributes, and not of names."""
+    tell = remembered.Remembered.tell
+
+    async def some(self: Any, changes: Any) -> list[Any]:
+        return await tell(self, [one for one in changes if one.what is not ChangeKind.ENTRY])
+
+    put(remembered.Remembered, "tell", some)
+
+
+def contents_not_told(put: Put) -> None:
+    """The kernel is told of names, and not of what is in files."""
+    tell = remembered.Remembered.tell
+
+    async def some(self: Any, changes: Any) -> list[Any]:
+        return await tell(self, [one for one in changes if one.what in (ChangeKind.ENTRY, ChangeKind.GONE)])
+
+    put(remembered.Remembered, "tell", some)
+
+
+def forgotten_twice(put: Put) -> None:
+    """Lookups that the kernel gives back count twice."""
+    forgotten = Inodes.forgotten
+    put(Inodes, "forgotten", lambda self, ino, count: forgotten(self, ino, min(2 * count, self.lookups(ino))))
+
+
+def name_taken_over(put: Put) -> None:
+    """Where a name is taken at the service, ours keeps it here."""
+    put(name_conflicts, "make_conflict_copy", lambda conn, node, changes: node.name)
+
+
+def failure_is_final(put: Put) -> None:
+    """Whatever fails waits for a person."""
+    put(error_policy, "_is_final", lambda error: True)
+
+
+def unread_news_dropped(put: Put) -> None:
+    """An item that could not be looked at when news of it came is not looked at later."""
+    settled = EventFeed._settled
+
+    async def some(self: Any, verdicts: Any) -> Any:
+        found = await settled(self, verdicts)
+        found.unread.clear()
+        return found
+
+    put(EventFeed, "_settled", some)
+
+
+def position_before_news(put: Put) -> None:
+    """The place in the stream is noted first, and what came up to it a moment later."""
+    apply = EventFeed._apply
+
+    async def early(self: Any, news: Any, *, touched: Any, position: Any) -> None:
+        await self._context.db.write(lambda conn: event_feed._keep(conn, position))
+        await apply(self, news, touched=touched, position=position)
+
+    put(EventFeed, "_apply", early)
+
+
+def exchange_is_a_rename(put: Put) -> None:
+    """`RENAME_EXCHANGE` removes what was there."""
+    rename = Filesystem.rename
+
+    async def plain(self: Any, parent: Any, name: str, new_parent: Any, new_name: str, flags: int) -> None:
+        await rename(self, parent, name, new_parent, new_name, 0)
+
+    put(Filesystem, "rename", plain)
+
+
+def tail_comes_back(put: Put) -> None:
+    """What was cut off a file shows again where it grows."""
+    put(Draft, "_cut", lambda self, size: None)
+    put(Extents, "clip", lambda self, size: None)
+
+
+def unsent_counts_as_sent(put: Put) -> None:
+    """Contents that only we have may be dropped like those of the service."""
+    put(content_table, "record_dirty", _after(content_table.record_dirty, content_table.mark_clean))
+
+
+def name_not_waited_for(put: Put) -> None:
+    """An item is sent though another one still has its name at the service."""
+    put(queue, "_holder_of", lambda conn, node, parent: None)
+
+
+def bytes_not_waited_for(put: Put) -> None:
+    """A file is removed at the service though another one here still needs its bytes."""
+    put(queue, "_needs_bytes_of", lambda conn, node: None)
+
+
+def fsync_not_waited_for(put: Put) -> None:
+    """`fsync` returns at once."""
+
+    async def nothing(self: Any, fh: int) -> None:
+        pass
+
+    put(Filesystem, "fsync", nothing)
+
+
+def base_too_new(put: Put) -> None:
+    """A change is said to start from a version that came after it."""
+    merge = apply_remote.apply
+
+    def apply(conn: Any, remotes: Any, **how: Any) -> Any:
+        made = merge(conn, remotes, **how)
+        for one in remotes:
+            conn.execute("UPDATE node SET etag = ? WHERE remote_id = ?", (one.etag, one.id))
+        return made
+
+    put(apply_remote, "apply", apply)
+
+
+def _after(first: Callable[..., Any], then: Callable[..., Any]) -> Callable[..., Any]:
+    def both(conn: Any, sha1: str, size: int) -> None:
+        first(conn, sha1, size)
+        then(conn, sha1)
+
+    return both
+
+
 PLANTED: dict[str, Callable[[Put], None]] = {
     one.__name__: one
     for one in (
@@ -146,11 +294,34 @@ PLANTED: dict[str, Callable[[Put], None]] = {
         name_unlinked_early,
         order_ignored,
         lost_answer_forgotten,
+        later_wish_forgotten,
+        begun_counts_as_running,
+        drafts_not_mended,
+        names_not_told,
+        contents_not_told,
+        forgotten_twice,
+        name_taken_over,
+        failure_is_final,
+        unread_news_dropped,
+        position_before_news,
+        exchange_is_a_rename,
+        tail_comes_back,
+        unsent_counts_as_sent,
+        name_not_waited_for,
+        bytes_not_waited_for,
+        fsync_not_waited_for,
+        base_too_new,
     )
 }
 
 # Those that only a power cut tells.
-OF_THE_DISK = {"no_fsync_of_drafts", "no_fsync_of_the_log", "no_fsync_of_names", "name_unlinked_early"}
+OF_THE_DISK = {
+    "no_fsync_of_drafts",
+    "no_fsync_of_the_log",
+    "no_fsync_of_names",
+    "name_unlinked_early",
+    "fsync_not_waited_for",
+}
 
 
 @contextlib.contextmanager

@@ -208,6 +208,9 @@ class Programs(Promises):
     async def do_read(self, kernel: Kernel, where: int) -> None:
         await self._whole(kernel, path_of(where))
 
+    async def do_chmod(self, kernel: Kernel, where: int, may_run: int) -> None:
+        await kernel.chmod(path_of(where), 0o755 if may_run % 3 else 0o644)
+
     async def do_past(self, kernel: Kernel, where: int) -> None:
         """A version before is something that somebody wrote."""
         folder = f"{path_of(where)}@versions"

@@ -1,12 +1,7 @@
 """One story from its beginning to the judgement: machines, people, disasters, peace, what is left then."""
 
-import atexit
-import gc
 import logging
-import os
 import random
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -16,13 +11,12 @@ from pathlib import Path
 import httpx
 import trio
 
-from cmsfs import config, crashpoints, disk_reserve
+from cmsfs import config, crashpoints
 from cmsfs.journal import recovery
-from cmsfs.service.storage import store
-from tests.simulation import judge, story
+from tests.simulation import judge, reached, story, surroundings
 from tests.simulation.disk import Disks
 from tests.simulation.ledger import Ledger
-from tests.simulation.machines import URL, Machine, Process, Service, fill, open_client
+from tests.simulation.machines import OTHER, URL, Machine, Process, Service, open_client
 from tests.simulation.person import Person
 from tests.simulation.programs import Programs
 from tests.simulation.story import Plan, Step
@@ -38,10 +32,7 @@ PEACE_SECONDS = 130.0
 QUIET_SECONDS = 40.0
 RETRY_SECONDS = 20.0
 
-COLLECT_EVERY = 10
-
 DISASTERS = {"kill", "power_cut", "cut_off", "connect", "silence", *story.TROUBLES}
-_stories = 0
 
 
 @dataclass
@@ -72,7 +63,12 @@ def run(
     chosen = story.steps(plan) if steps is None else list(steps)
     outcome = Outcome(plan, chosen)
     world = World(plan.seed, echo=echo)
-    with _folders() as home, _watching(outcome, world), _without_collector():
+    with (
+        surroundings.folders() as home,
+        surroundings.without_collector(),
+        reached.counting(outcome.states),
+        _watching(outcome, world),
+    ):
         one = _Simulation(world, plan, chosen, home, outcome)
         try:
             world.run(one.live)
@@ -106,7 +102,7 @@ class _Simulation:
                 if self.plan.troubles:
                     stack.enter_context(self.troubles.happening())
                 self.service = Service(world, disks, self.home / "service")
-                user = _template(self.service.root)
+                user = surroundings.template(self.service.root)
                 await self.service.start(nursery)
                 self.machines = [
                     Machine(world, disks, name, self.service, user, self._settings(name))
@@ -115,7 +111,7 @@ class _Simulation:
                 self.processes: dict[str, Process] = {one.name: one for one in [self.service, *self.machines]}
                 crashpoints_before = crashpoints.reached
                 stack.callback(setattr, crashpoints, "reached", crashpoints_before)
-                crashpoints.reached = lambda point: self._may_end()
+                crashpoints.reached = self._reached
                 world.step = self._may_end
                 before = recovery._boot_id
                 stack.callback(setattr, recovery, "_boot_id", before)
@@ -126,6 +122,9 @@ class _Simulation:
                     await machine.start(nursery)
                 client = await stack.enter_async_context(open_client(_Ever(self.service), user))
                 self.person = Person(world, client, self.service, self.ledger)
+                row = self.service.store.read("SELECT id FROM user WHERE login = ?", OTHER)[0]
+                client = await stack.enter_async_context(open_client(_Ever(self.service), row["id"]))
+                self.other = Person(world, client, self.service, self.ledger, has_root=False)
                 self.programs = {one.name: Programs(one, self.ledger) for one in self.machines}
                 for process in self.processes.values():
                     nursery.start_soon(self._revive, process, nursery)
@@ -166,7 +165,11 @@ class _Simulation:
         """Everybody does what is his, one thing after the other; nobody waits for anybody else."""
         send: dict[str, trio.MemorySendChannel[Step]] = {}
         async with trio.open_nursery() as nursery:
-            actors: dict[str, Programs | Person] = {**self.programs, "person": self.person}
+            actors: dict[str, Programs | Person] = {
+                **self.programs,
+                "person": self.person,
+                "other": self.other,
+            }
             for name, actor in actors.items():
                 send[name], receive = trio.open_memory_channel[Step](10_000)
                 nursery.start_soon(self._actor, name, actor, receive)
@@ -251,14 +254,21 @@ class _Simulation:
             self.ledger.replaced |= {row["sha1"] for row in found}
             self.is_of_the_past = True
 
-    def _may_end(self) -> None:
+    def _reached(self, point: crashpoints.Point) -> None:
+        if self._may_end():
+            self.outcome.states[f"killed at {point}"] += 1
+
+    def _may_end(self) -> bool:
         name = who.get().removesuffix("'s programs")
-        if name in self.doomed:
-            left, power = self.doomed[name]
-            self.doomed[name] = (left - 1, power)
-            if left <= 1:
-                del self.doomed[name]
-                self.processes[name].strike(power=power)
+        if name not in self.doomed:
+            return False
+        left, power = self.doomed[name]
+        self.doomed[name] = (left - 1, power)
+        if left > 1:
+            return False
+        del self.doomed[name]
+        self.processes[name].strike(power=power)
+        return True
 
     def _boot_id(self) -> str:
         name = who.get()
@@ -317,68 +327,7 @@ class _Ever(httpx.AsyncBaseTransport):
         return await transport.handle_async_request(request)
 
 
-# ---- around the story -------------------------------------------------------------------------------
-
-
-_made: dict[str, object] = {}
-
-
-def _template(root: Path) -> int:
-    """An empty service with its user; copied from the first one that was made."""
-    if "folder" not in _made:
-        folder = Path(tempfile.mkdtemp(prefix="cmsfs-service-", dir=_fast()))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-
-        async def make() -> int:
-            async with store.open_store(folder / "service") as opened:
-                return await opened.write(fill)
-
-        _made["user"] = World("template").run_inside(make)
-        _made["folder"] = folder
-    shutil.copytree(Path(str(_made["folder"])) / "service", root)
-    return int(str(_made["user"]))
-
-
-def _fast() -> Path | None:
-    memory = Path("/dev/shm")
-    return memory if os.access(memory, os.W_OK) else None
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """A story is short: what it leaves is collected behind it, now and then."""
-    global _stories
-    _stories += 1
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if not _stories % COLLECT_EVERY:
-            gc.collect()
-        if was_on:
-            gc.enable()
-
-
-@contextmanager
-def _folders() -> Iterator[Path]:
-    home = Path(tempfile.mkdtemp(prefix="cmsfs-story-", dir=_fast()))
-    before = dict(os.environ)
-    for variable in ("CONFIG", "DATA", "STATE", "CACHE"):
-        os.environ[f"XDG_{variable}_HOME"] = str(home / variable.lower())
-    os.environ["XDG_RUNTIME_DIR"] = str(home / "run")
-    for name in ("config", "data", "state", "cache", "run"):
-        (home / name).mkdir(mode=0o700)
-    for variable in ("NOTIFY_SOCKET", "DBUS_SESSION_BUS_ADDRESS", "CMSFS_CONFIG", "CMSFS_ACCOUNT"):
-        os.environ.pop(variable, None)
-    size, disk_reserve.SIZE_BYTES = disk_reserve.SIZE_BYTES, 64 * 1024
-    try:
-        yield home
-    finally:
-        disk_reserve.SIZE_BYTES = size
-        os.environ.clear()
-        os.environ.update(before)
-        shutil.rmtree(home, ignore_errors=True)
+# ---- the log ------------------------------------------------------------------------------------
 
 
 class _Watch(logging.Handler):

@@ -24,6 +24,7 @@ ACTS: dict[str, tuple[int, int]] = {  # weight, arguments
     "list": (3, 1),
     "undelete": (3, 2),
     "xattr": (2, 2),
+    "chmod": (4, 2),
     "past": (2, 1),
     "search": (1, 1),
     "hold": (6, 1),
@@ -56,7 +57,13 @@ PERSON: dict[str, tuple[int, int]] = {
     "link": (2, 2),
     "hold": (1, 1),
     "release": (1, 0),
+    "share": (3, 2),
+    "rights": (2, 1),
+    "unshare": (1, 0),
 }
+
+# What the account does that folders are shared with.
+OTHER = {name: PERSON[name] for name in ("create", "edit", "promote", "rename", "move", "folder", "delete")}
 
 # What happens to a drive's machine, beside the end of its process.
 TROUBLES = ("full", "rot", "well", "clock", "lose_cache", "remember", "put_back")
@@ -92,11 +99,13 @@ class Plan:
     drives: int = 2
     steps: int = 80
     person: bool = True
+    other: bool = False  # somebody whom folders are shared with
     faults: float = 0.0
     kills: bool = False
     power: bool = False
     troubles: bool = False  # with disks and clocks, and with an older state
-    backup: bool = False  # of the service, put back
+    offline: bool = False  # most of the time
+    backup: bool = False  # of the service, put back: only where it is asked for
     feed: str | None = None  # as the seed says
 
     @classmethod
@@ -108,11 +117,12 @@ class Plan:
             drives=chance.choice([1, 2, 2, 2, 2, 3]),
             steps=steps,
             person=chance.random() < 0.7,
+            other=chance.random() < 0.3,
             faults=chance.choice([0.0, 0.0, 0.05, 0.15]),
             kills=chance.random() < 0.4,
             power=chance.random() < 0.3,
             troubles=chance.random() < 0.3,
-            backup=chance.random() < 0.05,
+            offline=chance.random() < 0.15,
         )
 
 
@@ -120,14 +130,16 @@ def steps(plan: Plan) -> list[Step]:
     """The steps of a story."""
     chance = random.Random(f"{plan.seed} steps")
     drives = [("one", "two", "three")[number] for number in range(plan.drives)]
-    actors = drives * 4 + (["person"] * 2 if plan.person else [])
+    actors = drives * 4 + (["person"] * 2 if plan.person else []) + (["other"] if plan.other else [])
     found = []
     # A story stays with few files, or goes to many.
     span = chance.choice([2, 4, 12])
-    for _ in range(plan.steps):
+    for number in range(plan.steps):
+        if plan.offline and number % 20 == 5:
+            found += [Step(0.0, drive, "connect" if number % 40 == 25 else "cut_off") for drive in drives]
         pause = chance.choice([0.0, 0.0, 0.0, 0.001, 0.05, 0.5, 0.5, 3.0, 3.0, 15.0])
         disaster = chance.random()
-        if plan.faults and disaster < 0.02:
+        if plan.faults and not plan.offline and disaster < 0.02:
             found.append(Step(pause, chance.choice(drives), chance.choice(["cut_off", "connect", "silence"])))
             continue
         if plan.kills and disaster < 0.05:
@@ -146,10 +158,10 @@ def steps(plan: Plan) -> list[Step]:
             found.append(Step(pause, "service", chance.choice(["remember", "put_back"])))
             continue
         actor = chance.choice(actors)
-        acts = PERSON if actor == "person" else ACTS
+        acts = {"person": PERSON, "other": OTHER}.get(actor, ACTS)
         act = chance.choices(list(acts), [weight for weight, _ in acts.values()])[0]
         args = tuple(chance.randrange(span if place == 0 else 1000) for place in range(acts[act][1]))
-        if act in ("rename", "exchange") and actor != "person":
+        if act in ("rename", "exchange") and actor in drives:
             args = (args[0], chance.randrange(span))
         found.append(Step(pause, actor, act, args))
     return found

@@ -37,10 +37,10 @@ class Troubles:
         """Reads and writes fail as the disk is: contents cannot be read now and then, nor written at all."""
         pwrite, preadv, free = os.pwrite, os.preadv, disk_reserve.DiskReserve._free
 
-        def write(fd: int, *what: Any) -> int:
-            if self._is_in(fd, self.full, ("drafts", "blocks")):
+        def write(fd: int, data: Any, offset: int) -> int:
+            if self._is_in(fd, self.full, ("drafts", "blocks")) and offset + len(data) > os.fstat(fd).st_size:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return pwrite(fd, *what)
+            return pwrite(fd, data, offset)
 
         def read(fd: int, *where: Any) -> int:
             if self._is_in(fd, self.rotten, ("blocks",)) and self._chance.random() < 0.3:

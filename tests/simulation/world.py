@@ -74,7 +74,7 @@ class World:
         self._echo = echo
         self.lines = 0
         # Called wherever a process could end: before and after each piece of work of a thread.
-        self.step: Callable[[], None] = lambda: None
+        self.step: Callable[[], object] = lambda: None
 
     # ---- time and chance ----
 

@@ -1,0 +1,79 @@
+"""What of the product's decisions stories reach: each is counted."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from cmsfs import crashpoints
+from cmsfs.journal import queue
+from cmsfs.replica.merge import decisions
+from cmsfs.replica.merge.decisions import Local, News, Verdict
+from daemon.push import error_policy
+
+# What `decide` asks of the table: of an item without a node, and of the root, only that there is news.
+MERGE = [
+    f"merge: {local.name} {news.name}"
+    for local, news in decisions.VERDICTS
+    if local not in (Local.UNKNOWN, Local.OFFERED, Local.ROOT) or news is News.FACTS
+]
+
+
+class _Counted(Mapping[tuple[Local, News], Verdict]):
+    """The table; what is asked of it is counted."""
+
+    def __init__(self, table: Mapping[tuple[Local, News], Verdict], states: Counter[str]) -> None:
+        self._table = table
+        self._states = states
+
+    def __getitem__(self, key: tuple[Local, News]) -> Verdict:
+        self._states[f"merge: {key[0].name} {key[1].name}"] += 1
+        return self._table[key]
+
+    def __iter__(self) -> Iterator[tuple[Local, News]]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+@contextlib.contextmanager
+def counting(states: Counter[str]) -> Iterator[None]:
+    """Count what is decided while this lasts: by the merge, by the journal, and about failures."""
+    with contextlib.ExitStack() as stack:
+
+        def put(holder: Any, name: str, value: Any) -> None:
+            stack.callback(setattr, holder, name, getattr(holder, name))
+            setattr(holder, name, value)
+
+        def told(name: str, kind: str) -> Callable[..., Any]:
+            asked = getattr(queue, name)
+
+            def ask(conn: Any, op: Any, node: Any) -> Any:
+                answer = asked(conn, op, node)
+                states[f"journal: {op.kind} {kind if answer else 'not ' + kind}"] += 1
+                return answer
+
+            return ask
+
+        def verdict(error: Exception, attempts: int) -> Any:
+            found = judged(error, attempts)
+            states[f"failure: {type(error).__name__} {'held' if found.wait_ns is None else 'again'}"] += 1
+            return found
+
+        judged = error_policy.verdict_for
+        put(decisions, "VERDICTS", _Counted(decisions.VERDICTS, states))
+        put(queue, "_is_pointless", told("_is_pointless", "pointless"))
+        put(queue, "_waits_for", told("_waits_for", "waiting"))
+        put(error_policy, "verdict_for", verdict)
+        yield
+
+
+def table(states: Counter[str]) -> str:
+    """What was reached how often; and of the merge's table what was not."""
+    lines = [f"  {count:8}  {name}" for name, count in sorted(states.items())]
+    missed = [name for name in MERGE if not states[name]]
+    points = [str(point) for point in crashpoints.Point if not states[f"killed at {point}"]]
+    lines.append(f"  {len(MERGE) - len(missed)} of {len(MERGE)} of the merge's decisions; not {missed}")
+    lines.append(f"  no kill at {points}")
+    return "\n".join(lines)

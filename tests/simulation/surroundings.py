@@ -1,0 +1,78 @@
+"""What is around a story: folders of its own in memory, and a service that was made once and for all."""
+
+import atexit
+import gc
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cmsfs import disk_reserve
+from cmsfs.service.storage import store
+from tests.simulation.machines import fill
+from tests.simulation.world import World
+
+COLLECT_EVERY = 10
+_stories = 0
+
+_made: dict[str, object] = {}
+
+
+def template(root: Path) -> int:
+    """An empty service with its user; copied from the first one that was made."""
+    if "folder" not in _made:
+        folder = Path(tempfile.mkdtemp(prefix="cmsfs-service-", dir=_fast()))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+        async def make() -> int:
+            async with store.open_store(folder / "service") as opened:
+                return await opened.write(fill)
+
+        _made["user"] = World("template").run_inside(make)
+        _made["folder"] = folder
+    shutil.copytree(Path(str(_made["folder"])) / "service", root)
+    return int(str(_made["user"]))
+
+
+def _fast() -> Path | None:
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """A story is short: what it leaves is collected behind it, now and then."""
+    global _stories
+    _stories += 1
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not _stories % COLLECT_EVERY:
+            gc.collect()
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
+def folders() -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix="cmsfs-story-", dir=_fast()))
+    before = dict(os.environ)
+    for variable in ("CONFIG", "DATA", "STATE", "CACHE"):
+        os.environ[f"XDG_{variable}_HOME"] = str(home / variable.lower())
+    os.environ["XDG_RUNTIME_DIR"] = str(home / "run")
+    for name in ("config", "data", "state", "cache", "run"):
+        (home / name).mkdir(mode=0o700)
+    for variable in ("NOTIFY_SOCKET", "DBUS_SESSION_BUS_ADDRESS", "CMSFS_CONFIG", "CMSFS_ACCOUNT"):
+        os.environ.pop(variable, None)
+    size, disk_reserve.SIZE_BYTES = disk_reserve.SIZE_BYTES, 64 * 1024
+    try:
+        yield home
+    finally:
+        disk_reserve.SIZE_BYTES = size
+        os.environ.clear()
+        os.environ.update(before)
+        shutil.rmtree(home, ignore_errors=True)
