@@ -6,18 +6,34 @@ import random
 import pytest
 import trio
 
+from cmsfs import config
+from cmsfs.models.content import upload_sessions
 from cmsfs.service.storage.store import Store
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
 PART = 8 * 1024 * 1024
-SIZE = 51_000_000
+SIZE = 21_000_000
 PARTS = -(-SIZE // PART)
 
+# As the profiles have it.
+SHIPPED_SIZE = 51_000_000
 
-def large(seed: int) -> bytes:
+
+def large(seed: int, size: int = SIZE) -> bytes:
     # It repeats, but no two parts are the same: a part begins elsewhere in it than the others.
-    return (random.Random(seed).randbytes(1_000_003) * 51)[:SIZE]
+    return (random.Random(seed).randbytes(1_000_003) * 51)[:size]
+
+
+@pytest.fixture
+def early_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files go in parts from the least size on that the service takes so."""
+    shipped = config.profile
+
+    def profile(settings: config.Settings) -> config.Profile:
+        return shipped(settings).model_copy(update={"parts_from_bytes": upload_sessions.MIN_FILE_SIZE})
+
+    monkeypatch.setattr(config, "profile", profile)
 
 
 def puts(network: Network) -> int:
@@ -25,11 +41,11 @@ def puts(network: Network) -> int:
 
 
 async def test_large_file_uploads_in_parts(drive: Drive, other: Remote, network: Network) -> None:
-    first, second = large(1), large(2)
+    first, second = large(1, SHIPPED_SIZE), large(2, SHIPPED_SIZE)
     await drive.write("f", first)
     await drive.sync()
     assert await other.read("f") == first
-    assert puts(network) == PARTS
+    assert puts(network) == -(-SHIPPED_SIZE // PART)
     kept = (await other.find("f")).id
     await drive.write("f", second)
     await drive.sync()
@@ -39,6 +55,7 @@ async def test_large_file_uploads_in_parts(drive: Drive, other: Remote, network:
     assert drive.db.rows("SELECT * FROM upload") == []
 
 
+@pytest.mark.usefixtures("early_parts")
 @pytest.mark.parametrize("renamed", [False, True])
 async def test_restart_resumes_missing_parts(
     starting: Starting, other: Remote, network: Network, renamed: bool
@@ -62,6 +79,7 @@ async def test_restart_resumes_missing_parts(
     assert await other.read("g" if renamed else "f") == data
 
 
+@pytest.mark.usefixtures("early_parts")
 async def test_a_session_that_is_over_is_replaced(
     starting: Starting, other: Remote, network: Network, service: Store
 ) -> None:
@@ -78,6 +96,7 @@ async def test_a_session_that_is_over_is_replaced(
     assert puts(network) == 2 * PARTS
 
 
+@pytest.mark.usefixtures("early_parts")
 async def test_expired_upload_session_is_replaced(
     drive: Drive, other: Remote, network: Network, service: Store
 ) -> None:
@@ -91,6 +110,7 @@ async def test_expired_upload_session_is_replaced(
     assert await other.read("f") == large(5)
 
 
+@pytest.mark.usefixtures("early_parts")
 @pytest.mark.parametrize("version", [False, True])
 async def test_a_commit_whose_answer_was_lost_is_recognised(
     drive: Drive, other: Remote, network: Network, version: bool
@@ -109,7 +129,7 @@ async def test_a_commit_whose_answer_was_lost_is_recognised(
 
 async def test_newer_bytes_end_a_running_upload(drive: Drive, other: Remote, network: Network) -> None:
     arrived, go = network.gate("PUT", "/upload_sessions/")
-    await drive.write("f", large(7))
+    await drive.write("f", large(7, SHIPPED_SIZE))
     with trio.fail_after(20):
         await arrived.wait()
     await drive.write("f", b"newer")
@@ -117,10 +137,11 @@ async def test_newer_bytes_end_a_running_upload(drive: Drive, other: Remote, net
     await drive.sync()
     assert await other.read("f") == b"newer"
     assert await other.versions((await other.find("f")).id) == 1
-    assert puts(network) < PARTS
+    assert puts(network) < -(-SHIPPED_SIZE // PART)
     assert network.count("DELETE", "/upload_sessions/") == 1
 
 
+@pytest.mark.usefixtures("early_parts")
 async def test_file_deleted_during_upload_never_appears(
     drive: Drive, other: Remote, network: Network
 ) -> None:
@@ -135,6 +156,7 @@ async def test_file_deleted_during_upload_never_appears(
     assert (await other.paths(), drive.ops()) == ([], [])
 
 
+@pytest.mark.usefixtures("early_parts")
 async def test_concurrent_version_makes_conflict_copy(drive: Drive, other: Remote, network: Network) -> None:
     await drive.write("f", b"base")
     await drive.sync()
@@ -151,6 +173,7 @@ async def test_concurrent_version_makes_conflict_copy(drive: Drive, other: Remot
     assert await other.read(copies[0]) == large(9)
 
 
+@pytest.mark.usefixtures("early_parts")
 async def test_small_files_overtake_large_uploads(drive: Drive, other: Remote, network: Network) -> None:
     gates = [network.gate("PUT", "/upload_sessions/", before=True) for _ in range(2 * 4)]
     for number in range(4):
