@@ -34,6 +34,7 @@ from daemon.control import server
 from daemon.core import concurrency, replaced_files, request_scheduler
 from daemon.core.request_scheduler import Priority, RequestScheduler
 from daemon.core.supervisor import Supervisor
+from daemon.desktop import kde_places
 from daemon.late_service import LateService, watch_deadline
 from daemon.local_state import open_state
 from daemon.push import rejected
@@ -241,6 +242,8 @@ class Agent(Composition):
             if not settings.read_only:
                 self.open_windows.mounted(mounted.connection)
             log.info("the drive is mounted, connection %d", mounted.connection)
+
+            await kde_places.show(self.state.db, settings, self.mountpoint)
 
             async def complete() -> None:
                 await welcome()

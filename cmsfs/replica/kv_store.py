@@ -21,6 +21,7 @@ DESKTOP_TRASH = (
 )
 OWNER = "owner"  # id of the user whose drive this is
 LOGIN = "login"  # what that user logs in as, as the service last said
+PLACES = "places"  # the mountpoint at which it was added to the places of KDE
 LACKING = "lacking"  # by address of a service: what it does not offer (JSON, `config.abilities.Ability`)
 SHARES = "shares"  # by which rules what others share has its place and name (JSON, `shares.Rules`)
 WIPE = (
