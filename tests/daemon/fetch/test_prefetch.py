@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
+from cmsfs import config
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from daemon.fetch import hydrate, prefetch
@@ -46,6 +47,12 @@ def walked(drive: Drive, top: str = "", *, key: Any = None, files_first: bool = 
 
     node = tree.find_child(drive.db, ROOT, top) if top else None
     return below(node.ino if node else ROOT, top)
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    # Requests are counted: on a machine that stands still for seconds none may be given up and made again.
+    return config.Settings(settle_seconds=0, network_seconds=120, shared="root")
 
 
 class Reader:
