@@ -31,6 +31,7 @@ LONGEST_RETRY_AFTER = 3600.0
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_EOF_WHILE_READING"})
 
 # Refusals from which it would be concluded that an item is gone, or not ours.
+_TERMS = "terms_of_service_required"
 _WORDED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 
 
@@ -83,6 +84,9 @@ def from_response(response: httpx.Response) -> errors.ApiError:
         kind: type[errors.ApiError] = errors.NotOurs
     else:
         kind = errors.api_error_class(response.status_code)
+        if problem.code == _TERMS:
+            # A 400 at the service; what is missing is a right, until somebody agrees.
+            kind = errors.Forbidden
     return kind(
         response.status_code,
         problem.code,

@@ -22,7 +22,16 @@ from starlette import requests, responses
 
 from cmsfs.models import wire_names
 from cmsfs.service import problems
-from cmsfs.service.access import access_rights, actors, callers, link_passwords, locks, scopes, shared_links
+from cmsfs.service.access import (
+    access_rights,
+    actors,
+    callers,
+    link_passwords,
+    locks,
+    scopes,
+    shared_links,
+    terms,
+)
 
 # Every capability speaks of these as what `access` is about.
 from cmsfs.service.access.callers import Caller as Caller
@@ -100,7 +109,11 @@ def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[response
         actors.begin(caller.actor, request)
         if caller.shared is not None and "boxapi" in request.headers:
             await shared_links.remember(store, caller.id, caller.shared)
-        return await handler(Call(request, store, caller, await _judge_scopes(request, caller)))
+        data = await _judge_scopes(request, caller)
+        terms.check(
+            store.read, caller, request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        )
+        return await handler(Call(request, store, caller, data))
 
     return endpoint
 

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from functools import cache
+from sqlite3 import Row
 from typing import Any
 
 import markupsafe
@@ -103,9 +104,16 @@ def consent(
     *,
     redirect_uri: str,
     form_to: str,
+    terms: Row | None = None,
 ) -> responses.HTMLResponse:
-    """The question whether the application may."""
+    """The question whether the application may; with `terms` (`id`, `text`) that are to be agreed to."""
     document = text(
-        "consent.html", app=app, user=user, scopes=list(scopes), proof=proof, redirect_uri=redirect_uri
+        "consent.html",
+        app=app,
+        user=user,
+        scopes=list(scopes),
+        proof=proof,
+        redirect_uri=redirect_uri,
+        terms=terms,
     )
     return page(document, form_to=form_to)

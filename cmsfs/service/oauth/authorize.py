@@ -1,20 +1,21 @@
 """The authorize endpoint: a person logs in and grants an application access.
 
 An application sends a browser here; the person logs in, is asked, and goes back with a code (codes.py) or
-with an error.  What is wrong with the application or its redirect URI is shown, never sent there.
+with an error.  What is wrong with the application or its redirect URI is shown, never sent there.  Whoever
+has yet to agree to terms of service reads them here, and agrees by granting.
 
 Rule: nothing is taken from an earlier step: each request is judged whole, from its own query.
 """
 
 from dataclasses import dataclass
-from sqlite3 import Row
+from sqlite3 import Connection, Row
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from starlette import requests, responses
 
 from cmsfs.service import problems
-from cmsfs.service.access import scopes
+from cmsfs.service.access import scopes, terms
 from cmsfs.service.api import operations, pages
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.oauth import browser_sessions, clients, codes, passwords, tokens
@@ -111,18 +112,25 @@ async def _act(
         case "deny":
             return _redirect(wish.back(error="access_denied", error_description="The access was denied"))
         case "grant" if visited.user is not None and _is_of(visited.user, wish):
-            user = visited.user["id"]
-            code = await store.write(
-                lambda conn: codes.make(
+            user, now = visited.user["id"], store.now()
+            agreed = terms.pending(store.read, user, visited.user["enterprise"])
+            if agreed is not None and form.get("terms") != str(agreed["id"]):
+                return _page(request, wish, visited)
+
+            def txn(conn: Connection) -> str:
+                if agreed is not None:
+                    terms.agree(conn, user, agreed["id"], now=now)
+                return codes.make(
                     conn,
                     wish.app["client_id"],
                     user,
                     redirect_uri=wish.redirect_uri,
                     granted=wish.granted,
                     challenge=wish.challenge,
-                    now=store.now(),
+                    now=now,
                 )
-            )
+
+            code = await store.write(txn)
             return _redirect(wish.back(code=code))
         case _:
             return _page(request, wish, visited)
@@ -161,6 +169,7 @@ def _page(request: requests.Request, wish: _Wish, visited: browser_sessions.Visi
             proof=proof,
             redirect_uri=wish.redirect_uri,
             form_to=wish.origin,
+            terms=terms.pending(request.app.store.read, visited.user["id"], visited.user["enterprise"]),
         )
     if visited.is_new:
         browser_sessions.set_cookie(request, response, visited.secret)

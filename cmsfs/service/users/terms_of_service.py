@@ -1,6 +1,7 @@
 """Terms of service: what an enterprise has its users agree to, a text for each kind of user.
 
-Who has agreed is in terms_statuses.py.  Nobody is kept out here who has not: clients show the text, and ask.
+Who has agreed is in terms_statuses.py.  Who has not is kept from items (access/terms.py): clients show the
+text, and ask.
 
 Rule: all users read them, administrators make and change them.
 """

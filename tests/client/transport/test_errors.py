@@ -54,6 +54,12 @@ async def test_each_status_has_its_exception(connect, status, expected):
     assert found.context_info == {"conflicts": [{"id": "5"}]}
 
 
+def test_terms_that_nobody_agreed_to_are_a_missing_right():
+    body = b'{"type":"error","status":400,"code":"terms_of_service_required","message":"User must accept"}'
+    found = client_errors.from_response(answer(400, body))
+    assert (type(found), found.status) == (errors.Forbidden, 400)
+
+
 @pytest.mark.parametrize("status", [403, 404, 410])
 @pytest.mark.parametrize(
     "body",

@@ -134,6 +134,25 @@ async def test_denying_tells_the_application(browser):
     assert "code" not in back
 
 
+async def test_terms_are_agreed_to_on_the_page(browser, api, uwe):
+    text = "Be kind & <b>quiet</b>."
+    wish = {"status": "enabled", "text": text, "tos_type": "managed"}
+    await browser.open()
+    await browser.log_in()
+    assert "Terms of service" not in browser.page.text
+    made = await api.ask("POST", "/terms_of_services", json=wish, expect=201)
+    # The page was opened before there were any: it is shown again, with them.
+    assert (await browser.press("grant")).status_code == 200
+    assert html.escape(text) in browser.page.text
+    await uwe.ask("GET", "/folders/0", expect=400)
+    assert "code" in sent(await browser.press("grant"))
+    await uwe.ask("GET", "/folders/0")
+    listed = await uwe.ask("GET", f"/terms_of_service_user_statuses?tos_id={made['id']}")
+    assert [one["is_accepted"] for one in listed["entries"]] == [True]
+    await browser.open()
+    assert "Terms of service" not in browser.page.text
+
+
 async def test_a_wrong_password_is_told_and_gives_nothing(browser):
     await browser.open()
     for login, password in (("uwe@example.com", "wrong"), ("<b>nobody", PASSWORD), ("ann@example.com", "")):

@@ -115,4 +115,5 @@ async def test_duplicity(at_service, tree, tmp_path, exchanges):
     assert "Incremental" in await at_service("duplicity", "collection-status", "--no-encryption", place)
     await at_service("duplicity", "restore", "--no-encryption", place, str(tmp_path / "back"))
     assert contents(tmp_path / "back") == contents(tree)
-    clients_table.hold("duplicity", exchanges)
+    # Later versions of rclone look at the file again.
+    clients_table.hold("duplicity", exchanges, newer=frozenset({"files"}))

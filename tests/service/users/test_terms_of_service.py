@@ -62,3 +62,32 @@ async def test_other_enterprises_have_their_own(people, terms):
     await eve.ask("GET", f"{PATH}/{terms['id']}", expect=404)
     assert (await eve.ask("GET", PATH))["total_count"] == 0
     await eve.ask("POST", STATUSES, json=says(terms, eve), expect=404)
+
+
+async def test_who_has_not_agreed_is_kept_from_items(api, uwe, terms):
+    file = await api.upload("a.txt", b"x")
+    refused = await uwe.ask("GET", "/folders/0/items", expect=400)
+    assert refused["code"] == "terms_of_service_required"
+    assert refused["context_info"] == {"tos_id": int(terms["id"]), "tos_user_status_id": None}
+    for line in ("GET /search?query=x", "POST /folders", "GET /events", "OPTIONS /files/content"):
+        method, path = line.split()
+        assert (await uwe.ask(method, path, expect=400))["code"] == refused["code"]
+    # Who they are, the terms, and what is theirs to say stay open; the administrator is not asked.
+    await uwe.ask("GET", "/users/me")
+    await uwe.ask("GET", f"{PATH}/{refused['context_info']['tos_id']}")
+    await api.ask("GET", f"/files/{file['id']}")
+    said = await uwe.ask("POST", STATUSES, json=says(terms, uwe, False), expect=201)
+    refused = await uwe.ask("GET", "/folders/0/items", expect=400)
+    assert refused["context_info"]["tos_user_status_id"] == int(said["id"])
+    await uwe.ask("PUT", f"{STATUSES}/{said['id']}", json={"is_accepted": True})
+    await uwe.ask("GET", "/folders/0/items")
+    await uwe.ask("PUT", f"{STATUSES}/{said['id']}", json={"is_accepted": False})
+    await uwe.ask("GET", "/folders/0/items", expect=400)
+    await api.ask("PUT", f"{PATH}/{terms['id']}", json={"status": "disabled"})
+    await uwe.ask("GET", "/folders/0/items")
+
+
+async def test_users_of_applications_are_not_asked(api, terms):
+    wish = {"name": "Robot", "is_platform_access_only": True}
+    robot = await api.ask("POST", "/users", json=wish, expect=201)
+    await api.ask("GET", "/folders/0/items", headers={"as-user": robot["id"]})
