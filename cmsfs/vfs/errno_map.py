@@ -1,6 +1,7 @@
 """Maps errors of the service and of the disk to errnos.
 
-The one place where `cmsfs.errors` become `OSError`.
+The one place where `cmsfs.errors` become `OSError`.  What is refused before it is sent has its errno
+elsewhere: rights and locks in `vfs.permissions`, items under a legal hold in `daemon.content.delete_guard`.
 """
 
 import errno
