@@ -160,3 +160,80 @@ def test_files_have_emblems(stopped: MountedDrive, api: Api, program: str, tmp_p
         assert not shown.has(colour("pinned"))
         stopped.cmsfs("pin", str(stopped.top / "box" / "figures.csv"))
         until(lambda: shown.has(colour("pinned")))
+
+
+# Where the only item of a folder is, and the keys from the end of its menu to "Make Available Offline".
+KEYS = {
+    "dolphin": (("325", "187"), ("Up", "Up", "Right", "Down", "Down", "Down")),
+    "pcmanfm": (("205", "95"), ("Up", "Up", "Right")),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", KEYS)
+def test_menu_makes_a_file_available_offline(
+    stopped: MountedDrive, api: Api, program: str, tmp_path: Path
+) -> None:
+    if missing := [tool for tool in (program, "xdotool", *TOOLS) if shutil.which(tool) is None]:
+        pytest.skip(f"missing: {', '.join(missing)}")
+    if program == "pcmanfm" and not list(Path("/usr/lib").glob("*/libfm/modules/gtk-menu-actions.so")):
+        pytest.skip("missing: libfm-modules")
+    share, programs = tmp_path / "share", tmp_path / "bin"
+    subprocess.run([sys.executable, PACKAGING / "share", share], check=True)
+    programs.mkdir()
+    command = programs / "cmsfs"
+    home = os.environ["HOME"]
+    command.write_text(f'#!/bin/sh\nHOME={home} exec {sys.executable} -m cmsfs "$@"\n')
+    command.chmod(0o755)
+    api.file("figures.csv", b"1,2\n" * 1000, api.folder("box"))
+    until(lambda: (stopped.top / "box" / "figures.csv").exists())
+    more = {name: value for name, value in os.environ.items() if name.startswith("XDG_")}
+    more |= {"XDG_DATA_DIRS": f"{share}:/usr/share", "PATH": f"{programs}:{os.environ['PATH']}"}
+    place, keys = KEYS[program]
+    screen = f":{90 + list(KEYS).index(program)}"
+    environment = {**os.environ, "DISPLAY": screen}
+
+    def choose(*words: str) -> None:
+        subprocess.run(["xdotool", *words], env=environment, check=True)
+
+    with showing(program, stopped.top / "box", screen, tmp_path / "home", **more) as shown:
+
+        def is_pinned() -> bool:
+            # A window that is not ready hears no keys.
+            choose("key", "--delay", "150", "Escape", "Escape")
+            choose("mousemove", *place, "click", "3", "sleep", "1", "key", "--delay", "400", *keys)
+            shown.picture("menu")
+            choose("key", "Return")
+            shown.picture("chosen")
+            return "/box/figures.csv" in stopped.cmsfs("pins").stdout
+
+        until(is_pinned)
+
+
+UDISKS = Path("/usr/libexec/udisks2/udisksd")
+
+
+@pytest.mark.long
+def test_volume_monitor_names_the_drive(drive: MountedDrive, tmp_path: Path) -> None:
+    tools = ("dbus-daemon", "dbus-run-session", "gio")
+    if missing := [tool for tool in tools if shutil.which(tool) is None]:
+        pytest.skip(f"missing: {', '.join(missing)}")
+    if not UDISKS.exists() or not list(Path("/usr/libexec").glob("gvfs-udisks2-volume-monitor")):
+        pytest.skip("missing: udisks2 or gvfs-daemons")
+    # The monitor asks the system's bus, which is one of the test's own, and shows what is in the home folder.
+    script = """
+        dbus-daemon --session --address="$DBUS_SYSTEM_BUS_ADDRESS" --nofork & bus=$!
+        trap 'kill $bus $disks' EXIT
+        until [ -S "$SOCKET" ]; do sleep 0.1; done
+        "$UDISKS" & disks=$!
+        timeout 60 sh -c 'until gdbus call --system -d org.freedesktop.UDisks2 -o / \
+            -m org.freedesktop.DBus.Peer.Ping; do sleep 0.1; done' > /dev/null 2>&1
+        dbus-run-session -- gio mount -l -i
+    """
+    socket = tmp_path / "bus"
+    known = {"HOME": str(drive.mountpoint.parent), "XDG_RUNTIME_DIR": str(tmp_path), "SOCKET": str(socket)}
+    known |= {"DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={socket}", "UDISKS": str(UDISKS)}
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("DBUS_")}
+    done = subprocess.run(["bash", "-c", script], env=outside | known, capture_output=True, text=True)
+    assert f"Embedded service -> {drive.mountpoint.as_uri()}" in done.stdout, done.stderr
+    assert "[folder-remote]" in done.stdout or "[cmsfs]" in done.stdout
