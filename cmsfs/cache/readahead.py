@@ -13,7 +13,7 @@ from cmsfs.cache import bitmap
 # The window begins with one mebibyte, so that who reads a file's head costs little more, and doubles up to
 # where a link of 40 ms carries several hundred MB/s.
 MIN_BLOCKS = 1024 * 1024 // bitmap.BLOCK
-MAX_BLOCKS = 32 * 1024 * 1024 // bitmap.BLOCK
+MAX_BLOCKS = 64 * 1024 * 1024 // bitmap.BLOCK
 
 # A window is refilled when half of it is used up: refilling block by block makes one request a MiB
 # (176 MB/s measured over loopback), half windows make few (344-371 MB/s).

@@ -43,8 +43,8 @@ PREFETCH = 16
 PINNED = 4
 
 # A run of missing blocks becomes one request, up to this: a large window of read-ahead is several requests
-# side by side, since one connection does not fill a long link.
-MAX_RUN = 4 * 1024 * 1024 // BLOCK
+# side by side, since one connection does not fill a long link.  Each costs the loop what two MiB do.
+MAX_RUN = 8 * 1024 * 1024 // BLOCK
 
 # A pinned content comes in pieces of this many runs: a demand for each block of a whole disk image would be
 # hundreds of thousands.

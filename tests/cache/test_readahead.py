@@ -26,7 +26,7 @@ def test_the_first_read_fetches_nothing_ahead() -> None:
 
 
 def test_sequential_windows_double_and_refill() -> None:
-    asked = scan(readahead.ReadaheadWindow(), 1000 * BLOCK, 128 * KIB)
+    asked = scan(readahead.ReadaheadWindow(), 3000 * BLOCK, 128 * KIB)
     first = readahead.MIN_BLOCKS
     assert asked[0] == (1, 2, 1 + first)
     assert [last - at for at, _, last in asked[:3]] == [first, 2 * first, 4 * first]
@@ -95,7 +95,7 @@ def test_reordered_reads_are_no_seek() -> None:
 def test_skip_within_window_is_no_seek() -> None:
     window, size = readahead.ReadaheadWindow(), 2000 * BLOCK
     scan(window, size, 128 * KIB, end=600 * BLOCK)
-    assert window.advance(720 * BLOCK, 128 * KIB, size) is not None
+    assert window.advance(800 * BLOCK, 128 * KIB, size) is not None
     assert window.blocks == readahead.MAX_BLOCKS
 
 

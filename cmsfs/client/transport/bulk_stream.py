@@ -20,8 +20,8 @@ import trio
 
 from cmsfs.runtime import clock, threads
 
-# What a thread gathers into one piece: two thousand pieces a GiB.
-PIECE_BYTES = 512 * 1024
+# What a thread gathers into one piece: a thousand pieces a GiB.
+PIECE_BYTES = 1024 * 1024
 
 # So much of an answer the loop takes by itself, as it comes: somebody waits for its beginning, and most
 # answers end there.
@@ -30,7 +30,7 @@ LOOP_BYTES = 256 * 1024
 # A gathered piece is given on when it is all that was asked for, when nothing has come for so long, and after
 # so long in any case: on a slow line each hop of a thread would bring some KiB.
 LINGER_SECONDS = 0.004
-GATHER_SECONDS = 0.015
+GATHER_SECONDS = 0.025
 
 # The most that one record of TLS holds.
 RECORD_BYTES = 16 * 1024
@@ -121,15 +121,19 @@ class BulkStream(httpcore.AsyncNetworkStream):
         self._poll.register(sock, select.POLLIN)
         self._answered = 0  # bytes that have come since something was sent
         self._ended = False
+        self._rest = b""  # of a record that came with more than was asked for
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come; nothing at the end.  More than `max_bytes` are not waited for, and may be given.
+        """What has come, up to `max_bytes`; nothing at the end.
 
         Cancelled: nothing is lost.
         """
         with _as_httpcore(timeout, httpcore.ReadTimeout, httpcore.ReadError):
-            while (data := self._layer.take()) is None:
+            data: bytes | None = self._rest or self._layer.take()
+            self._rest = b""
+            while data is None:
                 await trio.lowlevel.wait_readable(self._socket)
+                data = self._layer.take()
             if not data:
                 self._ended = True
                 return b""
@@ -156,7 +160,10 @@ class BulkStream(httpcore.AsyncNetworkStream):
                 break
             pieces.append(piece)
             held += len(piece)
-        return b"".join(pieces)
+        if held > most:
+            cut = len(pieces[-1]) - (held - most)
+            pieces[-1], self._rest = pieces[-1][:cut], pieces[-1][cut:]
+        return b"".join(pieces) if len(pieces) > 1 else pieces[0]
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._answered = 0
@@ -207,7 +214,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
                 return self._socket.getpeername()
             case "is_readable":
                 # What can be read while nothing was asked is the end.
-                return self._ended or self._socket.fileno() < 0 or bool(self._poll.poll(0))
+                return bool(self._ended or self._rest or self._socket.fileno() < 0 or self._poll.poll(0))
         return None
 
 

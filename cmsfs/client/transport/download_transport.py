@@ -20,6 +20,8 @@ import httpcore
 import httpx
 import trio
 
+from cmsfs.client.transport.bodies import DIRECT
+from cmsfs.client.transport.bulk_stream import PIECE_BYTES
 from cmsfs.client.transport.wire import DOWNLOAD
 
 # Connections that wait for another request, and how long.
@@ -159,7 +161,11 @@ class _Connection:
             event.status_code,
             headers=event.headers.raw_items(),
             stream=body,
-            extensions={"http_version": b"HTTP/" + event.http_version, "network_stream": self.stream},
+            extensions={
+                "http_version": b"HTTP/" + event.http_version,
+                "network_stream": self.stream,
+                DIRECT: body,
+            },
         )
 
     async def _read(self, timeouts: dict[str, float], *, heard: bool) -> bytes:
@@ -253,8 +259,10 @@ class _PlainBody(_Body):
         if not self._left:
             self._reusable &= not piece
             return b""
-        if not piece and not (piece := await self._received(self._left)):
-            came = self._length - self._left
+        came = self._length - self._left
+        # Up to where the next piece begins, so that whoever takes them one by one need not join them.
+        wanted = min(self._left, PIECE_BYTES - came % PIECE_BYTES)
+        if not piece and not (piece := await self._received(wanted)):
             raise httpx.RemoteProtocolError(f"the connection was closed after {came} of {self._length} bytes")
         if len(piece) > self._left:
             self._reusable = False
