@@ -1,6 +1,7 @@
 """The program behind `tests/simulation/run`: stories by their seeds."""
 
 import argparse
+import faulthandler
 import os
 import random
 import sys
@@ -16,6 +17,9 @@ if os.environ.get("PYTHONHASHSEED") != "0":
 from tests.simulation import planted, reached, simulation
 from tests.simulation.story import Plan, Step
 from tests.support import cheap_passwords, database_templates
+
+# No story is alive after so long, however busy the machine is.
+LONGEST_SECONDS = 300.0
 
 
 def main() -> int:
@@ -57,6 +61,8 @@ def tell(chosen: argparse.Namespace) -> int:
             plan = replace(plan, faults=plan.faults or 0.1, kills=True, power=True, offline=is_far)
         if chosen.backup:
             plan = replace(plan, backup=True)
+        # One that does not end by itself tells where it is.
+        faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
         outcome = simulation.run(plan, echo=print if chosen.trace else None)
         stories, calls, requests = stories + 1, calls + outcome.calls, requests + outcome.requests
         virtual += outcome.seconds
@@ -72,6 +78,7 @@ def tell(chosen: argparse.Namespace) -> int:
             show(shrink(plan, outcome.steps, outcome.kind, told=print), steps=True)
         if chosen.shrink or chosen.plant:
             break
+    faulthandler.cancel_dump_traceback_later()
     used = time.process_time() - used
     if chosen.table:
         print(reached.table(states))

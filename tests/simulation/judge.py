@@ -19,6 +19,7 @@ from daemon.push.error_policy import LOST_BASE
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import sha1
 from tests.simulation.machines import Machine
+from tests.simulation.promises import PATHS, path_of
 
 QUIET_SECONDS = 40.0
 
@@ -59,6 +60,9 @@ async def judge(one: "_Simulation") -> None:
         elif _has_what_no_search_tells(machine, one.service.store):
             one.outcome.states["what no search tells"] += 1
             await machine.agents.poll(full=True)
+            await trio.sleep(QUIET_SECONDS)
+        if machine.name not in one.rotten:
+            await _remembered(machine, there, failures)
         here = await drive_tree(machine, failures, is_rotten=machine.name in one.rotten)
         kept |= {value for value in here.values() if value}
         kept |= _recovered(machine)
@@ -70,6 +74,14 @@ async def judge(one: "_Simulation") -> None:
                 f" {_named(one, there, shown)}"
             )
     _judge_contents(one, kept)
+
+
+async def _remembered(machine: Machine, there: dict[str, str], failures: list[str]) -> None:
+    """What the kernel remembers of the names that programs use is what the service has."""
+    for path in map(path_of, range(PATHS)):
+        found = await machine.kernel.exists(path)
+        if found != (path in there):
+            failures.append(f"stale: {machine.name}: {path} {'is' if found else 'is not'} there")
 
 
 def _has_what_no_search_tells(machine: Machine, store: Store) -> bool:
@@ -170,9 +182,15 @@ async def _walk(
             found[path] = ""
             continue
         try:
+            size = (await kernel.stat(path)).size
             file = await kernel.open(path, 0)
             try:
-                found[path] = sha1(await kernel.read(file))
+                data = await kernel.read(file)
+                found[path] = sha1(data)
+                if len(data) != size:
+                    failures.append(
+                        f"stale: {machine.name}: {path} has {len(data)} bytes, not {size} as told"
+                    )
             finally:
                 await kernel.close(file)
         except OSError as error:

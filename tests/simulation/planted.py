@@ -320,6 +320,7 @@ OF_THE_DISK = {
     "no_fsync_of_the_log",
     "no_fsync_of_names",
     "name_unlinked_early",
+    "drafts_not_mended",
     "fsync_not_waited_for",
 }
 

@@ -15,6 +15,7 @@ from tests.simulation.remembered import File
 
 FOLDERS = ("", "p", "q", "p/r")
 NAMES = ("a.txt", "b.txt", "c.txt")
+PATHS = len(FOLDERS) * len(NAMES)
 
 
 def path_of(number: int) -> str:

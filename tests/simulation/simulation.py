@@ -280,6 +280,8 @@ class _Simulation:
             await process.ended()
             await process.buried()
             await trio.sleep(AWAY_SECONDS)
+            # What is set aside for that is there for a start.
+            self.troubles.full.difference_update(process.folders)
             try:
                 await process.start(nursery)
             except RuntimeError:  # killed before it answered
