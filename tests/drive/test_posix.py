@@ -144,6 +144,21 @@ def test_unlinked_open_files(shared: MountedDrive) -> None:
         assert mapped[:] == b"another"
 
 
+def test_the_service_makes_the_copies_of_programs(shared: MountedDrive) -> None:
+    data = os.urandom(1024 * 1024)
+    (shared.top / "source").write_bytes(data)
+    shared.sync()
+    before = shared.status()["requests"]
+    shared.sh("cp --reflink=auto source copy", cwd=shared.top)
+    shared.sync()
+    after = shared.status()["requests"]
+    assert (shared.top / "copy").read_bytes() == data
+    assert after["copy"] - before.get("copy", 0) == 1
+    assert after["upload"] == before["upload"]
+    with (shared.top / "source").open("rb") as source, (shared.top / "copy").open("r+b") as copy:
+        assert number_of(fcntl.ioctl, copy.fileno(), 0x40049409, source.fileno()) == errno.EOPNOTSUPP
+
+
 def test_holes_copies_and_what_is_refused(shared: MountedDrive) -> None:
     sparse = shared.top / "sparse"
     with sparse.open("w+b", buffering=0) as file:
