@@ -38,6 +38,10 @@ from daemon.push.dispatcher import Dispatcher
 from daemon.sharing.offers import Offers
 from daemon.shutdown import Shutdown
 
+# The kernel tells that a file is closed a moment after `close` has returned to the program.
+CLOSING_SECONDS = 2.0
+CLOSING_LOOKS = 100
+
 
 class PagePort(Protocol):
     """The drive's own page, which `daemon.ui` serves."""
@@ -258,6 +262,11 @@ class Answers:
     @answers(control.Stop, tells_progress=True)
     async def stop(self, drain_seconds: float | None, force: bool) -> control.Done:
         _, opened = self.fs.inodes.totals()
+        for _ in range(0 if force else CLOSING_LOOKS):
+            if not opened:
+                break
+            await trio.sleep(CLOSING_SECONDS / CLOSING_LOOKS)
+            _, opened = self.fs.inodes.totals()
         if opened and not force:
             what = "A file or folder is" if opened == 1 else f"{opened} files or folders are"
             raise errors.UserError(
