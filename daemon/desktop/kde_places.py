@@ -9,13 +9,11 @@ Rule: only where KDE has made the file, and once: whoever removes the entry has 
 import html
 import logging
 import os
-import time
 from pathlib import Path
-
-import trio
 
 from cmsfs import config, process_env
 from cmsfs.replica import kv_store
+from cmsfs.runtime import clock, threads
 from cmsfs.sqlite import Database
 from daemon.desktop import drive_title
 
@@ -42,7 +40,7 @@ async def show(db: Database, settings: config.Settings, mountpoint: Path) -> Non
     if kv_store.get(db, kv_store.PLACES) == str(mountpoint):
         return
     title = drive_title.title(settings, kv_store.get(db, kv_store.LOGIN))
-    if await trio.to_thread.run_sync(_add, _file(), mountpoint, title, drive_title.icon()):
+    if await threads.run_sync(_add, _file(), mountpoint, title, drive_title.icon()):
         await db.write(lambda conn: kv_store.put(conn, kv_store.PLACES, str(mountpoint)))
 
 
@@ -63,7 +61,9 @@ def _add(file: Path, mountpoint: Path, title: str, icon: str) -> bool:
         head, end, rest = text.rpartition(_END)
         if not end or "xmlns:bookmark=" not in head:
             return False
-        made = _BOOKMARK.format(address=address, title=html.escape(title), icon=icon, number=int(time.time()))
+        made = _BOOKMARK.format(
+            address=address, title=html.escape(title), icon=icon, number=int(clock.time())
+        )
         new = file.with_name(f"{file.name}.cmsfs-{os.getpid()}")
         try:
             new.write_text(head + made + end + rest, encoding="utf-8")

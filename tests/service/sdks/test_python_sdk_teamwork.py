@@ -106,7 +106,8 @@ async def test_tasks(client):
         assert client.task_assignments.get_task_assignments(task.id).entries[0].assigned_to.id == me.id
         assert client.tasks.get_file_tasks(file.id).entries[0].is_completed
         assert client.tasks.update_task_by_id(task.id, message="Thanks").message == "Thanks"
-        client.task_assignments.delete_task_assignment_by_id(made.id)
+        with pytest.raises(BoxAPIError, match="The assignment is resolved"):
+            client.task_assignments.delete_task_assignment_by_id(made.id)
         client.tasks.delete_task_by_id(task.id)
         with pytest.raises(BoxAPIError) as caught:
             client.tasks.get_task_by_id(task.id)
