@@ -74,7 +74,7 @@ class EventFeed:
     ) -> None:
         self._context = context
         self._access_changed = access_changed
-        self.brought = 0
+        self.brought = self.read = 0
         self._position: events.Position | None = None
         self._me: str | None = None
         self._heard: OrderedDict[str, None] = OrderedDict()

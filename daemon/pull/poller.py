@@ -40,8 +40,10 @@ ATTEMPTS = 3
 LISTING_SECONDS = 30.0
 
 # While thousands of changes of our own come back with every poll, a poll takes seconds; the drive has other
-# things to do in four fifths of its time.
+# things to do in four fifths of its time.  A look that read less than this has waited rather than worked, for
+# its turn or for a service that did not answer, and is no reason to look more rarely.
 MOST_OF_THE_TIME = 4
+MANY_READ = 500
 
 # A connection that died in silence tells of nothing any more: whatever it says, there is a look this often.
 SECOND_LOOK_SECONDS = 60.0
@@ -58,6 +60,7 @@ class Feed(Protocol):
 
     can_wait: bool  # whether the service says when there is something new
     brought: int  # how often a look brought something
+    read: int  # how many items the last look was told of
 
     async def begin(self) -> None:
         """Note where to begin, if that is not known.  Raises `RemoteError`."""
@@ -142,7 +145,8 @@ class Poller:
     def _until_next(self) -> float:
         """How long to rest after a look: never for minutes, since it may have waited for a connection that
         had died in silence."""
-        return max(self._interval(), min(MOST_OF_THE_TIME * self._took, SECOND_LOOK_SECONDS))
+        worked = self._took if self._feed.read >= MANY_READ else 0.0
+        return max(self._interval(), min(MOST_OF_THE_TIME * worked, SECOND_LOOK_SECONDS))
 
     def left_out(self) -> list[str]:
         """What the service tells of and cannot be held here, a line for each item."""

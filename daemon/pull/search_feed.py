@@ -45,6 +45,7 @@ class SearchFeed:
     brought = 0
 
     def __init__(self, context: PullContext) -> None:
+        self.read = 0
         self._context = context
         self._windows = search_windows.Windows(context.client.search, context.health, purpose="poll")
         # Of each cursor its value, and when (by our clock that only runs) it was first used.
@@ -73,6 +74,7 @@ class SearchFeed:
     async def once(self) -> bool:
         """Whether both results were stable, and the cursors moved."""
         await root_check.check(self._context.db, self._context.client, self._context.health)
+        self.read = 0
         began = trio.current_time()
         is_deep = began - self._deep_at >= DEEP_SECONDS
         back = DEEP_BACK if is_deep else LOOK_BACK
@@ -119,11 +121,13 @@ class SearchFeed:
         return base.parse_timestamp(text) - (timedelta() if is_settled else back)
 
     async def _take_changed(self, found: Sequence[Entry]) -> None:
+        self.read += len(found)
         new = self._context.new_folders.new_folders(found)
         await self._context.remote_updates.apply(found)
         self._context.new_folders.list_soon(new)
 
     async def _take_deleted(self, found: Sequence[Entry]) -> None:
+        self.read += len(found)
         remotes = [remote_from_item(item) for item in found]
         gone = [RemovedItem(one.kind, one.id, one.sequence) for one in remotes if one.trashed]
         await self._context.remote_updates.apply([], gone)

@@ -6,6 +6,7 @@ import trio.testing
 
 from cmsfs import config
 from cmsfs.replica.changes import ChangeKind
+from daemon.pull.poller import MANY_READ
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
@@ -167,7 +168,11 @@ async def test_cursor_at_rest_reads_no_older_changes(
 async def test_a_look_that_took_minutes_does_not_make_the_drive_blind(drive: Drive) -> None:
     """A request that nobody answers takes a minute, and so may a look that takes it for a refusal."""
     poller = drive.agents.pull
+    poller._feed.read = MANY_READ
     poller._took = 120.0
     assert poller._until_next() <= 61
     poller._took = 3.0
     assert poller._until_next() >= 12
+    # It read next to nothing, so it has waited: the next one comes as usual.
+    poller._feed.read = 7
+    assert poller._until_next() <= config.Settings().poll_seconds * 2
