@@ -54,7 +54,7 @@ def states() -> Path:
 
 
 def thumbnails_folder() -> Path:
-    """Where the desktop keeps small pictures of files."""
+    """Where the desktop keeps thumbnails of files."""
     return platformdirs.user_cache_path() / "thumbnails"
 
 
