@@ -24,6 +24,8 @@ STATES = {
 
 # What a file's name ends in to mean its past versions: the drive's own rule (SEMANTICS.md, "File versions").
 VERSIONS = "@versions"
+# What is in the name of a conflict copy (SEMANTICS.md, "Conflicts").
+CONFLICT = " (conflicted copy of "
 
 
 def mountpoints(mountinfo):
@@ -136,7 +138,8 @@ def menu(told):
         return []
     entries = []
     is_one = len(known) == 1
-    if is_one and known[0].get("conflict"):
+    # By its name, too: a file manager without emblems has not asked about it before it wants the menu.
+    if is_one and (known[0].get("conflict") or CONFLICT in str(known[0].get("path", ""))):
         entries.append(("conflict", "Solve Conflicts…"))
     if is_one:
         entries.append(("status", "Show Sync Status"))

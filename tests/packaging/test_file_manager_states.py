@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,7 @@ import pytest
 
 from cmsfs.cli.desktop import menu_entries
 from cmsfs.ipc import control
+from cmsfs.replica import naming
 from cmsfs.vfs.virtual import versions
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
@@ -103,6 +105,8 @@ def test_the_menu_offers_what_makes_sense(states: ModuleType) -> None:
     # Of what was not asked about yet.
     unasked: dict[str, object] = {"kind": "path", "path": "/a", "type": "file", "sync": ""}
     assert actions(states, unasked) == [*shown, "free", "pin", "link", "versions"]
+    copy = naming.conflict_name("a.txt", "host", date(2026, 11, 23), taken=lambda name: False)
+    assert actions(states, unasked | {"path": f"/{copy}"})[0] == "conflict"
     assert actions(states, told(sync="local")) == ["status", "pin"]
     assert actions(states, None) == []
 
