@@ -17,12 +17,12 @@ import trio
 
 from cmsfs.service.content import files, trash
 from cmsfs.service.server import serve
-from cmsfs.service.storage import blobs, parts, store
+from cmsfs.service.storage import blobs, folder_blobs, parts, store
 
 # The object, its function, and whether the process dies at its end or at its beginning.
 POINTS: dict[str, tuple[Any, str, str]] = {
     "session folder made, no row": (parts.Parts, "make", "end"),
-    "content complete, not in its place": (blobs.Blobs, "ensure_folder", "end"),
+    "content complete, not in its place": (folder_blobs.FolderBlobs, "ensure_folder", "end"),
     "content in its place, no row": (blobs.IncomingBlob, "keep_now", "end"),
     "rows written, not committed": (files, "add_version", "end"),
     "committed, not answered": (store.Store, "write", "end"),

@@ -1,6 +1,5 @@
 """Sends an archive as it is made: nothing of it is kept, in memory or on the disk, but a piece at a time."""
 
-import os
 from collections.abc import Generator, Iterator
 from urllib.parse import quote
 
@@ -30,7 +29,7 @@ class ZipProgress:
 class ZipResponse(responses.Response):
     """An archive, streamed.  It is made no further when the client goes away."""
 
-    def __init__(self, directory: blobs.Blobs, name: str, progress: ZipProgress) -> None:
+    def __init__(self, kept: blobs.BlobStore, name: str, progress: ZipProgress) -> None:
         self.status_code = 200
         self.background = None
         self.body = b""
@@ -43,7 +42,7 @@ class ZipResponse(responses.Response):
         )
         del self.headers["content-length"]
         self._progress = progress
-        self._pieces = _pieces(directory, progress)
+        self._pieces = _pieces(kept, progress)
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         try:
@@ -66,13 +65,13 @@ class ZipResponse(responses.Response):
                 self._progress.state = "failed"
 
 
-def _pieces(directory: blobs.Blobs, progress: ZipProgress) -> Generator[bytes, None, None]:
+def _pieces(kept: blobs.BlobStore, progress: ZipProgress) -> Generator[bytes, None, None]:
     """The archive, about a mebibyte at a time; for a thread."""
     writer = ZipWriter()
     found: list[bytes] = []
     size = 0
     for member in progress.plan.members:
-        for data in _member(writer, directory, member, progress):
+        for data in _member(writer, kept, member, progress):
             found.append(data)
             size += len(data)
             if size >= blobs.CHUNK:
@@ -82,31 +81,24 @@ def _pieces(directory: blobs.Blobs, progress: ZipProgress) -> Generator[bytes, N
 
 
 def _member(
-    writer: ZipWriter, directory: blobs.Blobs, member: Member, progress: ZipProgress
+    writer: ZipWriter, kept: blobs.BlobStore, member: Member, progress: ZipProgress
 ) -> Iterator[bytes]:
     if member.sha1 is None:
         yield writer.folder(member.path, member.modified)
         return
     try:
-        file = os.open(directory.path(member.sha1), os.O_RDONLY | os.O_CLOEXEC)
+        reader = kept.open(member.sha1, 0, member.size)
     except FileNotFoundError:  # deleted for good since the download began
         progress.lost += 1
         return
     try:
         if member.size <= WHOLE:
-            yield writer.file(member.path, _exactly(file, member.size, 0), member.modified)
+            yield writer.file(member.path, reader.read_exactly(member.size), member.modified)
         else:
             yield writer.begin(member.path, member.size, member.modified)
             for at in range(0, member.size, blobs.CHUNK):
-                yield writer.more(_exactly(file, min(blobs.CHUNK, member.size - at), at))
+                yield writer.more(reader.read_exactly(min(blobs.CHUNK, member.size - at)))
             yield writer.end()
     finally:
-        os.close(file)
+        reader.close()
     progress.downloaded += 1
-
-
-def _exactly(file: int, size: int, at: int) -> bytes:
-    data = os.pread(file, size, at)
-    if len(data) != size:
-        raise OSError("a content is shorter than it should be")
-    return data

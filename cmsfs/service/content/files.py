@@ -9,7 +9,6 @@ read to its end by whoever has it open.
 """
 
 import mimetypes
-import os
 import re
 from sqlite3 import Connection, Row
 from typing import Any
@@ -181,7 +180,7 @@ class BlobResponse(responses.Response):
 
     def __init__(
         self,
-        directory: blobs.Blobs,
+        kept: blobs.BlobStore,
         sha1: str,
         first: int,
         last: int,
@@ -193,12 +192,13 @@ class BlobResponse(responses.Response):
         self.background = None
         self.body = b""
         self.init_headers(headers)
-        self._path = directory.path(sha1)
+        self._kept = kept
+        self._sha1 = sha1
         self._first = first
         self._end = last + 1
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
-        file = await threads.run_sync(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
+        reader = await threads.run_sync(self._kept.open, self._sha1, self._first, self._end)
         try:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
@@ -206,19 +206,19 @@ class BlobResponse(responses.Response):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(until_gone, receive, nursery.cancel_scope)
                 if scope["method"] != "HEAD":
-                    await self._stream(file, send)
+                    await self._stream(reader, send)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 nursery.cancel_scope.cancel()
         finally:
-            os.close(file)
+            reader.close()
 
-    async def _stream(self, file: int, send: types.Send) -> None:
+    async def _stream(self, reader: blobs.BlobReader, send: types.Send) -> None:
         at = self._first
         while at < self._end:
             wanted = min(blobs.CHUNK, self._end - at)
-            data = await threads.run_sync(os.pread, file, wanted, at)
+            data = await threads.run_sync(reader.read, wanted)
             if not data:
-                raise OSError(f"{self._path} is shorter than it should be")
+                raise OSError(f"the content {self._sha1} is shorter than it should be")
             await send({"type": "http.response.body", "body": data, "more_body": True})
             at += len(data)
 

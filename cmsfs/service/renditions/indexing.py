@@ -82,7 +82,7 @@ async def run(store: Store, *, task_status: trio.TaskStatus[None] = trio.TASK_ST
         while not _is_first(lock):  # noqa: ASYNC110  (it waits for another process)
             await trio.sleep(POLL_SECONDS)
         await missing_readers.catch_up(store)
-        async with worker_client.open_workshop(store.blobs.root, store.renditions.root) as shop:
+        async with worker_client.open_workshop(store.blobs.readable, store.renditions.root) as shop:
             while True:
                 await _work(store, shop)
     finally:
@@ -131,7 +131,7 @@ async def _make(store: Store, shop: worker_client.WorkerClient, sha1: str, name:
     target = store.renditions.prepare(sha1)
     reason = None
     try:
-        await shop.do(derived_files.job(name, store.blobs.path(sha1), target))
+        await _do(store, shop, sha1, name, target)
         await threads.run_sync(store.renditions.keep, sha1, name)
     except worker_client.WorkerFailed as error:
         reason = str(error)
@@ -141,6 +141,14 @@ async def _make(store: Store, shop: worker_client.WorkerClient, sha1: str, name:
     state = DerivedState.MADE if reason is None else DerivedState.IMPOSSIBLE
     await store.write(lambda conn: derived_files.record(conn, sha1, name, state, now=store.now()))
     return reason
+
+
+async def _do(store: Store, shop: worker_client.WorkerClient, sha1: str, name: str, target: Path) -> None:
+    try:
+        async with store.blobs.at_hand(sha1) as source:
+            await shop.do(derived_files.job(name, source, target))
+    except FileNotFoundError as error:
+        raise worker_client.WorkerFailed("its bytes are not there") from error
 
 
 async def _index_next(store: Store, shop: worker_client.WorkerClient) -> bool:

@@ -9,7 +9,6 @@ Rule: what a hold or a retention protects stays, however late it is (`protection
 
 import json
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
 from sqlite3 import Connection, Row
@@ -17,13 +16,12 @@ from sqlite3 import Connection, Row
 import trio
 
 from cmsfs.models.content import events as models_events
-from cmsfs.runtime import threads
 from cmsfs.service import problems
 from cmsfs.service.access import protection
 from cmsfs.service.content import items, trash
 from cmsfs.service.events import events
 from cmsfs.service.oauth import access_tokens
-from cmsfs.service.storage import store
+from cmsfs.service.storage import blobs, store
 from cmsfs.service.storage.kinds import ItemKind, ItemStatus
 from cmsfs.service.uploads import upload_sessions
 
@@ -210,22 +208,15 @@ async def _end_uploads(opened: store.Store, now: int) -> None:
 async def _drop_contents(opened: store.Store, now: int) -> None:
     """The bytes of contents that lost their last version, and what was made of them."""
     while batch := [row["sha1"] for row in opened.read("SELECT sha1 FROM orphan LIMIT ?", BATCH)]:
-        await opened.write(partial(_set_aside, opened, batch))
+        await opened.write(partial(_set_aside, opened, batch, now))
 
-    def drop(conn: Connection) -> int:
-        def known(sha1: str) -> bool:
-            return conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is not None
-
-        return opened.blobs.drop_aside(known, before=now / 1e6 - ASIDE_SECONDS)
-
-    set_aside = await threads.run_sync(os.listdir, opened.blobs.aside)
-    if set_aside and (dropped := await opened.write(drop)):
+    if dropped := await opened.blobs.drop_aside(opened.write, before=now - ASIDE_SECONDS * 1_000_000):
         log.info("removed %d contents that no version has", dropped)
 
 
-def _set_aside(opened: store.Store, sha1s: list[str], conn: Connection) -> None:
+def _set_aside(opened: store.Store, sha1s: list[str], now: int, conn: Connection) -> None:
     for sha1 in sha1s:
         conn.execute("DELETE FROM orphan WHERE sha1 = ?", (sha1,))
-        if conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is None:
-            opened.blobs.set_aside(sha1)
+        if not blobs.has_version(conn, sha1):
+            opened.blobs.set_aside(conn, sha1, now=now)
             opened.renditions.drop(conn, sha1)

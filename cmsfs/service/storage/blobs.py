@@ -1,40 +1,175 @@
-"""The blob store: file contents by SHA-1, streamed in and out.
+"""Where contents are kept: the port to bytes under their SHA-1, streamed in and out.
 
-`blobs/ab/<sha1>` is the content, `incoming/` holds what is still arriving.  Used by uploads (in) and
-downloads (out); all disk work happens in threads, a mebibyte at a time.
+A content arrives in a file of the folder `incoming` (an `IncomingBlob`) and is `put` in its place when it is
+complete.  Used by uploads (in), downloads, archives and the indexing (out); all of it works in threads, a
+mebibyte at a time.  `folder_blobs.py` keeps contents in a folder.
 
 A content that lost its last version is set aside first: an upload of the same bytes may have put it in place
 already and only be about to name it, and then has it brought back.  Both happen inside write transactions,
 of which there is one at a time over all processes.
 
-Rule: a blob is on disk (file synced, renamed, folder synced) before a row names it; what no row names and
-nobody set aside is removed only at start, when no other process has the store open (see store.py).
+Rule: a content is where it stays, durably, before a row names it; what no row names goes only after it was
+set aside, or when no other process has the store open (see store.py).
 """
 
+import abc
 import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
 
 import trio
 
 from cmsfs import durability
 from cmsfs.runtime import chance, clock, threads
 
+# How a change is made, durably: `Store.write`.
+Write = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
+
 # One hop into a thread a mebibyte: 64 KiB a hop reads at a fifth of the rate.
 CHUNK = 1024 * 1024
+
+# How much of a file is looked at while it arrives: all of most texts.
+HEAD_BYTES = 10_000
 
 # Another process may be receiving this file right now; nobody is silent for an hour in mid-upload.
 STALE_SECONDS = 3600
 
 
-class IncomingBlob:
-    """A content that is arriving: `write` it, then `keep` it.  Construct with `Blobs.receive`."""
+class BlobReader(abc.ABC):
+    """Bytes of a content in their order; for threads, one at a time."""
 
-    def __init__(self, blobs: "Blobs") -> None:
+    @abc.abstractmethod
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most so many; none: there are no more.  Raises `OSError`."""
+
+    @abc.abstractmethod
+    def close(self) -> None: ...
+
+    def read_exactly(self, size: int) -> bytes:
+        """The next bytes, so many.  Raises `OSError` if there are fewer."""
+        found = []
+        while size > 0:
+            data = self.read(size)
+            if not data:
+                raise OSError(errno.EIO, "a content is shorter than it should be")
+            found.append(data)
+            size -= len(data)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+
+class BlobStore(abc.ABC):
+    """Contents by SHA-1, and what may be asked of them."""
+
+    def __init__(self, incoming: Path) -> None:
+        self.incoming = incoming
+
+    @abc.abstractmethod
+    def put(self, sha1: str, spool: Path, file: int) -> None:
+        """Give a content that has arrived its place, durably, over an equal one too: a damaged one is healed.
+
+        It is in the file `spool`, open as `file`, which has another name afterwards or none.  For a thread.
+        """
+
+    @abc.abstractmethod
+    def open(self, sha1: str, first: int = 0, end: int | None = None) -> BlobReader:
+        """A content from one byte to before another; for a thread.  Raises `FileNotFoundError`.
+
+        What is being read stays readable, though the content be removed.
+        """
+
+    @abc.abstractmethod
+    def size(self, sha1: str) -> int:
+        """How long a content is that is in its place; for a thread.  Raises `FileNotFoundError`."""
+
+    @abc.abstractmethod
+    def at_hand(self, sha1: str) -> AbstractAsyncContextManager[Path]:
+        """A content as a file below `readable` while the context lasts.  Raises `FileNotFoundError`."""
+
+    @property
+    @abc.abstractmethod
+    def readable(self) -> Path:
+        """The folder that `at_hand` names files of."""
+
+    @abc.abstractmethod
+    def set_aside(self, conn: Connection, sha1: str, *, now: int) -> None:
+        """A content has no version any more; inside the write transaction that saw that."""
+
+    @abc.abstractmethod
+    def bring_back(self, conn: Connection, sha1: str) -> None:
+        """See that a content is in its place; inside the write transaction that names it.
+
+        Raises `FileNotFoundError` if it is nowhere.
+        """
+
+    @abc.abstractmethod
+    async def drop_aside(self, write: Write, *, before: int) -> int:
+        """Remove for good what was set aside before a moment; what has a version again stays."""
+
+    @abc.abstractmethod
+    def sweep(self, conn: Connection) -> int:
+        """Remove what a crash left and no row names; while no other process has the store open."""
+
+    @asynccontextmanager
+    async def receive(self) -> AsyncIterator["IncomingBlob"]:
+        """Receive a content; what was not kept when the context is left is discarded."""
+        incoming = IncomingBlob(self)
+        try:
+            yield incoming
+        finally:
+            # Removing gigabytes takes the disk its time, so not on the loop; and it is done in any case.
+            if incoming.is_open:
+                with trio.CancelScope(shield=True):
+                    await threads.run_sync(incoming.close)
+
+    def keep_bytes(self, data: bytes) -> str:
+        """Store a small content at once, durably; for a thread."""
+        incoming = IncomingBlob(self)
+        try:
+            return incoming.keep_now(data)
+        finally:
+            incoming.close()
+
+    async def beginning(self, sha1: str) -> bytes:
+        """The first bytes of a content, for search."""
+
+        def read() -> bytes:
+            with contextlib.closing(self.open(sha1)) as reader:
+                return reader.read(HEAD_BYTES)
+
+        return await threads.run_sync(read)
+
+    def sweep_incoming(self, *, alone: bool) -> int:
+        """Remove what was left half arrived; with other processes around, only what is stale."""
+        removed = 0
+        for entry in os.scandir(self.incoming):
+            with contextlib.suppress(FileNotFoundError):
+                if alone or clock.time() - entry.stat().st_mtime > STALE_SECONDS:
+                    Path(entry.path).unlink()
+                    removed += 1
+        return removed
+
+
+def has_version(conn: Connection, sha1: str) -> bool:
+    """Whether a row names a content."""
+    return conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is not None
+
+
+def named(conn: Connection, prefix: str) -> set[str]:
+    """The contents that rows name, of those whose SHA-1 begins so."""
+    sql = "SELECT DISTINCT sha1 FROM version WHERE sha1 >= ? AND sha1 < ?||'g'"
+    return {row["sha1"] for row in conn.execute(sql, (prefix, prefix))}
+
+
+class IncomingBlob:
+    """A content that is arriving: `write` it, then `keep` it.  Construct with `BlobStore.receive`."""
+
+    def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
         self._path = blobs.incoming / f"{os.getpid()}-{chance.uuid4().hex}"
         self._file = -1  # there is none before something is to be in it, and after it has got its place
@@ -92,20 +227,26 @@ class IncomingBlob:
         await threads.run_sync(self._drain)
         return self._hash.hexdigest()
 
-    def append_file(self, path: Path, offset: int = 0, size: int | None = None) -> None:
-        """Take bytes of a file, to its end unless `size` is given; for a thread.
-
-        Raises `OSError`: the content is incomplete then.
-        """
-        left = size if size is not None else path.stat().st_size - offset
+    def append_file(self, path: Path) -> None:
+        """Take the bytes of a file; for a thread.  Raises `OSError`: the content is incomplete then."""
+        left = path.stat().st_size
         with path.open("rb", buffering=0) as file:
-            file.seek(offset)
             while left > 0 and (data := file.read(min(left, CHUNK))):
                 left -= len(data)
-                self._pending.append(data)
-                self._drain()
+                self._take(data)
         if left:
             raise OSError(errno.EIO, "the file is shorter than it was", str(path))
+
+    def append_from(self, reader: BlobReader, size: int) -> None:
+        """Take bytes of another content; for a thread.  Raises `OSError`: the content is incomplete then."""
+        while size > 0:
+            data = reader.read_exactly(min(size, CHUNK))
+            size -= len(data)
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        self._pending.append(data)
+        self._drain()
 
     def file_at(self, target: Path) -> None:
         """Give the content a name of its own outside the blobs, durably; for a thread."""
@@ -136,122 +277,7 @@ class IncomingBlob:
         """`keep`, with the last of the data, for a thread."""
         self._pending.append(data)
         self._drain()
-        os.fsync(self._file)
         sha1 = self._hash.hexdigest()
-        target = self._blobs.path(sha1)
-        self._blobs.ensure_folder(target.parent)
-        # Over an equal blob too: the content is the same, and a damaged one is healed.
-        self._path.rename(target)
-        durability.sync(target.parent)
+        self._blobs.put(sha1, self._path, self._file)
         self._put_down()
         return sha1
-
-
-# How much of a file is looked at while it arrives: all of most texts.
-HEAD_BYTES = 10_000
-
-
-class Blobs:
-    """The directory, and what may be asked of it."""
-
-    def __init__(self, root: Path, incoming: Path, aside: Path) -> None:
-        self.root = root
-        self.incoming = incoming
-        self.aside = aside
-        self._folders: set[Path] = set()
-
-    def path(self, sha1: str) -> Path:
-        return self.root / sha1[:2] / sha1
-
-    def ensure_folder(self, folder: Path) -> None:
-        """Make a folder of blobs, durably; one that somebody else is just making is synced again."""
-        if folder not in self._folders:
-            folder.mkdir(exist_ok=True, mode=0o700)
-            durability.sync(self.root)
-            self._folders.add(folder)
-
-    @asynccontextmanager
-    async def receive(self) -> AsyncIterator[IncomingBlob]:
-        """Receive a content; what was not kept when the context is left is discarded."""
-        incoming = IncomingBlob(self)
-        try:
-            yield incoming
-        finally:
-            # Removing gigabytes takes the disk its time, so not on the loop; and it is done in any case.
-            if incoming.is_open:
-                with trio.CancelScope(shield=True):
-                    await threads.run_sync(incoming.close)
-
-    def keep_bytes(self, data: bytes) -> str:
-        """Store a small content at once, durably; for a thread."""
-        incoming = IncomingBlob(self)
-        try:
-            return incoming.keep_now(data)
-        finally:
-            incoming.close()
-
-    async def head(self, sha1: str) -> bytes:
-        """The beginning of a content, for search."""
-
-        def read() -> bytes:
-            with self.path(sha1).open("rb") as file:
-                return file.read(HEAD_BYTES)
-
-        return await threads.run_sync(read)
-
-    def set_aside(self, sha1: str) -> None:
-        """Take a content out of its place; inside a write transaction that saw no version of it."""
-        with contextlib.suppress(FileNotFoundError):
-            self.path(sha1).rename(self.aside / sha1)
-            # The time of the rename counts, and a file system may keep none of its own.
-            os.utime(self.aside / sha1)
-
-    def bring_back(self, sha1: str) -> None:
-        """See that a content is in its place; inside the write transaction that names it.
-
-        Raises `FileNotFoundError` if it is nowhere.
-        """
-        place = self.path(sha1)
-        if not place.exists():
-            (self.aside / sha1).rename(place)
-            durability.sync(place.parent)
-
-    def drop_aside(self, known: Callable[[str], bool], *, before: float) -> int:
-        """Remove for good what was set aside before a moment, in seconds; what has a version is put back.
-
-        Inside a write transaction, or while no other process has the store open.
-        """
-        removed = 0
-        for entry in os.scandir(self.aside):
-            if known(entry.name):
-                self.bring_back(entry.name)
-            elif entry.stat().st_mtime >= before:
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                Path(entry.path).unlink()
-                removed += 1
-        return removed
-
-    def sweep_incoming(self, *, alone: bool) -> int:
-        """Remove what was left half arrived; with other processes around, only what is stale."""
-        removed = 0
-        for entry in os.scandir(self.incoming):
-            with contextlib.suppress(FileNotFoundError):
-                if alone or clock.time() - entry.stat().st_mtime > STALE_SECONDS:
-                    Path(entry.path).unlink()
-                    removed += 1
-        return removed
-
-    def sweep(self, known: Callable[[str], set[str]]) -> int:
-        """Remove the blobs that no row names; `known` gives the SHA-1s that begin with two digits.
-
-        Only while no other process has the store open.
-        """
-        removed = 0
-        for folder in os.scandir(self.root):
-            names = known(folder.name)
-            for entry in os.scandir(folder.path):
-                if entry.name not in names:
-                    Path(entry.path).unlink()
-                    removed += 1
-        return removed

@@ -41,11 +41,11 @@ class Parts:
             self.drop(session)
             await threads.run_sync(lambda path: shutil.rmtree(path, True), self.path(session))
 
-    def assembly(self, session: str, directory: blobs.Blobs, names: list[str]) -> "Assembly":
+    def assembly(self, session: str, kept: blobs.BlobStore, names: list[str]) -> "Assembly":
         """The assembly of a session whose parts are all there, begun if it is not."""
         if session not in self._assemblies:
             paths = [self.path(session, name) for name in names]
-            self._assemblies[session] = Assembly(blobs.IncomingBlob(directory), paths)
+            self._assemblies[session] = Assembly(blobs.IncomingBlob(kept), paths)
         return self._assemblies[session]
 
     def drop(self, session: str) -> None:

@@ -25,6 +25,7 @@ from cmsfs.service.storage import (
     blobs,
     commit_queue,
     derived_files,
+    folder_blobs,
     parts,
     signed_urls,
     upgrade,
@@ -49,10 +50,10 @@ def reader(conn: sqlite.Connection) -> Read:
 class Store:
     """Construct with `open_store`."""
 
-    def __init__(self, root: Path, db: sqlite.Database, blob_directory: blobs.Blobs) -> None:
+    def __init__(self, root: Path, db: sqlite.Database, blob_store: blobs.BlobStore) -> None:
         self.root = root
         self.db = db
-        self.blobs = blob_directory
+        self.blobs = blob_store
         self.parts = parts.Parts(root / "sessions")
         self.renditions = derived_files.DerivedFiles(root / "renditions")
         self.addresses = signed_urls.SignedUrls(root / "addresses.key")
@@ -90,7 +91,7 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
 
     Raises `UserError` if the folder cannot be used.
     """
-    blob_directory = blobs.Blobs(root / "blobs", root / "incoming", root / "aside")
+    blob_store = folder_blobs.FolderBlobs(root / "blobs", root / "incoming", root / "aside")
     try:
         for name in ("", "blobs", "incoming", "aside", "sessions", "renditions"):
             folder = root / name
@@ -103,7 +104,7 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
         async with sqlite.open_database(
             root / "service.db", upgrade.schema(), version=VERSION, upgrades=upgrade.UPGRADES
         ) as db:
-            store = Store(root, db, blob_directory)
+            store = Store(root, db, blob_store)
             if alone:
                 await db.write(derived_files.forget)
             await db.query(lambda conn: _sweep(store, conn, alone=alone))
@@ -125,12 +126,6 @@ def _is_alone(lock: int) -> bool:
 
 
 def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
-    def known(prefix: str) -> set[str]:
-        rows = conn.execute(
-            "SELECT DISTINCT sha1 FROM version WHERE sha1 >= ? AND sha1 < ?||'g'", (prefix, prefix)
-        )
-        return {row["sha1"] for row in rows}
-
     def parts_of(session: str) -> set[str] | None:
         living = "SELECT 1 FROM upload_session WHERE id = ? AND expires_at > ? AND NOT committed"
         if conn.execute(living, (session, store.now())).fetchone() is None:
@@ -138,13 +133,9 @@ def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
         rows = conn.execute("SELECT file FROM upload_part WHERE session = ?", (session,))
         return {row["file"] for row in rows}
 
-    def has_version(sha1: str) -> bool:
-        return conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is not None
-
     removed = store.blobs.sweep_incoming(alone=alone) + store.parts.sweep(parts_of, alone=alone)
     if alone:
-        # A power cut may have forgotten that something was brought back.
-        removed += store.blobs.drop_aside(has_version, before=float("inf"))
-        removed += store.blobs.sweep(known) + store.renditions.sweep(known)
+        removed += store.blobs.sweep(conn)
+        removed += store.renditions.sweep(lambda prefix: blobs.named(conn, prefix))
     if removed:
         log.info("removed %d contents and parts that nothing names", removed)

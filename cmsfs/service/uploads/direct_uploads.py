@@ -45,7 +45,7 @@ _WHOLE = [
 
 @dataclass(frozen=True, slots=True)
 class UploadedContent:
-    """Bytes that are durably in the blob directory."""
+    """Bytes that are durably among the contents."""
 
     sha1: str
     size: int
@@ -101,7 +101,7 @@ def add_file(
         content_modified_at=_micros(content_modified_at),
     )
     row = items.insert(conn, parent, new, by=call.caller.id, now=now)
-    call.store.blobs.bring_back(content.sha1)
+    call.store.blobs.bring_back(conn, content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
     indexing.note(conn, row, content.seen)
     return row
@@ -149,7 +149,7 @@ def add_content(
         else item_serializer.micros(content_modified_at),
     }
     row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
-    call.store.blobs.bring_back(content.sha1)
+    call.store.blobs.bring_back(conn, content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now, renamed="name" in columns)
     indexing.note(conn, row, content.seen)
     return row

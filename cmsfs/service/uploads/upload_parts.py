@@ -11,8 +11,8 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Callable
-from contextlib import aclosing
-from pathlib import Path
+from contextlib import aclosing, closing
+from functools import partial
 from sqlite3 import Connection, Row
 from typing import Any
 
@@ -25,7 +25,7 @@ from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.storage import blobs, store
+from cmsfs.service.storage import blobs, folder_blobs, store
 from cmsfs.service.storage.kinds import ItemKind
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
@@ -168,7 +168,7 @@ async def _find_bytes(call: calls.Call, session: Row, wish: upload_sessions.Plan
     )
     if found:
         path = call.store.parts.path(session["id"], found[0]["file"])
-        same = await threads.run_sync(_sha512, path, 0, wish.size)
+        same = await threads.run_sync(_sha512, lambda: folder_blobs.FileReader(path, 0, wish.size))
         return found[0] if same == wish.sha512.lower() else None
     if session["file"] is None:
         return None
@@ -177,23 +177,26 @@ async def _find_bytes(call: calls.Call, session: Row, wish: upload_sessions.Plan
     )
     if row["size"] < end:
         return None
-    path = call.store.blobs.path(row["sha1"])
-    if await threads.run_sync(_sha512, path, wish.offset, wish.size) != wish.sha512.lower():
+    opener = partial(call.store.blobs.open, row["sha1"], wish.offset, end)
+    if await threads.run_sync(_sha512, opener) != wish.sha512.lower():
         return None
     async with call.store.blobs.receive() as incoming:
-        await threads.run_sync(incoming.append_file, path, wish.offset, wish.size)
+        await threads.run_sync(_append, incoming, opener, wish.size)
         sha1 = await incoming.sha1()
         return await _add_part(call, session, wish.offset, wish.size, sha1, incoming)
 
 
-def _sha512(path: Path, offset: int, size: int) -> str:
+def _sha512(opener: Callable[[], blobs.BlobReader]) -> str:
     found = hashlib.sha512()
-    with path.open("rb", buffering=0) as file:
-        file.seek(offset)
-        while size > 0 and (data := file.read(min(size, blobs.CHUNK))):
+    with closing(opener()) as reader:
+        while data := reader.read(blobs.CHUNK):
             found.update(data)
-            size -= len(data)
     return found.hexdigest()
+
+
+def _append(incoming: blobs.IncomingBlob, opener: Callable[[], blobs.BlobReader], size: int) -> None:
+    with closing(opener()) as reader:
+        incoming.append_from(reader, size)
 
 
 DIGEST = operations.header("digest", "`sha=` and the SHA-1 in base64; of a part also `sha-512=`.")

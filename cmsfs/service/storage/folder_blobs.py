@@ -1,0 +1,119 @@
+"""Contents in a folder: `blobs/ab/<sha1>` is one, `aside/` has those that lost their last version.
+
+Rule: a file is on disk (synced, renamed, its folder synced) before a row names it.
+"""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from sqlite3 import Connection
+
+from cmsfs import durability
+from cmsfs.runtime import threads
+from cmsfs.service.storage import blobs
+
+
+class FileReader(blobs.BlobReader):
+    """Part of a file."""
+
+    def __init__(self, path: Path, first: int, end: int | None) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._at = first
+        self._end = end
+
+    def read(self, size: int) -> bytes:
+        if self._end is not None:
+            size = min(size, self._end - self._at)
+        data = os.pread(self._file, size, self._at)
+        self._at += len(data)
+        return data
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class FolderBlobs(blobs.BlobStore):
+    """The folder `root`; that of what is set aside is on the same file system."""
+
+    def __init__(self, root: Path, incoming: Path, aside: Path) -> None:
+        super().__init__(incoming)
+        self.root = root
+        self.aside = aside
+        self._folders: set[Path] = set()
+
+    @property
+    def readable(self) -> Path:
+        return self.root
+
+    def path(self, sha1: str) -> Path:
+        return self.root / sha1[:2] / sha1
+
+    def ensure_folder(self, folder: Path) -> None:
+        """Make a folder of contents, durably; one that somebody else is just making is synced again."""
+        if folder not in self._folders:
+            folder.mkdir(exist_ok=True, mode=0o700)
+            durability.sync(self.root)
+            self._folders.add(folder)
+
+    def put(self, sha1: str, spool: Path, file: int) -> None:
+        os.fsync(file)
+        target = self.path(sha1)
+        self.ensure_folder(target.parent)
+        spool.rename(target)
+        durability.sync(target.parent)
+
+    def open(self, sha1: str, first: int = 0, end: int | None = None) -> blobs.BlobReader:
+        return FileReader(self.path(sha1), first, end)
+
+    def size(self, sha1: str) -> int:
+        return self.path(sha1).stat().st_size
+
+    @asynccontextmanager
+    async def at_hand(self, sha1: str) -> AsyncIterator[Path]:
+        yield self.path(sha1)
+
+    def set_aside(self, conn: Connection, sha1: str, *, now: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.path(sha1).rename(self.aside / sha1)
+            # The time of the rename counts, and a file system may keep none of its own.
+            os.utime(self.aside / sha1)
+
+    def bring_back(self, conn: Connection, sha1: str) -> None:
+        self._bring_back(sha1)
+
+    def _bring_back(self, sha1: str) -> None:
+        place = self.path(sha1)
+        if not place.exists():
+            (self.aside / sha1).rename(place)
+            durability.sync(place.parent)
+
+    async def drop_aside(self, write: blobs.Write, *, before: int) -> int:
+        if not await threads.run_sync(os.listdir, self.aside):
+            return 0
+        removed: int = await write(lambda conn: self._drop_aside(conn, before / 1e6))
+        return removed
+
+    def _drop_aside(self, conn: Connection, before: float) -> int:
+        removed = 0
+        for entry in os.scandir(self.aside):
+            if blobs.has_version(conn, entry.name):
+                self._bring_back(entry.name)
+            elif entry.stat().st_mtime >= before:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                Path(entry.path).unlink()
+                removed += 1
+        return removed
+
+    def sweep(self, conn: Connection) -> int:
+        # A power cut may have forgotten that something was brought back.
+        removed = self._drop_aside(conn, float("inf"))
+        for folder in os.scandir(self.root):
+            names = blobs.named(conn, folder.name)
+            for entry in os.scandir(folder.path):
+                if entry.name not in names:
+                    Path(entry.path).unlink()
+                    removed += 1
+        return removed
