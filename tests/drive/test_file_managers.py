@@ -112,8 +112,12 @@ def showing(program: str, folder: Path, number: str, home: Path, **more: str) ->
                 shown.rests(unlike=empty)
                 yield shown
             finally:
-                display.terminate()  # nothing of the session outlives its screen
-                started.terminate()
+                # The program goes with its screen, and the session ends its bus, and with it all others.
+                display.terminate()
+                try:
+                    started.wait(30)
+                except subprocess.TimeoutExpired:
+                    started.terminate()
 
 
 @pytest.mark.long
@@ -134,18 +138,28 @@ def test_open_window_follows(stopped: MountedDrive, api: Api, program: str, tmp_
 
 
 # The typelib of each one's bindings for extensions.
-BINDINGS = {"nautilus": ("Nautilus", "4.0"), "nemo": ("Nemo", "3.0"), "caja": ("Caja", "2.0")}
+BINDINGS = {
+    "nautilus": ("Nautilus", "4.0"),
+    "nemo": ("Nemo", "3.0"),
+    "caja": ("Caja", "2.0"),
+    "thunar": ("Thunarx", "3.0"),
+}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("program", BINDINGS)
-def test_files_have_emblems(stopped: MountedDrive, api: Api, program: str, tmp_path: Path) -> None:
-    if missing := [tool for tool in (program, *TOOLS) if shutil.which(tool) is None]:
-        pytest.skip(f"missing: {', '.join(missing)}")
+def skip_without_bindings(program: str) -> None:
+    """Ends the test where extensions of this file manager cannot run."""
     name, version = BINDINGS[program]
     look = f"import gi; gi.require_version({name!r}, {version!r})"
     if subprocess.run(["/usr/bin/python3", "-c", look], stderr=subprocess.DEVNULL).returncode:
         pytest.skip(f"the bindings of {name} are not installed")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", ("nautilus", "nemo", "caja"))
+def test_files_have_emblems(stopped: MountedDrive, api: Api, program: str, tmp_path: Path) -> None:
+    if missing := [tool for tool in (program, *TOOLS) if shutil.which(tool) is None]:
+        pytest.skip(f"missing: {', '.join(missing)}")
+    skip_without_bindings(program)
     share = tmp_path / "share"
     subprocess.run([sys.executable, PACKAGING / "share", share], check=True)
     folder = api.folder("box")
@@ -162,10 +176,14 @@ def test_files_have_emblems(stopped: MountedDrive, api: Api, program: str, tmp_p
         until(lambda: shown.has(colour("pinned")))
 
 
-# Where the only item of a folder is, and the keys from the end of its menu to "Make Available Offline".
+# Where the only item of a folder is, and the keys from its menu's end to "Make Available Offline".
 KEYS = {
     "dolphin": (("325", "187"), ("Up", "Up", "Right", "Down", "Down", "Down")),
     "pcmanfm": (("205", "95"), ("Up", "Up", "Right")),
+    "nautilus": (("300", "110"), ("Up",) * 4),
+    "nemo": (("243", "145"), ("Up",) * 4),
+    "caja": (("249", "155"), ("Up",) * 4),
+    "thunar": (("218", "138"), ("Up",) * 4),
 }
 
 
@@ -178,6 +196,8 @@ def test_menu_makes_a_file_available_offline(
         pytest.skip(f"missing: {', '.join(missing)}")
     if program == "pcmanfm" and not list(Path("/usr/lib").glob("*/libfm/modules/gtk-menu-actions.so")):
         pytest.skip("missing: libfm-modules")
+    if program in BINDINGS:
+        skip_without_bindings(program)
     share, programs = tmp_path / "share", tmp_path / "bin"
     subprocess.run([sys.executable, PACKAGING / "share", share], check=True)
     programs.mkdir()
@@ -188,7 +208,8 @@ def test_menu_makes_a_file_available_offline(
     api.file("figures.csv", b"1,2\n" * 1000, api.folder("box"))
     until(lambda: (stopped.top / "box" / "figures.csv").exists())
     more = {name: value for name, value in os.environ.items() if name.startswith("XDG_")}
-    more |= {"XDG_DATA_DIRS": f"{share}:/usr/share", "PATH": f"{programs}:{os.environ['PATH']}"}
+    # Without this Python's folder: the programs' own would take it for theirs.
+    more |= {"XDG_DATA_HOME": str(share), "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin"}
     place, keys = KEYS[program]
     screen = f":{90 + list(KEYS).index(program)}"
     environment = {**os.environ, "DISPLAY": screen}
