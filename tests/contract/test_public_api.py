@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import httpx
+import pydantic
 import pytest
 
 from cmsfs import errors
@@ -112,6 +113,11 @@ async def test_each_deviation_is_there(ask, client, anonymous, upload, exchanges
     made = await client.collaborations.create("folder", folder.id, "viewer", login="ben@example.com")
     wish = collaborations.UpdateCollaboration(role="editor", expires_at=None)
     await client.collaborations.update(made.id, wish)
+
+    url = (await client.shared_links.share("folder", folder.id)).url
+    await anonymous.tokens.request(
+        tokens.LinkVisit(shared_link=url, shared_link_password=pydantic.SecretStr("none"))
+    )
 
     # Requests of others' clients.
     await ask(f"PUT /files/{file.id}", 200, json={"content_modified_at": "2020-01-02T03:04:05Z"})

@@ -59,6 +59,11 @@ DEVIATIONS = [
         r"POST /files/upload_sessions/{}/commit \?fields: not a parameter",
         r"\w+ /web_links(/{})? \?fields: not a parameter",
     ),
+    Deviation(
+        "the shared-link grant",
+        r"POST /oauth2/token <\.grant_type: 'urn:cmsfs:oauth:grant-type:shared-link' is none of .*",
+        r"POST /oauth2/token <\.shared_link(_password)?: not a field",
+    ),
     Deviation("a version without `name`", r"POST /files/{}/content <\.attributes\.name: missing"),
     Deviation("`content_modified_at` of a file", r"PUT /files/{} <\.content_modified_at: not a field"),
     Deviation("null `expires_at`", r"PUT /collaborations/{} <\.expires_at: null"),

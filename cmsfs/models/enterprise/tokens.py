@@ -1,4 +1,4 @@
-"""The token endpoint: the five grants, the token response, and the OAuth error body.
+"""The token endpoint: the six grants, the token response, and the OAuth error body.
 
 A grant's `form()` is the form-encoded body.  Secrets are `SecretStr`, so that printing or logging a
 grant or a token shows none.
@@ -17,6 +17,9 @@ CLIENT_CREDENTIALS: Final = "client_credentials"
 AUTHORIZATION_CODE: Final = "authorization_code"
 REFRESH_TOKEN: Final = "refresh_token"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+SHARED_LINK: Final = "urn:cmsfs:oauth:grant-type:shared-link"
+# How a password of a shared link is refused that is missing or wrong.
+LINK_PASSWORD: Final = "incorrect_shared_item_password"
 TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 
 
@@ -84,6 +87,14 @@ class TokenExchange(Grant):
     shared_link: str | None = pydantic.Field(None, alias="box_shared_link")
     actor_token: pydantic.SecretStr | None = None
     actor_token_type: str | None = None
+
+
+class LinkVisit(Grant):
+    """For what a shared link shows to anybody who has it, and its password if it has one."""
+
+    grant_type: Literal["urn:cmsfs:oauth:grant-type:shared-link"] = SHARED_LINK
+    shared_link: str
+    shared_link_password: pydantic.SecretStr | None = None
 
 
 class Revocation(Grant):

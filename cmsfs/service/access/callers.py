@@ -16,7 +16,7 @@ from cmsfs.runtime import clock
 from cmsfs.service import problems
 from cmsfs.service.access import roles, scopes, shared_links
 from cmsfs.service.access.roles import ItemRight
-from cmsfs.service.storage import app_users
+from cmsfs.service.storage import app_users, visitors
 from cmsfs.service.storage.store import Store
 
 _CALLER = """
@@ -45,6 +45,7 @@ class Caller:
     barred: ItemRight = roles.NONE  # what the user's status forbids on whatever item
     by: int | None = None  # who acts as this user
     is_service: bool = False  # the account that an application has of its own
+    is_visitor: bool = False  # somebody without an account, by a shared link
 
 
 def hashed(secret: str) -> str:
@@ -82,10 +83,13 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
     if row["link"] is None:
         return caller
     # It shows the item for as long as the link does.
-    shared = shared_links.find(
+    shared = shared_links.recall(
         store.read, row["link"], user=caller.id, enterprise=caller.enterprise, now=store.now()
     )
-    return dataclasses.replace(caller, shared=shared)
+    is_visitor = row["app"] == visitors.APP
+    if is_visitor and shared is None:
+        raise problems.UnauthorizedResponse("The shared link of this access token has ended or has changed.")
+    return dataclasses.replace(caller, shared=shared, is_visitor=is_visitor)
 
 
 def speaks_for(

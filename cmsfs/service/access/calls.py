@@ -105,7 +105,9 @@ def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[response
         store: Store = request.app.store
         caller = _caller(store, request)
         request.scope["acting_id"] = caller.by
-        request.app.admit(request, caller.id, caller.enterprise)
+        # Who comes by a link counts with all who come by it, and not with those who come by others.
+        whose = -(caller.bound or 0) if caller.is_visitor else caller.id
+        request.app.admit(request, whose, whose if caller.is_visitor else caller.enterprise)
         actors.begin(caller.actor, request)
         if caller.shared is not None and "boxapi" in request.headers:
             await shared_links.remember(store, caller.id, caller.shared)
@@ -123,7 +125,7 @@ async def _judge_scopes(request: requests.Request, caller: Caller) -> bytes | No
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     need = scopes.find(request.method, path) or scopes.UNLISTED
     data = None
-    allowed = need.bound or caller.bound is None
+    allowed = need.visitors if caller.is_visitor else need.bound or caller.bound is None
     if allowed and not need.is_met(caller.scopes):
         data = await read_body(request) if need.fields else None
         allowed = data is not None and need.is_met_by_fields(caller.scopes, _names(data))

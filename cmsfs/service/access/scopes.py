@@ -90,13 +90,15 @@ class Need:
     """What a token must have for an operation: one scope of `one_of`, and all of `also`.
 
     `fields`: without any of `one_of` the operation is still open to whom each field of the JSON body is
-    allowed by a scope.  `bound`: whether the operation keeps to the item that a token is bound to.
+    allowed by a scope.  `bound`: whether the operation keeps to the item that a token is bound to;
+    `visitors`: whether it is for them, too, who come by a shared link and have no account.
     """
 
     one_of: frozenset[str]
     also: frozenset[str] = frozenset()
     fields: Mapping[str, str] = field(default_factory=dict)
     bound: bool = False
+    visitors: bool = False
 
     def is_met(self, scopes: frozenset[str]) -> bool:
         return self.also <= scopes and (not self.one_of or not self.one_of.isdisjoint(scopes))
@@ -107,6 +109,10 @@ class Need:
 
 def _item(*one_of: str, **fields: str) -> Need:
     return Need(frozenset(one_of), fields=fields, bound=True)
+
+
+def _open(*one_of: str) -> Need:
+    return Need(frozenset(one_of), bound=True, visitors=True)
 
 
 def _other(*one_of: str, also: str | None = None) -> Need:
@@ -122,22 +128,25 @@ _PROPERTIES = _other("manage_enterprise_properties")
 _READ, _WRITE = _other("root_readonly"), _other("root_readwrite")
 
 _TABLE: tuple[tuple[Need, str], ...] = (
-    (Need(frozenset(), bound=True), "GET /users/me"),
+    (_open(), "GET /users/me"),
+    (
+        _open("item_read"),
+        "GET /files/{id} GET /folders/{id} GET /folders/{id}/items GET /web_links/{id}",
+    ),
     (
         _item("item_read"),
         """
-        GET /files/{id}             GET /files/{id}/versions    GET /files/{id}/versions/{id}
-        GET /folders/{id}           GET /folders/{id}/items     GET /web_links/{id}
+        GET /files/{id}/versions    GET /files/{id}/versions/{id}
         GET /files/{id}/metadata    GET /files/{id}/metadata/{scope}/{key}
         GET /folders/{id}/metadata  GET /folders/{id}/metadata/{scope}/{key}
         GET /files/{id}/watermark   GET /folders/{id}/watermark
         GET /files/{id}/comments    GET /comments/{id}          GET /files/{id}/tasks
         """,
     ),
-    (_item("base_explorer", "base_picker"), "GET /search"),
-    (_item("item_download"), "GET /files/{id}/content POST /zip_downloads"),
+    (_open("base_explorer", "base_picker"), "GET /search"),
+    (_open("item_download"), "GET /files/{id}/content POST /zip_downloads"),
     (
-        _item("item_preview", "item_download"),
+        _open("item_preview", "item_download"),
         """
         GET /internal_files/{id}/versions/{id}/representations/{name}
         GET /internal_files/{id}/versions/{id}/representations/{name}/content
@@ -146,7 +155,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
         """,
     ),
     (
-        _item("item_upload"),
+        _open("item_upload"),
         """
         POST /files/content                  OPTIONS /files/content
         POST /files/{id}/content             OPTIONS /files/{id}/content

@@ -7,6 +7,9 @@ the item and, of a folder, everything below.  A request names a link in the head
 Rule: a link that has ended, or whose item is in the trash, is no link.
 """
 
+import dataclasses
+import hashlib
+import hmac
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -46,10 +49,21 @@ class Shared:
     is_own: bool  # the item is of whoever asks
     word: str
     terms: dict[str, Any] = field(hash=False)
+    mark: str = ""  # the password that whoever asks has named; empty where none was asked for at all
 
     @property
     def url(self) -> str:
         return f"{self.terms['origin']}/s/{self.word}"
+
+    @property
+    def kept(self) -> str:
+        """What a token or a signed address keeps of it, for `recall`."""
+        return f"{self.word} {self.mark}" if self.mark else self.word
+
+    def marked(self) -> "Shared":
+        """The same for somebody to whom it is shown for its present password alone, or for having none."""
+        named = f"{self.word}\0{self.terms['password']}"
+        return dataclasses.replace(self, mark=hashlib.sha256(named.encode()).hexdigest()[:32])
 
     def shows(self, row: Row) -> bool:
         path: str = row["path"]
@@ -202,6 +216,16 @@ def recent(read: Read, *, user: int, enterprise: int) -> dict[int, Shared]:
         if shared is not None and not shared.is_own:
             found[shared.item] = shared
     return found
+
+
+def recall(read: Read, kept: str, *, user: int, enterprise: int, now: int) -> Shared | None:
+    """What a link shows by now, of which `Shared.kept` was kept; None also if its password is another one."""
+    word, _, mark = kept.partition(" ")
+    found = find(read, word, user=user, enterprise=enterprise, now=now)
+    if found is None or not mark:
+        return found
+    marked = found.marked()
+    return marked if hmac.compare_digest(marked.mark, mark) else None
 
 
 async def remember(opened: Store, user: int, shared: Shared) -> None:

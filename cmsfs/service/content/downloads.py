@@ -30,6 +30,9 @@ async def content(call: calls.Call) -> responses.Response:
     row = calls.get_item(call.store.read, call.caller, ItemKind.FILE, call.id)
     calls.check_download(call, row)
     version = files.find_version(call.store.read, row, call.request.query_params.get("version") or None)
+    if call.caller.is_visitor and version["id"] != row["version"]:
+        # Without an account one sees what is, as on the link's page.
+        raise problems.not_found("file_version", str(version["id"]))
     if _wants_bytes(call.request):
         await link_stats.count_download(call.store, call.request, link_stats.of(call))
         if link_stats.begins(call.request):
@@ -73,7 +76,7 @@ async def fetch(request: requests.Request) -> responses.Response:
 
 
 def _linked(opened: store.Store, word: str) -> int | None:
-    found = opened.read("SELECT id FROM item WHERE link = ?", word)
+    found = opened.read("SELECT id FROM item WHERE link = ?", word.partition(" ")[0])
     return found[0]["id"] if found else None
 
 
@@ -99,14 +102,14 @@ def viewer_of(
     shared = None
     if link is not None:
         enterprise = users[0]["enterprise"]
-        shared = shared_links.find(opened.read, link, user=user, enterprise=enterprise, now=opened.now())
+        shared = shared_links.recall(opened.read, link, user=user, enterprise=enterprise, now=opened.now())
     return access_rights.NotifiedUser(user, bound, shared)
 
 
 def link_named_by(call: calls.Call) -> str | None:
     """The word of the shared link that a request came by, if it is somebody else's."""
     shared = call.caller.shared
-    return None if shared is None or shared.is_own else shared.word
+    return None if shared is None or shared.is_own else shared.kept
 
 
 _VERSION = operations.Parameter("version", "The id of a version; without it the current one.")

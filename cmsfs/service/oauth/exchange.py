@@ -63,7 +63,7 @@ async def exchange(ask: clients.Ask) -> dict[str, Any]:
             bound=item["id"] if item else caller.bound,
             source=subject.row,
             actor=actor or caller.actor,
-            link=link or (None if caller.shared is None else caller.shared.word),
+            link=link or (None if caller.shared is None else caller.shared.kept),
         )
 
     made = access_tokens.with_kind(assertions.taken_once(await ask.store.write(txn)))

@@ -1,4 +1,4 @@
-"""The token endpoint: dispatches the five grants to their modules, and revokes tokens.
+"""The token endpoint: dispatches the six grants to their modules, and revokes tokens.
 
 Both spellings of the subject of client credentials are taken, the specification's and the public API's.
 Refusals have the OAuth body, not the API's.
@@ -18,7 +18,15 @@ from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.oauth import access_tokens, assertions, clients, codes, exchange, refresh_tokens
+from cmsfs.service.oauth import (
+    access_tokens,
+    assertions,
+    clients,
+    codes,
+    exchange,
+    link_visits,
+    refresh_tokens,
+)
 
 MAX_FORM = 64 * 1024
 
@@ -45,6 +53,7 @@ _GRANTS: dict[str, Callable[[clients.Ask], Awaitable[dict[str, Any]]]] = {
     tokens.REFRESH_TOKEN: refresh_tokens.refresh,
     tokens.JWT_BEARER: assertions.bearer,
     tokens.TOKEN_EXCHANGE: exchange.exchange,
+    tokens.SHARED_LINK: link_visits.visit,
 }
 
 
@@ -96,6 +105,7 @@ _ANY_GRANT = (
     | tokens.ClientCredentials
     | tokens.JwtBearer
     | tokens.TokenExchange
+    | tokens.LinkVisit
 )
 
 routes = [

@@ -62,7 +62,7 @@ async def add(call: calls.Call, row: Row, shaped: dict[str, Any]) -> None:
             bound=row["id"],
             source=source,
             actor=call.caller.actor,
-            link=None if shared is None or shared.is_own else shared.word,
+            link=None if shared is None or shared.is_own else shared.kept,
         )
 
     made = await call.store.write(txn)

@@ -122,7 +122,8 @@ CREATE TABLE token (
   family      INTEGER REFERENCES family ON DELETE CASCADE,
   source      TEXT REFERENCES token ON DELETE CASCADE, -- the wider token that it was made of
   actor       TEXT,                            -- annotator token: JSON object, the id and name of who acts
-  link        TEXT                             -- item.link: the shared link that shows what it is bound to
+  link        TEXT                             -- item.link: the shared link that shows what it is bound to;
+                                               -- of who has no account with the mark of its password behind
 ) WITHOUT ROWID;
 CREATE INDEX token_by_end ON token (expires_at);
 CREATE INDEX token_of_family ON token (family);
