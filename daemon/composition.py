@@ -32,6 +32,8 @@ from daemon.content.document_locks import DocumentLocks
 from daemon.content.favorites import Favorites
 from daemon.content.folder_locks import FolderLockGuard
 from daemon.content.item_details import ItemDetails
+from daemon.content.local_search import LocalSearch
+from daemon.content.search import RemoteSearch
 from daemon.content.trash import RemoteTrash
 from daemon.control import disk_status, server
 from daemon.control.commands import Answers
@@ -205,10 +207,12 @@ class Composition(Answers):
         self._fsync_seconds = settings.fsync_seconds
         self.trash = RemoteTrash(push_context, self.push, self.account)
         self.thumbnails = self._thumbnails()
+        self.finder = RemoteSearch(db, client, self.hydrator, self.health, LocalSearch(db, blocks.place))
         self.shown = build(
             fs=self.fs,
             context=push_context,
             hub=self.hub,
+            finder=self.finder,
             remote_trash=self.trash,
             account=self.account,
             settings=settings,

@@ -20,11 +20,10 @@ from cmsfs.vfs.virtual.desktop_trash import DesktopTrash
 from cmsfs.vfs.virtual.node import Views
 from cmsfs.vfs.virtual.router import HiddenFolder, Router
 from cmsfs.vfs.virtual.search_folder import SearchFolder
+from cmsfs.vfs.virtual.search_results import FinderPort
 from cmsfs.vfs.virtual.trash import TrashFolder
 from cmsfs.vfs.virtual.versions import VersionViews
 from cmsfs.vfs.virtual.volume_info import VolumeInfo
-from daemon.content.local_search import LocalSearch
-from daemon.content.search import RemoteSearch
 from daemon.content.versions import VersionHistory
 from daemon.desktop import drive_title
 from daemon.push.context import PushContext
@@ -35,15 +34,14 @@ def build(
     context: PushContext,
     hub: Hub,
     *,
+    finder: FinderPort,
     remote_trash: TrashPort,
     account: AccountPort,
     settings: config.Settings,
 ) -> Router:
     """The drive with all that it shows."""
     saved = saved_searches.SavedSearches(settings.paths.searches, settings.account)
-    local = LocalSearch(context.db, context.blocks.place)
-    finding = RemoteSearch(context.db, context.client, context.hydrator, context.health, local)
-    hidden = [HiddenFolder(".search", SearchFolder(finding, saved))]
+    hidden = [HiddenFolder(".search", SearchFolder(finder, saved))]
     if settings.trash:
         trash = TrashFolder(remote_trash, context.blocks)
         hidden.append(HiddenFolder(settings.trash, trash, listed=settings.list_trash))

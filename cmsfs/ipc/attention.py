@@ -1,4 +1,4 @@
-"""Items that need attention: parts of `ipc.control.Conflicts`.
+"""Items that need attention, on the control socket.
 
 Rule: as there, fields may be added, none is renamed.
 """
@@ -57,3 +57,15 @@ class PendingChange(_Part):
     error: str = ""  # why the last attempt failed, or why it is held
     size: int = 0  # bytes to upload; 0 for a change without content
     sent: int = 0  # of these, while it runs
+
+
+class Conflicts(_Part):
+    """What waits for a person."""
+
+    kind: Literal["conflicts"] = "conflicts"
+    recovered: list[RecoveredFile] = []
+    copies: list[ConflictCopyStatus] = []
+    missing: Missing | None = None
+    offers: list[OfferStatus] = []
+    held: list[PendingChange] = []  # at most control.MAX_OPS
+    stuck: list[PendingChange] = []  # tried for a minute or more; they go on being tried

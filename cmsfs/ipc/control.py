@@ -20,6 +20,7 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     Watch                  DriveStatus, one now, and one after every second, until the caller hangs up
     Follow                 DriveSummary, one now, and one whenever it has changed
     GetPathStatus          PathStatus
+    SearchDrive            FoundItems                    Progress, at least every second
     Pause, Resume          Done
     SetLogLevel            Done
     OpenPage               PageAddress
@@ -41,6 +42,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from cmsfs.ipc import attention, diagnostics
+from cmsfs.ipc.attention import Conflicts as Conflicts
+from cmsfs.ipc.searching import FoundItems as FoundItems
 from cmsfs.ipc.summary import DriveSummary as DriveSummary
 from cmsfs.models.base import DEFERRED
 
@@ -112,8 +115,6 @@ class Discard(Request):
 
 
 class GetConflicts(Request):
-    """What waits for a person: conflict copies, and changes that the service refuses."""
-
     kind: Literal["conflicts"] = "conflicts"
 
 
@@ -173,6 +174,14 @@ class Follow(Request):
 class GetPathStatus(Request):
     kind: Literal["path"] = "path"
     path: str
+
+
+class SearchDrive(Request):
+    """Search as `.search` does, in the words of `cmsfs.query`; an `in:` has slashes here."""
+
+    kind: Literal["search"] = "search"
+    query: str
+    limit: int = 50
 
 
 class Pause(Request):
@@ -304,16 +313,6 @@ class DriveStatus(_Message):
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 
 
-class Conflicts(_Message):
-    kind: Literal["conflicts"] = "conflicts"
-    recovered: list[attention.RecoveredFile] = []
-    copies: list[attention.ConflictCopyStatus] = []
-    missing: attention.Missing | None = None
-    offers: list[attention.OfferStatus] = []
-    held: list[attention.PendingChange] = []  # at most MAX_OPS
-    stuck: list[attention.PendingChange] = []  # tried for a minute or more; they go on being tried
-
-
 class PinList(_Message):
     kind: Literal["pins"] = "pins"
     pins: diagnostics.Pinning
@@ -373,7 +372,8 @@ class Failure(_Message):
     exit_code: int = 1
 
 
-_Said = Pong | DriveStatus | DriveSummary | Conflicts | PinList | PageAddress | Freed | Adopted | PathStatus
+_Facts = Pong | DriveStatus | DriveSummary | Conflicts | PinList | PageAddress | PathStatus
+_Said = _Facts | FoundItems | Freed | Adopted
 Answer = Annotated[_Said | Progress | Done | Failure, pydantic.Field(discriminator="kind")]
 
 _REQUESTS: Any = functools.reduce(operator.or_, Request.__subclasses__())

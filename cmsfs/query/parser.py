@@ -19,13 +19,11 @@ from typing import Literal, TypeVar, get_args
 
 from cmsfs import errors
 from cmsfs.models.content import search
-from cmsfs.query import metadata_terms, ranges
+from cmsfs.query import filters, metadata_terms, ranges
 
 T = TypeVar("T")
 
 Kind = Literal["file", "folder", "web_link"]
-
-KEYS = ("type", "ext", "in", "owner", "size", "modified", "created", "content", "metadata")
 
 KINDS: dict[str, Kind] = {"file": "file", "folder": "folder", "link": "web_link", "web_link": "web_link"}
 
@@ -34,7 +32,7 @@ PARTS: dict[str, str] = {part: part for part in get_args(search.ContentType)} | 
 
 # A word: anything without a space, quoted pieces as wholes; the last quote may be missing.
 _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
-_FILTER = re.compile(rf"({'|'.join(KEYS)}):(.*)", re.DOTALL)
+_FILTER = re.compile(rf"({'|'.join(filters.KEYS)}):(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +134,6 @@ def _split(text: str) -> tuple[list[str], list[tuple[str, str]]]:
         filters.append((matched[1], _unquoted(matched[2])))
         before = "filter:"
     return (_bare(words) if filters else words), filters
-
-
-def quoted(value: str) -> str:
-    """A filter's value that is taken as it is, blanks and quotes and all."""
-    return '"' + value.replace('"', '""') + '"'
 
 
 def _unquoted(value: str) -> str:

@@ -109,7 +109,9 @@ class LocalSearch:
             row = rows[ino]
             if (path := _path(conn, ino)) is not None:
                 identity = row["remote_id"] or f"here-{ino}"
-                matches.append(Match(NodeKind(row["kind"]), identity, path, row["mtime_ns"]))
+                kind = NodeKind(row["kind"])
+                size = row["size"] if kind is NodeKind.FILE else None
+                matches.append(Match(kind, identity, path, row["mtime_ns"], size))
         return LocalResults(matches, total=len(order))
 
     def _fitting(self, rows: dict[Ino, Row], wanted: parser.ParsedSearch) -> list[Ino]:

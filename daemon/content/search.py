@@ -206,13 +206,15 @@ class RunningSearch:
         node = tree.find_remote(self._db, remote.kind, remote.id)
         if node is not None:
             path = self._path(node)
-            return None if path is None else Match(remote.kind, remote.id, path, node.mtime_ns)
+            size = node.size if node.kind is NodeKind.FILE else None
+            return None if path is None else Match(remote.kind, remote.id, path, node.mtime_ns, size)
         folder = self._folder_of(item)
         if folder is None:
             return None
         is_shared = shares.is_shared(shares.rules_of(self._db), remote)
         path = "/".join([*folder, naming.file_name(remote.kind, remote.name, foreign=is_shared)])
-        return Match(remote.kind, remote.id, path, remote.mtime_ns)
+        size = remote.size if remote.kind is NodeKind.FILE else None
+        return Match(remote.kind, remote.id, path, remote.mtime_ns, size)
 
     def _path(self, node: Node) -> str | None:
         """Where a known item is here; None: it was deleted here, or is the top itself."""

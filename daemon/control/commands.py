@@ -17,10 +17,11 @@ from cmsfs.journal import queue
 from cmsfs.mountpoint_guard import MountpointGuard
 from cmsfs.replica.changes import Hub
 from cmsfs.vfs.tree.filesystem import Filesystem
+from cmsfs.vfs.virtual.search_results import FinderPort
 from daemon.account.pausing import Pausing
 from daemon.content.favorites import Favorites
 from daemon.content.trash import RemoteTrash
-from daemon.control import conflict_copies
+from daemon.control import conflict_copies, searching
 from daemon.control.attention_count import AttentionCount
 from daemon.control.server import answers
 from daemon.control.status import StatusReport
@@ -71,6 +72,7 @@ class Answers:
     fs: Filesystem
     hub: Hub
     client: Client
+    finder: FinderPort
     _page: PagePort
     settings: config.Settings
     ground: MountpointGuard | None = None  # below the mount
@@ -236,6 +238,11 @@ class Answers:
 
     async def pinned(self) -> diagnostics.Pinning:
         return await self.pins.progress()
+
+    @answers(control.SearchDrive, tells_progress=True)
+    async def search(self, query: str, limit: int) -> control.FoundItems:
+        self.health.asked_for()
+        return await searching.search(self.finder, query, limit)
 
     @answers(control.GetPins)
     async def told_pins(self) -> control.PinList:

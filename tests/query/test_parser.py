@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cmsfs import errors
 from cmsfs.models.content import search
-from cmsfs.query import parser, ranges
+from cmsfs.query import filters, parser, ranges
 
 NOW = datetime(2026, 11, 21, 15, 30, tzinfo=UTC)
 EVERYTHING = 'NOT "nothing"'
@@ -55,8 +55,8 @@ def test_unknown_filter_is_passed_through(typed: str, words: str):
 )
 def test_a_quote_in_a_filter_is_written_twice(typed: str, folder: str):
     assert parse(typed).folders == (folder,)
-    assert parse(f"in:{parser.quoted(folder)} words").folders == (folder,)
-    assert parse(f"in:{parser.quoted(folder)} words").text == "words"
+    assert parse(f"in:{filters.quoted(folder)} words").folders == (folder,)
+    assert parse(f"in:{filters.quoted(folder)} words").text == "words"
 
 
 def test_every_filter_has_its_parameter():

@@ -47,6 +47,7 @@ class Match:
     id: str
     path: str
     mtime_ns: int
+    size: int | None = None  # bytes, of a file
 
 
 class SearchPort(Protocol):

@@ -104,3 +104,11 @@ async def test_most_are_shown_and_all_are_counted(
     monkeypatch.setattr(local_search, "MOST", 2)
     found = await LocalSearch(drive.db, drive.agents.state.blocks.place).search(parser.parse("type:file"), [])
     assert (len(await found.more()), found.total) == (2, 4)
+
+
+async def test_command_is_answered_without_the_network(offline: None, drive: Drive) -> None:
+    found = await drive.agents.search("harbour content:text", limit=10)
+    assert [(one.type, one.path, one.size) for one in found.entries] == [
+        ("file", "/Legal/Contracts/lease.txt", len(b"the harbour is let"))
+    ]
+    assert (found.total, "not asked" in found.partial) == (1, True)

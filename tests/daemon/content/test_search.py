@@ -222,3 +222,16 @@ async def test_a_search_is_one_request(drive: Drive, legal: str, network: Networ
     # Who owns what is here need not be asked for.
     await find("lease owner:ADA@example.com")
     assert len(network.requests) == before + 1
+
+
+async def test_command_gets_what_it_prints(drive: Drive, legal: str) -> None:
+    found = await drive.agents.search("in:/Legal type:file size:>1000", limit=10)
+    assert [(one.type, one.path, one.size) for one in found.entries] == [
+        ("file", "/Legal/Contracts/sale.txt", 5000)
+    ]
+    assert (found.total, found.partial) == (1, "")
+    found = await drive.agents.search("lease", limit=2)
+    assert (len(found.entries), found.total) == (2, 3)
+    assert (await drive.agents.search("type:folder", limit=1)).entries[0].size is None
+    with pytest.raises(errors.UserError, match=r"There is no folder /Nowhere\."):
+        await drive.agents.search("in:/Nowhere", limit=1)

@@ -1,6 +1,7 @@
 """`cmsfs search`: searches the service, and manages saved searches that the drive shows as folders.
 
-Straight through the client, so it works without a drive, too; on a drive `.search/QUERY/` holds the matches.
+A drive that runs is asked, which can be without the network; else the service itself.  On a drive
+`.search/QUERY/` holds the matches.
 
 Rule: the words are those of the drive's `.search` (`cmsfs.query`), so that what was tried here can be
 used there.
@@ -9,16 +10,10 @@ used there.
 import click
 
 from cmsfs import config, errors, output
-from cmsfs.auth import connect
-from cmsfs.cli.support import asking, context, path_argument
-from cmsfs.client import name_resolution, remote_paths
-from cmsfs.client.content import search as client_search
-from cmsfs.client.session import Client
+from cmsfs.cli.support import context, daemonctl, path_argument
 from cmsfs.config import saved_searches
-from cmsfs.models import wire_names
-from cmsfs.models.content import items
-from cmsfs.models.content import search as models_search
-from cmsfs.query import parser
+from cmsfs.ipc import control, searching
+from cmsfs.query import filters
 
 TYPES = {"file": "file", "folder": "folder", "link": "web_link"}
 
@@ -81,13 +76,36 @@ def search(
         _show_saved(kept, as_json=as_json)
     else:
         words = " ".join(part for part in (*_kept(kept, run, query), _words(query, kind, folder)) if part)
-        wanted = parser.parse(words)
         if save is not None:
-            kept.save(save, words)
-            output.say(f"Saved; a drive shows its matches in .search/{save}.")
-            return
-        found, total = asking.run(_search, ctx, wanted, limit, seconds=asking.SECONDS + 0.2 * limit)
-        _show(found, total, long=long, as_json=as_json)
+            _save(kept, save, words)
+        elif as_json:
+            _print_json(ctx.settings(), words, limit)
+        else:
+            _show(_search(ctx.settings(), words, limit), long=long)
+
+
+def _save(kept: saved_searches.SavedSearches, name: str, words: str) -> None:
+    from cmsfs.query import parser  # the models of the service
+
+    parser.parse(words)
+    kept.save(name, words)
+    output.say(f"Saved; a drive shows its matches in .search/{name}.")
+
+
+def _search(settings: config.Settings, words: str, limit: int) -> searching.FoundItems:
+    if (daemon := daemonctl.find_account(settings.place)) is not None and daemon.stage == "mounted":
+        request = control.SearchDrive(query=words, limit=limit)
+        return daemonctl.ask(daemon, request, searching.FoundItems)
+    from cmsfs.cli.commands.drive import remote_search  # the libraries of the client
+
+    return remote_search.results(settings, words, limit)
+
+
+def _print_json(settings: config.Settings, words: str, limit: int) -> None:
+    """The items as the service describes them, and so from it alone."""
+    from cmsfs.cli.commands.drive import remote_search
+
+    output.document(remote_search.documents(settings, words, limit))
 
 
 def _kept(kept: saved_searches.SavedSearches, name: str | None, query: tuple[str, ...]) -> list[str]:
@@ -110,108 +128,32 @@ def _words(query: tuple[str, ...], kind: str | None, folder: str | None) -> str:
 
 
 def _in(folder: str) -> list[str]:
-    return [f"in:{parser.quoted(folder)}"]
+    return [f"in:{filters.quoted(folder)}"]
 
 
 def _quoted(argument: str) -> str:
     key, colon, value = argument.partition(":")
-    if colon and key in parser.KEYS and " " in value and '"' not in value and not _has_filters(value):
+    if colon and key in filters.KEYS and " " in value and '"' not in value and not _has_filters(value):
         return f'{key}:"{value}"'
     return argument
 
 
 def _has_filters(value: str) -> bool:
-    return any(word.partition(":")[0] in parser.KEYS for word in value.split()[1:] if ":" in word)
+    return any(word.partition(":")[0] in filters.KEYS for word in value.split()[1:] if ":" in word)
 
 
-async def _search(
-    ctx: context.Context, wanted: parser.ParsedSearch, limit: int
-) -> tuple[list[remote_paths.Found], int]:
-    """Up to so many matches, and how many there are."""
-    settings = ctx.settings()
-    async with connect.open_backend(settings) as client:
-        if wanted.metadata is not None and wanted.metadata.query:
-            return await _by_metadata(client, settings, wanted, limit)
-        query = (await _query(client, settings, wanted)).model_copy()
-        query.fields = [*remote_paths.FIELDS, "path_collection"]
-        query.limit = min(limit, models_search.MAX_LIMIT)
-        found: list[remote_paths.Found] = []
-        total = 0
-        while len(found) < limit:
-            query.offset = min(query.offset, models_search.MAX_OFFSET)
-            page = await client.search.page(query)
-            total = page.total_count
-            known = {(one.type, one.id) for one in found}
-            found += [one for one in page.entries if (one.type, one.id) not in known]
-            query.offset += page.limit if page.limit > 0 else len(page.entries)
-            if not page.entries or query.offset >= min(total, models_search.MAX_OFFSET):
-                break
-        return found[:limit], total
-
-
-async def _by_metadata(
-    client: Client, settings: config.Settings, wanted: parser.ParsedSearch, limit: int
-) -> tuple[list[remote_paths.Found], int]:
-    """Matches of a metadata query; there is one more than these if there are more."""
-    assert wanted.metadata is not None
-    paths = remote_paths.RemotePaths(client, settings)
-    query = await name_resolution.find_metadata_query(
-        client,
-        wanted.metadata,
-        folder=await _folder(paths, wanted.folders[0]) if wanted.folders else wire_names.ROOT_ID,
-        fields=[*remote_paths.FIELDS, "path_collection"],
-        limit=limit,
-    )
-    if query is None:
-        raise errors.UserError(f"There is no metadata template {wanted.metadata.template}.")
-    found: list[remote_paths.Found] = []
-    while True:
-        page = await client.search.by_metadata(query)
-        found += page.entries
-        if page.next_marker is None or len(found) >= limit:
-            return found[:limit], len(found) + (page.next_marker is not None)
-        query = query.model_copy(update={"marker": page.next_marker})
-
-
-async def _folder(paths: remote_paths.RemotePaths, path: str) -> str:
-    above = remote_paths.normal(path)
-    return wire_names.ROOT_ID if above == "/" else (await paths.get_folder(above)).id
-
-
-async def _query(
-    client: Client, settings: config.Settings, wanted: parser.ParsedSearch
-) -> models_search.Query:
-    paths = remote_paths.RemotePaths(client, settings)
-    owners = [await _owner(client, who) for who in wanted.owners]
-    metadata = None
-    if wanted.metadata is not None:
-        metadata = await name_resolution.find_metadata(client, wanted.metadata)
-        if metadata is None:
-            raise errors.UserError(f"There is no metadata template {wanted.metadata.template}.")
-    folders = [await _folder(paths, path) for path in wanted.folders]
-    everything = client_search.EVERYTHING
-    return wanted.query(everything=everything, folders=folders, owners=owners, metadata=metadata)
-
-
-async def _owner(client: Client, who: str) -> str:
-    if (found := await name_resolution.find_user(client, who)) is None:
-        raise errors.UserError(f"There is no user {who}; owner: takes a login, a full name, an ID or me.")
-    return found
-
-
-def _show(found: list[remote_paths.Found], total: int, *, long: bool, as_json: bool) -> None:
-    if as_json:
-        output.document([remote_paths.as_json(item) for item in found])
-        return
+def _show(found: searching.FoundItems, *, long: bool) -> None:
     if long:
-        output.table([_row(item) for item in found])
+        output.table([_row(item) for item in found.entries])
     else:
-        for item in found:
-            output.say(remote_paths.path_of(item))
-    if not found:
+        for item in found.entries:
+            output.say(item.path)
+    if not found.entries:
         output.note("No matches.")
-    elif total > len(found):
-        output.note(f"{total - len(found):,} more matches; --limit shows more.")
+    elif found.total > len(found.entries):
+        output.note(f"{found.total - len(found.entries):,} more matches; --limit shows more.")
+    if found.partial:
+        output.note(f"Without the service: {found.partial}.")
 
 
 def _show_saved(kept: saved_searches.SavedSearches, *, as_json: bool) -> None:
@@ -224,8 +166,8 @@ def _show_saved(kept: saved_searches.SavedSearches, *, as_json: bool) -> None:
         output.note(f"There are no saved searches; `{output.command()} search --save NAME QUERY` saves one.")
 
 
-def _row(item: remote_paths.Found) -> list[str]:
+def _row(item: searching.FoundItem) -> list[str]:
     kind = next(word for word, wire in TYPES.items() if wire == item.type)
-    size = output.size(int(item.size or 0)) if isinstance(item, items.File) else ""
+    size = output.size(item.size) if item.size is not None else ""
     when = item.modified_at.astimezone().strftime("%Y-%m-%d %H:%M") if item.modified_at else ""
-    return [kind, size.rjust(8), when, remote_paths.path_of(item)]
+    return [kind, size.rjust(8), when, item.path]

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from cmsfs import config
 from cmsfs.cli import main
+from cmsfs.ipc import control, searching
 
 
 @pytest.fixture(params=["embedded", "network"])
@@ -139,3 +141,23 @@ def test_a_file_that_cannot_be_read_is_named(sample: None, capsys: pytest.Captur
         assert main.run(["search", *arguments]) == 2
         assert str(kept) in capsys.readouterr().err
     assert kept.read_text() == text
+
+
+def test_a_running_drive_is_asked(spoken_to, found: Found, capsys: pytest.CaptureFixture[str]):
+    moment = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
+    match = searching.FoundItem(type="file", path="/Legal/a b.txt", size=2048, modified_at=moment)
+    partial = "names on this machine; the service was not asked"
+    asked = []
+
+    def answers(request: control.SearchDrive) -> list[searching.FoundItems]:
+        asked.append(request)
+        return [searching.FoundItems(entries=[match], total=3, partial=partial)]
+
+    spoken_to(answers)
+    assert found("budget", "--in", "/Legal Stuff", "--limit", "1") == ["/Legal/a b.txt"]
+    assert asked == [control.SearchDrive(query='budget in:"/Legal Stuff"', limit=1)]
+    assert main.run(["search", "-l", "budget"]) == 0
+    out, err = capsys.readouterr()
+    assert out.split()[:3] == ["file", "2.0", "kB"]
+    assert out.endswith("  /Legal/a b.txt\n")
+    assert f"Without the service: {partial}." in err
