@@ -110,7 +110,7 @@ class BlockWriter:
                 if content.dropped:
                     return
                 if not single:
-                    if bitmap.absent(content.bits, content.size) > last - first + 1:
+                    if not bitmap.lacks_only(content.bits, content.size, first, last):
                         self._contents.add_blocks(content, first, last)
                         return
                     hashed = content.growing = content.growing or streaming_hash.StreamingHash()

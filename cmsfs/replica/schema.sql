@@ -111,7 +111,7 @@ CREATE TABLE listing (
 CREATE TABLE content (
   sha1         TEXT PRIMARY KEY,
   size         INTEGER NOT NULL,
-  bitmap       BLOB,                          -- a bit a 128 KiB block, LSB first; NULL: all present
+  bitmap       BLOB,                          -- a bit a 16 KiB block, LSB first; NULL: all present
   verified     INTEGER NOT NULL DEFAULT 0,    -- 1: whole, and checked against sha1
   dirty        INTEGER NOT NULL DEFAULT 0,    -- 1: not at the service yet; kept with the drafts, never evicted
   pinned       INTEGER NOT NULL DEFAULT 0,    -- 1: outside the cache limit

@@ -145,7 +145,7 @@ class BlockDownloader:
                         heard = trio.current_time()
                         silence.deadline = heard + patience
                         pieces, held = [bytes(data[usable:])] if held > usable else [], held - usable
-                        wanted = max(1, min(max(wanted * 2, BLOCK), WRITE_BYTES, run.nbytes))
+                        wanted = max(1, min(max(wanted * 4, BLOCK), WRITE_BYTES, run.nbytes))
                 return
             raise errors.RemoteTimeout(f"no data received for {patience:g} s")
 

@@ -52,3 +52,15 @@ def test_bits_count_from_low_end() -> None:
     bitmap.add(bits, 0)
     bitmap.add(bits, 9)
     assert bytes(bits) == b"\x01\x02"
+
+
+@given(st.integers(1, 60 * BLOCK), st.data())
+def test_what_lacks_only_these_lacks_no_others(size: int, data: st.DataObject) -> None:
+    last = data.draw(st.integers(0, bitmap.blocks(size) - 1))
+    first = data.draw(st.integers(0, last))
+    others = set(range(bitmap.blocks(size))) - set(range(first, last + 1))
+    here = others - data.draw(st.just(set()) | st.sets(st.integers(0, 60)) | st.just(others))
+    bits = bitmap.empty(size)
+    for index in here:
+        bitmap.add(bits, index)
+    assert bitmap.lacks_only(bits, size, first, last) == (here == others)

@@ -91,21 +91,21 @@ async def test_single_block_is_verified_before_read(cache: Cache, sample: MakeSa
 
 
 async def test_running_reader_never_gets_damaged_content(cache: Cache, sample: MakeSample) -> None:
-    content = sample(20 * BLOCK + 5)
+    content = sample(80 * BLOCK + 5)
     await cache.write_blocks(content.sha1, content.size, 0, bytes(BLOCK))
-    await cache.put(content, *range(1, 20))
+    await cache.put(content, *range(1, 80))
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     threads = trio.to_thread.current_default_thread_limiter()
     heard = []
 
     async def write_last() -> None:
         with pytest.raises(errors.IntegrityError):
-            await cache.put(content, 20)
+            await cache.put(content, 80)
         heard.append("writer")
 
     async def read_long() -> None:
         with pytest.raises(errors.MissingBlocks):
-            await cache.get(content, 0, 20 * BLOCK)
+            await cache.get(content, 0, 80 * BLOCK)
         heard.append("reader")
 
     # One thread for all: the reader has its descriptor and waits until the file is hashed.
@@ -146,23 +146,25 @@ async def test_a_late_wrong_writer_changes_nothing(cache: Cache, sample: MakeSam
 
 
 async def test_second_writer_takes_over_after_cancel(cache: Cache, sample: MakeSample) -> None:
-    content = sample(2 * BLOCK)
+    content = sample(8 * BLOCK)
     with trio.CancelScope() as scope:
         scope.cancel()
-        await cache.put(content, 0)
-    assert cache.absent(content) == [(0, 1)]
+        # Enough that it is written in a thread.
+        await cache.write_blocks(content.sha1, content.size, 0, content.data[: 4 * BLOCK])
+    assert cache.absent(content) == [(0, 7)]
     await cache.put(content)
     assert await cache.get(content) == content.data
 
 
 async def test_block_is_rewritten_after_file_dropped(cache: Cache, sample: MakeSample) -> None:
-    content = sample(3 * BLOCK)
+    content = sample(12 * BLOCK)
     async with trio.open_nursery() as nursery, no_threads():
-        nursery.start_soon(cache.put, content, 0)
+        # Enough that it is written in a thread.
+        nursery.start_soon(cache.write_blocks, content.sha1, content.size, 0, content.data[: 4 * BLOCK])
         await trio.testing.wait_all_tasks_blocked()
-        cache.missing(content.sha1, 5 * BLOCK, 0, 9)  # another size: begins anew
-    assert cache.absent(content) == [(1, 2)]
-    assert cache.usage() == BLOCK
+        cache.missing(content.sha1, 20 * BLOCK, 0, 9)  # another size: begins anew
+    assert cache.absent(content) == [(4, 11)]
+    assert cache.usage() == 4 * BLOCK
     await cache.put(content)
     assert await cache.get(content) == content.data
 
@@ -321,11 +323,11 @@ async def test_memory_of_unused_contents_is_bounded(open_cache: OpenCache, sampl
 async def test_a_long_download_is_saved_now_and_then(
     cache: Cache, db: sqlite.Database, sample: MakeSample
 ) -> None:
-    content = sample(514 * BLOCK)
-    await cache.put(content, *range(513))
+    content = sample(4098 * BLOCK)
+    await cache.put(content, *range(4097))
     row = db.row("SELECT bitmap FROM content WHERE sha1 = ?", content.sha1)
     assert row is not None
-    assert int.from_bytes(row[0], "little").bit_count() == 512
+    assert int.from_bytes(row[0], "little").bit_count() == 4096
 
 
 async def test_the_time_of_use_is_coarse(

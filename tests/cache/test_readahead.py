@@ -26,7 +26,7 @@ def test_the_first_read_fetches_nothing_ahead() -> None:
 
 
 def test_sequential_windows_double_and_refill() -> None:
-    asked = scan(readahead.ReadaheadWindow(), 3000 * BLOCK, 128 * KIB)
+    asked = scan(readahead.ReadaheadWindow(), 24_000 * BLOCK, BLOCK)
     first = readahead.MIN_BLOCKS
     assert asked[0] == (1, 2, 1 + first)
     assert [last - at for at, _, last in asked[:3]] == [first, 2 * first, 4 * first]
@@ -35,7 +35,11 @@ def test_sequential_windows_double_and_refill() -> None:
     assert lengths[8] == readahead.MAX_BLOCKS // 2
 
 
-@given(st.integers(1, 600 * BLOCK), st.sampled_from([4 * KIB, 100_000, 128 * KIB, 1024 * KIB]), st.data())
+@given(
+    st.integers(1, 600 * BLOCK),
+    st.sampled_from([4 * KIB, 16 * KIB, 100_000, 1024 * KIB]),
+    st.data(),
+)
 def test_scan_prefetches_each_block_once(size: int, step: int, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, size // 2))
     step = max(step, size // 400)
@@ -69,11 +73,11 @@ def test_readahead_stays_within_content_and_window(reads: list[tuple[int, int]],
 
 def test_a_far_seek_starts_over() -> None:
     window = readahead.ReadaheadWindow()
-    scan(window, 40 * BLOCK, 128 * KIB)
-    size = 1000 * BLOCK
-    assert window.advance(500 * BLOCK, 128 * KIB, size) is None
+    scan(window, 160 * BLOCK, 128 * KIB)
+    size = 4000 * BLOCK
+    assert window.advance(2000 * BLOCK, BLOCK, size) is None
     assert window.blocks == 0
-    assert window.advance(501 * BLOCK, 128 * KIB, size) == (502, 501 + readahead.MIN_BLOCKS)
+    assert window.advance(2001 * BLOCK, BLOCK, size) == (2002, 2001 + readahead.MIN_BLOCKS)
 
 
 def test_random_reads_fetch_nothing_ahead() -> None:
@@ -83,19 +87,19 @@ def test_random_reads_fetch_nothing_ahead() -> None:
 
 
 def test_reordered_reads_are_no_seek() -> None:
-    window, size, step = readahead.ReadaheadWindow(), 2000 * BLOCK, 128 * KIB
-    for base in range(0, 400 * BLOCK, 4 * step):
+    window, size, step = readahead.ReadaheadWindow(), 16000 * BLOCK, 128 * KIB
+    for base in range(0, 3200 * BLOCK, 4 * step):
         for part in (0, 2, 1, 3):  # as the kernel sends them
             window.advance(base + part * step, step, size)
     assert window.blocks == readahead.MAX_BLOCKS
-    window.advance(400 * BLOCK + 900 * KIB, step, size)
+    window.advance(3200 * BLOCK + 900 * KIB, step, size)
     assert window.blocks == readahead.MAX_BLOCKS
 
 
 def test_skip_within_window_is_no_seek() -> None:
-    window, size = readahead.ReadaheadWindow(), 2000 * BLOCK
-    scan(window, size, 128 * KIB, end=600 * BLOCK)
-    assert window.advance(800 * BLOCK, 128 * KIB, size) is not None
+    window, size = readahead.ReadaheadWindow(), 16000 * BLOCK
+    scan(window, size, 128 * KIB, end=4800 * BLOCK)
+    assert window.advance(6400 * BLOCK, 128 * KIB, size) is not None
     assert window.blocks == readahead.MAX_BLOCKS
 
 

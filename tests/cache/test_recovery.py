@@ -1,6 +1,8 @@
 """After a stop of any kind: rows and files agree again."""
 
+import contextlib
 import os
+import sqlite3
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from cmsfs import errors, sqlite
 from cmsfs.cache import content_table
 from cmsfs.cache.blocks import BLOCK
+from cmsfs.replica import database
 from cmsfs.replica.nodes import Content
 from tests.cache.conftest import Cache, MakeSample, OpenCache, started
 
@@ -219,3 +222,41 @@ async def test_base_of_a_draft_is_found_without_its_row(
     assert not cache.is_complete(other.sha1)
     assert cache.usage() == base.size + (BLOCK if flushed else 0)
     cache.abandon()
+
+
+async def test_an_older_format_keeps_whole_contents_and_drops_parts(
+    tmp_path: Path, folders: tuple[Path, Path], sample: MakeSample
+) -> None:
+    whole, part, pinned, unsent = sample(9 * BLOCK), sample(9 * BLOCK + 1), sample(70 * BLOCK), sample(100)
+
+    def opened(db: sqlite.Database) -> Cache:
+        return Cache(db, *folders, limit_bytes=1024**3, keep_free_bytes=0)
+
+    def age(conn: sqlite.Connection) -> None:
+        """As it was when a bit was a block of 128 KiB: the first of each is here."""
+        for one in (part, pinned):
+            bits = b"\x01" + bytes((one.size - 1) // (8 * 128 * 1024))
+            conn.execute("UPDATE content SET bitmap = ? WHERE sha1 = ?", (bits, one.sha1))
+
+    path = tmp_path / "old.db"
+    async with database.open_replica(path) as db:
+        async with started(opened(db)) as first:
+            for one in (part, pinned):
+                await first.put(one, 0, 1, 2, 3)
+            await first.put(whole)
+            await first.adopt(db, unsent, tmp_path / "f")
+        await db.write(lambda conn: content_table.pin(conn, pinned.sha1, pinned.size))
+        await db.write(age)
+    with contextlib.closing(sqlite3.connect(path)) as raw:
+        raw.execute("PRAGMA user_version = 8")
+    async with database.open_replica(path) as db, started(opened(db)) as cache:
+        assert await cache.get(whole) == whole.data
+        assert await cache.get(unsent) == unsent.data
+        # What a bit meant has changed: nothing may be read that never came.
+        for one in (part, pinned):
+            assert cache.absent(one) == [(0, one.blocks - 1)]
+            assert not cache.place(one.sha1, dirty=False).exists()
+        assert cache.usage() == whole.size
+        assert db.row("SELECT 1 FROM content WHERE pinned AND sha1 = ?", pinned.sha1) is not None
+        await cache.put(pinned)
+        assert await cache.get(pinned) == pinned.data

@@ -26,8 +26,12 @@ def without(schema: str, tables: list[str]) -> str:
     return schema
 
 
+def eighth_schema() -> str:
+    return (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
+
+
 def seventh_schema() -> str:
-    schema = (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
+    schema = eighth_schema()
     schema, found = re.subn(r",( *--[^\n]*\n)(?: *--[^\n]*\n)+  data +BLOB\n", r"\1", schema)
     assert found == 1
     return schema
@@ -89,6 +93,7 @@ def shape(conn: sqlite3.Connection) -> set[tuple[str, str]]:
         (5, fifth_schema),
         (6, sixth_schema),
         (7, seventh_schema),
+        (8, eighth_schema),
     ],
 )
 async def test_upgrade_keeps_pending_changes(tmp_path: Path, version: int, old: Callable[[], str]) -> None:

@@ -170,7 +170,7 @@ async def test_bytes_that_are_nowhere_are_an_error(drive: Drive) -> None:
 
 
 async def test_a_large_file_streams_through(drive: Drive, other: Remote) -> None:
-    data = os.urandom(20 * BLOCK + 5)
+    data = os.urandom(80 * BLOCK + 5)
     await other.file("large", data)
     found = drive.fs.getattr(await drive.ino("large"))
     opened = await drive.fs.open(found.ino, os.O_RDONLY)
@@ -183,11 +183,11 @@ async def test_a_large_file_streams_through(drive: Drive, other: Remote) -> None
 async def test_broken_download_resumes(
     drive: Drive, other: Remote, network: Network, error: Exception | None
 ) -> None:
-    data = os.urandom(20 * BLOCK)
+    data = os.urandom(80 * BLOCK)
     content = await content_of(drive, other, data)
     network.break_body(BLOCK + 5, error)
     network.break_body(3 * BLOCK, error)
-    await drive.agents.hydrator.blocks(content, 0, 19)
+    await drive.agents.hydrator.blocks(content, 0, 79)
     assert await drive.read("f") == data
     assert network.count("GET", "/content") == 3
     with trio.fail_after(5):
@@ -196,11 +196,11 @@ async def test_broken_download_resumes(
 
 
 async def test_repeated_empty_downloads_are_an_error(drive: Drive, other: Remote, network: Network) -> None:
-    content = await content_of(drive, other, os.urandom(20 * BLOCK))
+    content = await content_of(drive, other, os.urandom(80 * BLOCK))
     for _ in range(10):
         network.break_body(BLOCK - 1, httpx.ReadError("reset"))
     with pytest.raises(OSError, match="Network is down"):
-        await drive.agents.hydrator.blocks(content, 0, 19)
+        await drive.agents.hydrator.blocks(content, 0, 79)
     assert network.count("GET", "/content") == block_download.FRUITLESS
 
 
@@ -223,11 +223,11 @@ async def test_damaged_large_file_is_dropped(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
-    data = os.urandom(20 * BLOCK)
+    data = os.urandom(80 * BLOCK)
     content = await content_of(drive, other, data)
     network.break_body(BLOCK + 7, flip=True)
     with pytest.raises(OSError, match="Input/output error"):
-        await drive.agents.hydrator.blocks(content, 0, 19)
+        await drive.agents.hydrator.blocks(content, 0, 79)
     assert not drive.agents.state.blocks.is_complete(content.sha1)
     assert await drive.read("f") == data
 
@@ -272,14 +272,14 @@ async def test_incomplete_small_file_is_dropped(drive: Drive, other: Remote, net
         network.break_body(size - 5, httpx.ReadError("reset"))
     with pytest.raises(OSError, match="Network is down"):
         await drive.agents.hydrator.blocks(content, 0, 0)
-    assert drive.agents.state.blocks.missing(content.sha1, size, 0, 7) == [(0, 7)]
+    assert drive.agents.state.blocks.missing(content.sha1, size, 0, 31) == [(0, 31)]
 
 
 async def test_reader_of_damaged_file_gets_error(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     expect_log("a download does not match its SHA-1")
-    data = os.urandom(20 * BLOCK)
+    data = os.urandom(80 * BLOCK)
     await content_of(drive, other, data)
     network.break_body(7, flip=True)
     told: list[Change] = []
