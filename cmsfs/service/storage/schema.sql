@@ -794,3 +794,10 @@ CREATE TABLE retention_extended (
 );
 INSERT INTO sqlite_sequence (name, seq) VALUES ('email_alias', 800000), ('invite', 810000),
   ('terms_of_service', 820000), ('terms_status', 830000), ('storage_policy', 840000);
+
+-- Contents in a bucket that lost their last version (see s3_blobs.py); a folder has them moved aside instead.
+CREATE TABLE aside (
+  sha1   TEXT PRIMARY KEY,
+  state  INTEGER NOT NULL,                     -- 0 it can be brought back, 1 it is being removed, 2 it is gone
+  since  INTEGER NOT NULL
+) WITHOUT ROWID;

@@ -39,7 +39,7 @@ T = TypeVar("T")
 # (`Database.rows`) or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
-VERSION = 10
+VERSION = upgrade.VERSION
 
 
 def reader(conn: sqlite.Connection) -> Read:
@@ -102,7 +102,7 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
     try:
         alone = _is_alone(lock)
         async with sqlite.open_database(
-            root / "service.db", upgrade.schema(), version=VERSION, upgrades=upgrade.UPGRADES
+            root / "service.db", upgrade.schema(), version=VERSION, upgrades=upgrade.upgrades()
         ) as db:
             store = Store(root, db, blob_store)
             if alone:

@@ -1,8 +1,9 @@
 """Upgrades a store of an older format.
 
 Formats 1 to 9 each had several shapes, told apart by nothing but what is in them; every one of them lacks
-tables and columns of the next, and none has anything that means something else now.  So the store is compared
-with the schema: what is missing is made, what is gone is dropped, and indices and triggers are made anew.
+tables and columns of the next, and none has anything that means something else in format 10.  So such a store
+is compared with the schema of that format: what is missing is made, what is gone is dropped, and indices and
+triggers are made anew.  From there each step has a number: `upgrade_N.sql` leads from format N to the next.
 
 Rule: runs inside the transaction that sets the new format; no row is lost, and no id is given again.
 """
@@ -29,15 +30,22 @@ _SKILL_CARDS = """
 """
 
 
+VERSION = 11
+
+
 def schema() -> str:
     """The text of the schema as it is now."""
-    return (resources.files("cmsfs.service.storage") / "schema.sql").read_text(encoding="utf-8")
+    return _text("schema.sql")
+
+
+def _text(name: str) -> str:
+    return (resources.files("cmsfs.service.storage") / name).read_text(encoding="utf-8")
 
 
 def bring_forward(conn: Connection) -> None:
-    """Make a store of any earlier format one of this."""
+    """Make a store of format 1 to 9 one of format 10."""
     with closing(sqlite3.connect(":memory:")) as model:
-        model.executescript(schema())
+        model.executescript(_text("schema_10.sql"))
         made = _Shape(model)
         found = _Shape(conn)
         for kind, name in found.objects("trigger", "index"):
@@ -130,14 +138,7 @@ def _fill(conn: Connection, new: list[str]) -> None:
         conn.execute("INSERT INTO unindexed (item) SELECT id FROM item WHERE kind = 1 AND sha1 IS NOT NULL")
 
 
-UPGRADES: dict[int, database_files.Upgrade] = {
-    1: "",
-    2: "",
-    3: "",
-    4: "",
-    5: "",
-    6: "",
-    7: "",
-    8: "",
-    9: bring_forward,
-}
+def upgrades() -> dict[int, database_files.Upgrade]:
+    """What makes the next format, for each older one."""
+    steps = {number: _text(f"upgrade_{number}.sql") for number in range(10, VERSION)}
+    return {**dict.fromkeys(range(1, 9), ""), 9: bring_forward, **steps}
