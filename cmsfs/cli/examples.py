@@ -97,6 +97,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "log-level": ("cmsfs log-level DEBUG",),
     "serve": (
         "cmsfs serve --data ~/service --port 8472",
+        "cmsfs serve --data ~/company --blobs s3://bucket/contents",
         "cmsfs serve --enterprise-file ours.toml --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem",
     ),
 }

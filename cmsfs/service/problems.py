@@ -145,6 +145,9 @@ def _translate(error: Exception, request_id: str) -> responses.Response:
         case OSError() if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             log.error("the service has no descriptors or no memory left")
             return _answer(_busy(), request_id)
+        case OSError() if error.errno == errno.EAGAIN:
+            log.warning("the contents are out of reach: %s", error.strerror)
+            return _answer(_busy(), request_id)
         case sqlite3.OperationalError() if "unable to open" in str(error):
             log.error("the database cannot be opened: %s", error)
             return _answer(_busy(), request_id)

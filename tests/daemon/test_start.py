@@ -24,7 +24,7 @@ print(json.dumps({"modules": [name for name, module in sys.modules.items() if mo
 """
 
 # The service's web framework, what parses documents, and what paints tables.
-_UNUSED = {"starlette", "jinja2", "multipart", "PIL", "lxml", "pypdfium2", "rich", "pygments"}
+_UNUSED = {"starlette", "jinja2", "multipart", "PIL", "lxml", "pypdfium2", "rich", "pygments", "obstore"}
 # What comes after the mount: the connection and the embedded service, and what few drives use.
 _LATER = {"httpx", "httpcore", "h11", "jeepney", "jwt", "cryptography"}
 

@@ -183,9 +183,15 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def service(root: Path) -> AsyncIterator[store.Store]:
+def blobs_url() -> str | None:
+    """Where the contents are, if not in the folder."""
+    return None
+
+
+@pytest.fixture
+async def service(root: Path, blobs_url: str | None) -> AsyncIterator[store.Store]:
     """A store with one enterprise, an administrator, a user, and an application."""
-    async with store.open_store(root) as opened:
+    async with store.open_store(root, blobs_url) as opened:
         await opened.write(lambda conn: _fill(conn, opened.now()))
         yield opened
 

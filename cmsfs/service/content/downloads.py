@@ -136,7 +136,7 @@ public_routes = [
         operations.BYTES,
         headers=[operations.RANGE],
         also={206: operations.BYTES},
-        errors=(403, 416),
+        errors=(403, 416, 503),
         public=True,
         more="The bytes, at the address that a download was redirected to.",
     ),

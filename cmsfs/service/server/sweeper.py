@@ -210,7 +210,8 @@ async def _drop_contents(opened: store.Store, now: int) -> None:
     while batch := [row["sha1"] for row in opened.read("SELECT sha1 FROM orphan LIMIT ?", BATCH)]:
         await opened.write(partial(_set_aside, opened, batch, now))
 
-    if dropped := await opened.blobs.drop_aside(opened.write, before=now - ASIDE_SECONDS * 1_000_000):
+    before = now - ASIDE_SECONDS * 1_000_000
+    if dropped := await opened.blobs.drop_aside(opened.read, opened.write, before=before):
         log.info("removed %d contents that no version has", dropped)
 
 

@@ -2,7 +2,7 @@
 
 A content arrives in a file of the folder `incoming` (an `IncomingBlob`) and is `put` in its place when it is
 complete.  Used by uploads (in), downloads, archives and the indexing (out); all of it works in threads, a
-mebibyte at a time.  `folder_blobs.py` keeps contents in a folder.
+mebibyte at a time.  Contents are kept in a folder (`folder_blobs.py`) or in a bucket (`s3_blobs.py`).
 
 A content that lost its last version is set aside first: an upload of the same bytes may have put it in place
 already and only be about to name it, and then has it brought back.  Both happen inside write transactions,
@@ -20,7 +20,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from sqlite3 import Connection
+from sqlite3 import Connection, Row
 from typing import Any
 
 import trio
@@ -28,7 +28,8 @@ import trio
 from cmsfs import durability
 from cmsfs.runtime import chance, clock, threads
 
-# How a change is made, durably: `Store.write`.
+# Reads on the loop, and changes that are durable: `Store.read` and `Store.write`.
+Read = Callable[..., list[Row]]
 Write = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
 
 # One hop into a thread a mebibyte: 64 KiB a hop reads at a fifth of the rate.
@@ -39,6 +40,13 @@ HEAD_BYTES = 10_000
 
 # Another process may be receiving this file right now; nobody is silent for an hour in mid-upload.
 STALE_SECONDS = 3600
+
+
+class BlobsUnavailable(OSError):
+    """Contents are kept where nobody answers now; later somebody may."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(errno.EAGAIN, said)
 
 
 class BlobReader(abc.ABC):
@@ -108,7 +116,7 @@ class BlobStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    async def drop_aside(self, write: Write, *, before: int) -> int:
+    async def drop_aside(self, read: Read, write: Write, *, before: int) -> int:
         """Remove for good what was set aside before a moment; what has a version again stays."""
 
     @abc.abstractmethod
@@ -135,11 +143,11 @@ class BlobStore(abc.ABC):
         finally:
             incoming.close()
 
-    async def beginning(self, sha1: str) -> bytes:
-        """The first bytes of a content, for search."""
+    async def beginning(self, sha1: str, size: int) -> bytes:
+        """The first bytes of a content of so many, for search."""
 
         def read() -> bytes:
-            with contextlib.closing(self.open(sha1)) as reader:
+            with contextlib.closing(self.open(sha1, 0, min(size, HEAD_BYTES))) as reader:
                 return reader.read(HEAD_BYTES)
 
         return await threads.run_sync(read)

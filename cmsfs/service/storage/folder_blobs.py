@@ -89,7 +89,7 @@ class FolderBlobs(blobs.BlobStore):
             (self.aside / sha1).rename(place)
             durability.sync(place.parent)
 
-    async def drop_aside(self, write: blobs.Write, *, before: int) -> int:
+    async def drop_aside(self, read: blobs.Read, write: blobs.Write, *, before: int) -> int:
         if not await threads.run_sync(os.listdir, self.aside):
             return 0
         removed: int = await write(lambda conn: self._drop_aside(conn, before / 1e6))

@@ -86,12 +86,11 @@ class Store:
 
 
 @asynccontextmanager
-async def open_store(root: Path) -> AsyncIterator[Store]:
-    """The store in `root`, made if it is new, readable by this user only.
+async def open_store(root: Path, blobs_url: str | None = None) -> AsyncIterator[Store]:
+    """The store in `root`, made if it is new, readable by this user only; with the contents at `blobs_url`.
 
-    Raises `UserError` if the folder cannot be used.
+    Raises `UserError` if the folder cannot be used, or the contents are elsewhere.
     """
-    blob_store = folder_blobs.FolderBlobs(root / "blobs", root / "incoming", root / "aside")
     try:
         for name in ("", "blobs", "incoming", "aside", "sessions", "renditions"):
             folder = root / name
@@ -100,6 +99,7 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
     except OSError as error:
         raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
     try:
+        blob_store = await _open_blobs(root, blobs_url)
         alone = _is_alone(lock)
         async with sqlite.open_database(
             root / "service.db", upgrade.schema(), version=VERSION, upgrades=upgrade.upgrades()
@@ -115,6 +115,17 @@ async def open_store(root: Path) -> AsyncIterator[Store]:
                 store.parts.close()
     finally:
         os.close(lock)
+
+
+async def _open_blobs(root: Path, url: str | None) -> blobs.BlobStore:
+    if url is None and not (root / "blobs.json").exists():
+        return folder_blobs.FolderBlobs(root / "blobs", root / "incoming", root / "aside")
+    try:
+        from cmsfs.service.storage import s3_blobs
+    except ImportError as error:
+        said = "Contents in a bucket need the library obstore: pip install 'cmsfs[server-s3]'."
+        raise errors.UserError(said) from error
+    return await threads.run_sync(s3_blobs.open_blobs, root, url)
 
 
 def _is_alone(lock: int) -> bool:

@@ -50,6 +50,7 @@ ELSEWHERE = {
     "apt install ./cmsfs_*.deb": ("tests/packaging/test_first_day.py", "apt-get -q -y --no-install-"),
     "pipx install cmsfs-*.whl": ("tests/packaging/test_wheel.py", '"pipx install'),
     "uv tool install cmsfs-*.whl": ("tests/packaging/test_wheel.py", '"uv tool install'),
+    "cmsfs serve --blobs s3://bucket/prefix": ("tests/service/storage/test_s3_server.py", '"--blobs"'),
     "packaging/wheel [FOLDER]": ("tests/packaging/test_wheel.py", '"packaging" / "wheel"'),
     "packaging/deb [--revision N] [FOLDER]": ("tests/packaging/conftest.py", '"packaging" / "deb"'),
     "packaging/rpm [FOLDER]": ("tests/packaging/test_builds.py", '"packaging" / "rpm"'),

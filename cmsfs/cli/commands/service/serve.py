@@ -46,6 +46,7 @@ _SHOWN = 10
 @dataclass(frozen=True, slots=True)
 class _Options:
     folder: Path
+    blobs_url: str | None
     host: str
     port: int
     certfile: Path | None
@@ -59,6 +60,11 @@ class _Options:
 
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder (default: the demo's).")
+@click.option(
+    "--blobs",
+    metavar="URL",
+    help="Keep contents in a bucket, such as s3://bucket/prefix; keys come from the environment.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -91,6 +97,7 @@ def serve(
     ctx: context.Context,
     data: Path | None,
     *,
+    blobs: str | None,
     host: str,
     port: int,
     tls_cert: Path | None,
@@ -124,6 +131,7 @@ def serve(
         _serve,
         _Options(
             folder=data or config.service_data(settings),
+            blobs_url=blobs,
             host=host,
             port=port,
             certfile=tls_cert,
@@ -170,7 +178,7 @@ def _origin(url: str | None) -> str | None:
 async def _serve(options: _Options) -> None:
     # Before the store is opened: it may be brought to a newer format, under nobody's hands.
     with service_serve.only_server(options.folder):
-        async with store.open_store(options.folder) as opened:
+        async with store.open_store(options.folder, options.blobs_url) as opened:
             await _serve_store(opened, options)
 
 
