@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmsfs import config
+from cmsfs.auth import link_file
 from cmsfs.client.session import Client
 from cmsfs.fuse import convert, notifier
 from cmsfs.fuse.echo_plan import TreePlaces
@@ -106,6 +107,8 @@ class Composition(Answers):
         self.hub = Hub()
         self.file_locks = FileLocks(db, self.hub, lambda: rights.user_id)
         rights = RightsReader(db, client, self.hub, self.health, nursery, self.file_locks)
+        if settings.is_link and link_file.read(settings.link_file).type == "file":
+            rights.close_root()
         owner_of = None if profile.embedded else db
         self.remote_updates = RemoteUpdates(db, self.hub)
         self.sharing = SharedItems(db, self.remote_updates, self.hub, settings)
@@ -115,6 +118,7 @@ class Composition(Answers):
             health=self.health,
             rights=rights,
             read_only=settings.read_only,
+            by_link=settings.is_link,
             owner_of=owner_of,
             belongs_to=self.sharing.belongs_to,
             found_out=abilities.find_out if profile.varies else None,

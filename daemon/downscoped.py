@@ -1,4 +1,4 @@
-"""A client with a downscoped token for a restricted drive: one folder, read-only, or until a time.
+"""A client with a downscoped token for a restricted drive: one folder, read-only, until a time, or a link's.
 
 The whole drive gets the account's client; a narrowed one a client whose token the service itself has cut
 down (`auth.connect.open_narrowed`).  The folder's path is looked up once, by the account's own rights; from
@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from cmsfs import config
-from cmsfs.auth import bearer, connect
+from cmsfs.auth import bearer, connect, link_file
 from cmsfs.auth.deadline import Deadline
-from cmsfs.client import remote_paths, session
+from cmsfs.auth.endpoints import endpoints_of
+from cmsfs.client import lone_file, remote_paths, session
 from cmsfs.client.transport import rate_gate
 from cmsfs.models import wire_names
 from cmsfs.replica import kv_store, tree
@@ -57,11 +58,25 @@ async def open_service(
         pace=pace,
         flow=flow,
     ) as client:
-        yield client
+        yield _of_link(settings, client) if settings.is_link else client
+
+
+def _of_link(settings: config.Settings, client: session.Client) -> session.Client:
+    """The client of a drive by a link: a link to a file shows no folder that the drive could begin at."""
+    shown = link_file.read(settings.link_file)
+    if shown.type == "folder":
+        return client
+    endpoints = endpoints_of(settings)
+    return session.Client(lone_file.LoneFileWire(client.wire, endpoints.base_url, shown.id), endpoints)
 
 
 async def _find_root(settings: config.Settings, db: Database, way: connect.ServiceAccess) -> str:
     known = tree.root_id(db)
+    if settings.is_link:
+        shown = link_file.read(settings.link_file)
+        if shown.type == "folder" and shown.id != known:
+            await db.write(lambda conn: tree.set_root(conn, shown.id), durable=True)
+        return shown.id
     if known != wire_names.ROOT_ID or not settings.folder.strip("/"):
         return known
     auth = bearer.BearerAuth(way.fetch)

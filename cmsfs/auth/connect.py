@@ -87,6 +87,8 @@ async def open_narrowed(
         resource = f"{way.endpoints.base_url}/folders/{root_id}" if settings.folder.strip("/") else None
         scope = READING if settings.read_only else CHANGING
         narrow = _of_folder(grants.downscoped(way.anonymous, way.fetch, scope, resource=resource))
+        if settings.is_link and not settings.read_only:
+            narrow = way.fetch  # it is for no more than the link shows, and lets be done
         async with session.open_client(
             way.endpoints,
             auth=bearer.BearerAuth(deadline.limiting(narrow)),
@@ -259,11 +261,11 @@ class _Login:
 
     settings: config.Settings = field(compare=False)
     said: tuple[object, ...]
-    app: apps.Application | None  # None: it is kept with a person's tokens
+    app: apps.Application | None  # None: it is kept with a person's tokens, or a link needs none
 
     @classmethod
     def of(cls, settings: config.Settings) -> "_Login":
-        app = None if settings.login == "person" else app_of(settings)
+        app = None if settings.login in ("person", "link") else app_of(settings)
         return cls(settings, (settings.login, settings.token_store, *_subject(settings)), app)
 
 
@@ -284,6 +286,8 @@ def _source(
     login: _Login, endpoints: session.ServiceEndpoints, anonymous: session.Client, owner: token_refresh.Owner
 ) -> bearer.Fetch:
     settings, app = login.settings, login.app
+    if settings.is_link:
+        return grants.visiting(anonymous, settings.link_file)
     if app is None:
         lock = config.Paths(settings.account).token_lock
         return token_refresh.refreshing_fetch(anonymous, token_store.open_token_store(settings), lock, owner)

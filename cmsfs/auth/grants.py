@@ -1,11 +1,12 @@
 """The OAuth grants, each as the `fetch` function that `bearer.BearerAuth` calls for a token."""
 
+from pathlib import Path
 from typing import Literal
 
 import pydantic
 
 from cmsfs import errors
-from cmsfs.auth import apps
+from cmsfs.auth import apps, link_file, refusals
 from cmsfs.auth.bearer import Fetch
 from cmsfs.client import session
 from cmsfs.models.enterprise import tokens
@@ -110,5 +111,35 @@ def downscoped(
             subject_token=subject.access_token, scope=scope, resource=resource, shared_link=shared_link
         )
         return await client.tokens.request(grant)
+
+    return fetch
+
+
+async def visit(client: session.Client, url: str, password: pydantic.SecretStr | None) -> tokens.Token:
+    """A token for what a shared link shows to who has no account.
+
+    Raises `OAuthError`: `incorrect_shared_item_password`, `invalid_grant` for a link that shows nothing, and
+    another one where a service knows no such tokens.
+    """
+    return await client.tokens.request(tokens.LinkVisit(shared_link=url, shared_link_password=password))
+
+
+def visiting(client: session.Client, path: Path | None) -> Fetch:
+    """Tokens for the link that is kept there.  Raises `ConfigError` where none is.
+
+    The file is read anew for every token, so that a password that was named again counts at once; a link that
+    has ended, or has another password, is `NeedsLogin`.
+    """
+    link_file.read(path)
+
+    async def fetch() -> tokens.Token:
+        link = link_file.read(path)
+        try:
+            return await visit(client, link.url.get_secret_value(), link.password)
+        except errors.OAuthError as error:
+            said = {tokens.LINK_PASSWORD: refusals.LINK_PASSWORD, "invalid_grant": refusals.LINK_ENDED}
+            if error.error not in said:
+                raise
+            raise errors.NeedsLogin(said[error.error]) from error
 
     return fetch

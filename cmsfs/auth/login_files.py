@@ -8,6 +8,6 @@ from cmsfs import config
 def login_files(settings: config.Settings) -> list[Path]:
     """The files of which one changes when the account's login is made anew, wherever its tokens are."""
     paths = config.Paths(settings.account)
-    named = (settings.app_file, settings.client_secret_file)
+    named = (settings.app_file, settings.client_secret_file, settings.link_file)
     kept = (config.config_file(), paths.token, paths.token_lock)
     return [*kept, *(path.expanduser() for path in named if path is not None)]

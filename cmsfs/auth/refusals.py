@@ -18,3 +18,12 @@ ROOT_GONE = (
     "The folder that this drive begins at is in the trash at the service, or is not shown to us any more: "
     "nothing can be changed until it is back there. What was changed before is kept, and goes then."
 )
+
+LINK_ENDED = (
+    "The shared link of this drive has ended, or is not for everybody any more: nobody gets anything by it. "
+    "`cmsfs umount` ends the drive, `cmsfs mount LINK` mounts another link."
+)
+LINK_PASSWORD = (
+    "The shared link of this drive has another password now: `cmsfs mount LINK` with the same link asks "
+    "for it."
+)

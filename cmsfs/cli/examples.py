@@ -9,6 +9,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "cmsfs mount",
         "cmsfs mount --enable                      # now and at every login",
         "cmsfs mount ~/reports --folder /Reports --read-only --ttl 8h",
+        "cmsfs mount https://files.example.com/s/WORD ~/shared    # without an account",
     ),
     "umount": (
         "cmsfs umount",

@@ -66,10 +66,10 @@ class Settings(pydantic.BaseModel):
         "", "How remote changes are found, if not as the profile says: `search` or `events`."
     )
 
-    login: Literal["person", "client_credentials", "jwt"] = _setting(
+    login: Literal["person", "client_credentials", "jwt", "link"] = _setting(
         "client_credentials",
-        "Who speaks to the service: a `person` (`cmsfs login`), or an application with its secret"
-        " (`client_credentials`) or its key (`jwt`).",
+        "Who speaks to the service: a `person` (`cmsfs login`), an application with its secret"
+        " (`client_credentials`) or its key (`jwt`), or nobody, by a shared `link` (`cmsfs mount LINK`).",
         section="Login",
     )
     token_store: Literal["auto", "keyring", "file"] = _setting(
@@ -93,6 +93,13 @@ class Settings(pydantic.BaseModel):
         "user", "Whether the application acts for a `user` or for the `enterprise`."
     )
     subject_id: str = _setting("", "The id of that user or enterprise.")
+
+    link_file: Path | None = _setting(
+        None,
+        "With the login `link`: the file with the shared link and its password, which only you can read."
+        " `cmsfs mount LINK` writes it.",
+        example="~/.local/state/cmsfs/link-1a2b3c4d/link",
+    )
 
     mountpoint: Path = _setting(
         Path("~/cmsfs"), "Where the drive is mounted; created if it is missing.", section="Drive"
@@ -277,7 +284,13 @@ class Settings(pydantic.BaseModel):
     @property
     def is_narrowed(self) -> bool:
         """Whether the drive can do less than the account."""
-        return bool(self.folder.strip("/")) or self.read_only or self.ttl_seconds > 0
+        narrow = bool(self.folder.strip("/")) or self.read_only or self.ttl_seconds > 0
+        return narrow or self.is_link
+
+    @property
+    def is_link(self) -> bool:
+        """Whether the drive is what a shared link shows, without an account."""
+        return self.login == "link"
 
     @property
     def taken_bits(self) -> int:
@@ -288,7 +301,7 @@ class Settings(pydantic.BaseModel):
     def place(self) -> str:
         """The account, or the part of it that this drive is: whose daemon and whose state."""
         folder = self.folder.strip("/")
-        if not folder and not self.read_only:
+        if not folder and (self.is_link or not self.read_only):
             return self.account
         # Two folders must never share a tree, however alike their names are once they are put into one word.
         word = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")[:40]

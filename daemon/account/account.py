@@ -27,7 +27,8 @@ class Account:
     """Implements `AccountPort` of the vfs over one client.
 
     `owner_of`: the replica that must go on being of the same user, since what waits in it was changed by that
-    one; None where users come and go with their service, as in the embedded one.  `belongs_to` is told whose
+    one; None where users come and go with their service, as in the embedded one.  `by_link`: it is a shared
+    link's, without an account.  `belongs_to` is told whose
     drive it is; `found_out` returns when it is known what the service offers, where services differ in that.
     """
 
@@ -38,6 +39,7 @@ class Account:
         rights: RightsReader,
         *,
         read_only: bool = False,
+        by_link: bool = False,
         owner_of: Database | None = None,
         belongs_to: Callable[[str], Awaitable[None]] | None = None,
         found_out: Callable[[], Awaitable[None]] | None = None,
@@ -45,7 +47,7 @@ class Account:
         self._found_out = found_out
         self._belongs_to = belongs_to
         self._owner_of = owner_of
-        self._read_only = read_only
+        self._read_only, self._by_link = read_only, by_link
         self._client = client
         self.rights = rights
         self._health = health
@@ -121,7 +123,9 @@ class Account:
     def _refusal(self, user: users.User) -> str | None:
         """Why nothing may be changed with this account."""
         if self._read_only:
-            return "The configuration sets read_only."
+            return (
+                f"The {'shared link allows no changes' if self._by_link else 'configuration sets read_only'}."
+            )
         if user.status == "cannot_delete_edit_upload":
             return "An administrator has restricted this account to read-only access."
         return None

@@ -73,6 +73,10 @@ class RightsReader:
     def is_read_only(self) -> bool:
         return self._health.is_read_only
 
+    def close_root(self) -> None:
+        """Nothing can be made in the root: it is none of the service's folders."""
+        self.said[ROOT] = (NodeRight.READ | NodeRight.LEAVE, ALL)
+
     def on(self, node: Node) -> NodeRight:
         """The rights on a node, less what somebody else's lock on it takes, and what the service has no
         operation for."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cmsfs import config, process_env
+from cmsfs.auth import link_file
 
 # What the account is called where nobody has given it a name.
 _UNNAMED = "default"
@@ -17,6 +18,9 @@ def title(settings: config.Settings, login: str | None) -> str:
     """Its name, as in "ada@example.com, Box"; `login`: the user's at the service, as far as it is known."""
     account = settings.account if settings.account != _UNNAMED else login or ""
     part = settings.folder.strip("/").rpartition("/")[2]
+    if settings.is_link:
+        # Nobody's account, and its name in the configuration says nothing.
+        account, part = "", link_file.read(settings.link_file).name
     mode = "read-only" if settings.read_only else ""
     return ", ".join(filter(None, [part, account, _service(settings), mode]))
 

@@ -43,7 +43,7 @@ class SharedItems:
         settings = self._settings
         wanted = shares.Rules(
             # A drive that begins at a folder has no root that others could share into.
-            me=None if settings.folder.strip("/") else user_id,
+            me=None if settings.folder.strip("/") or settings.is_link else user_id,
             in_root=settings.shared == "root",
             reserved=(settings.trash,) if settings.trash else (),
             asks=settings.shared == "ask",

@@ -151,6 +151,8 @@ def _login(settings: config.Settings, me: list[users.User]) -> Check:
     where = ""
     if settings.login == "person" and not config.profile(settings).embedded:
         where = f", tokens in {token_store.open_token_store(settings).title}"
+    if settings.is_link:
+        return Check("login", "ok", "a shared link, without an account")
     return Check("login", "ok", f"{me[0].name} <{me[0].login}>{where}")
 
 

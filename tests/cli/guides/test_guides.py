@@ -79,6 +79,12 @@ ELSEWHERE = {
     "cmsfs login ADDRESS": ("tests/cli/commands/test_bad_input.py", "cmsfs login ADDRESS"),
     "cmsfs login URL --ca-file FILE": ("tests/cli/commands/test_login_tls.py", '"--ca-file", certificate'),
     "cmsfs login --token-store file": ("tests/cli/commands/test_secrets.py", '"--token-store", "file"'),
+    "cmsfs mount LINK": ("tests/cli/commands/test_mount_link.py", 'cmsfs("mount", url'),
+    "cmsfs mount https://files.example.com/s/WORD FOLDER": (
+        "tests/cli/commands/test_mount_link.py",
+        'cmsfs("mount", url, mountpoint',
+    ),
+    "cmsfs share --edit": ("tests/cli/commands/test_mount_link.py", '"--edit"'),
     "cmsfs umount --dead": ("tests/cli/mount/test_units.py", '"--dead"'),
     "cmsfs umount --force": ("tests/cli/commands/drive/test_drive.py", '"umount", "--force"'),
     "cmsfs watch /figures --exec 'make -C ~/site'": ("tests/cli/commands/files/test_log.py", '"watch"'),

@@ -280,9 +280,13 @@ async def _consented(
 def logout(ctx: context.Context, *, forget: bool) -> None:
     """Log out: revoke the account's tokens and delete them locally.
 
-    The configuration and the drive's local state are kept.
+    The configuration and the drive's local state are kept; of a shared link, not its address and password.
     """
     settings = ctx.settings()
+    if settings.is_link and settings.link_file is not None:
+        settings.link_file.expanduser().unlink(missing_ok=True)
+        output.say("The shared link and its password are forgotten.")
+        return
     if settings.login != "person":
         raise errors.UserError(
             f"The account {settings.account!r} uses application credentials, so there is no login to end."

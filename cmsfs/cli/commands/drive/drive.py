@@ -14,7 +14,7 @@ import click
 
 from cmsfs import config, errors, mountpoint_guard, mounts, output
 from cmsfs.cli.mount import launcher, units
-from cmsfs.cli.support import config_file, context, daemonctl, durations, progress
+from cmsfs.cli.support import config_file, context, daemonctl, durations, passwords, progress
 from cmsfs.ipc import control
 from cmsfs.runtime import clock
 
@@ -56,8 +56,10 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
 
 
 @click.command()
+@click.argument("link", required=False)
 @_mountpoint
 @_foreground
+@click.option("--password-file", type=passwords.FILE, help="The link's password: the first line; - is stdin.")
 @click.option("--folder", metavar="REMOTE", help="Mount only this folder of the service.")
 @click.option("--read-only", is_flag=True, help="With a token that can only read.")
 @click.option("--ttl", type=durations.Duration(), help="Expire after this time: 45m, 8h, 2d.")
@@ -70,16 +72,21 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
 @context.pass_context
 def mount(
     ctx: context.Context,
+    link: str | None,
     mountpoint: Path | None,
     *,
     foreground: bool,
+    password_file: str | None,
     folder: str | None,
     read_only: bool,
     ttl: float | None,
     systemd: bool | None,
     enable: bool,
 ) -> None:
-    """Mount the drive of the configured account.
+    """Mount the drive of the configured account, or what a shared LINK shows (https://SERVICE/s/WORD).
+
+    A link needs no account; its file or folder is mounted read-only unless the link allows changes, by
+    default at a new folder of the home. If it has a password and no --password-file, you are asked for it.
 
     With --folder, --read-only or --ttl the drive uses a downscoped token that permits nothing else; it has
     its own local state and can be mounted alongside the full drive, on another folder.
@@ -87,13 +94,22 @@ def mount(
     As a systemd unit it restarts after a failure and logs to the journal; `cmsfs umount` stops it, and
     `systemctl --user disable cmsfs@ACCOUNT` stops mounting it at login.
     """
+    link, mountpoint = _link_and_folder(link, mountpoint)
+    if (password_file is not None and link is None) or (folder is not None and link is not None):
+        raise click.UsageError("--password-file goes only with a shared link, --folder only without one.")
     narrowed = folder is not None or read_only or ttl is not None
     if (enable or systemd) and (foreground or systemd is False or narrowed):
         raise click.UsageError(
             "--enable and --systemd cannot be combined with --foreground, --no-systemd, --folder, "
             "--read-only or --ttl."
         )
-    settings = ctx.settings(folder=folder, read_only=read_only or None, ttl_seconds=ttl)
+    if link is not None:
+        from cmsfs.cli.mount import link_mount  # which loads the client
+
+        account = link_mount.configured(link, password_file, mountpoint)
+        settings = config.load(account, read_only=read_only or None, ttl_seconds=ttl)
+    else:
+        settings = ctx.settings(folder=folder, read_only=read_only or None, ttl_seconds=ttl)
     config.profile(settings)  # a profile that does not hold is told at once, not from the daemon's log
     if enable and mountpoint is not None:
         settings = _configure(settings, mountpoint)
@@ -105,6 +121,15 @@ def mount(
     if enable:
         units.enable(settings.account)
         output.say("It will be mounted at every login.")
+
+
+def _link_and_folder(first: str | None, second: Path | None) -> tuple[str | None, Path | None]:
+    """The link, and where to mount.  A single argument may be either."""
+    if first is not None and first.lower().startswith(("https://", "http://")):
+        return first, second
+    if second is not None:
+        raise click.UsageError(f"{first} is no shared link, such as https://files.example.com/s/WORD.")
+    return None, None if first is None else Path(first)
 
 
 def mount_configured(ctx: context.Context) -> Path:

@@ -43,6 +43,7 @@ ACCESS: dict[str, Literal["open", "company", "collaborators"]] = {
 @click.option("--expires", type=durations.Duration(), help="End the link after this time, for example 14d.")
 @click.option("--no-expiry", is_flag=True, help="Let the link last until it is removed.")
 @click.option("--download/--no-download", default=None, help="Allow downloads, or previews only.")
+@click.option("--edit/--no-edit", default=None, help="Of a file: let who has the link change it, or not.")
 @click.option("--remove", is_flag=True, help="Remove the link; a later one has another URL.")
 @output.json_option
 @context.pass_context
@@ -56,6 +57,7 @@ def share(
     expires: float | None,
     no_expiry: bool,
     download: bool | None,
+    edit: bool | None,
     remove: bool,
     as_json: bool,
 ) -> None:
@@ -77,8 +79,9 @@ def share(
         wish["unshared_at"] = (
             None if expires is None else clock.datetime_now(UTC) + timedelta(seconds=expires)
         )
-    if download is not None:
-        wish["permissions"] = {"can_download": download}
+    if download is not None or edit is not None:
+        allowed = {"can_download": download, "can_edit": edit}
+        wish["permissions"] = {name: value for name, value in allowed.items() if value is not None}
     if remove and wish:
         raise click.UsageError("--remove takes no terms.")
     terms = items.NewSharedLink.model_validate(wish) if wish else None

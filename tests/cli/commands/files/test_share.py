@@ -31,6 +31,8 @@ def test_terms_of_a_link_change_alone(sample, capsys, tmp_path):
     link = _shared(capsys, "--no-download")
     assert (link["access"], link["is_password_enabled"]) == ("open", True)
     assert link["permissions"]["can_download"] is False
+    assert _shared(capsys, "--download", "--edit")["permissions"]["can_edit"] is True
+    assert _shared(capsys, "--no-edit", "--no-download")["permissions"]["can_edit"] is False
     link = _shared(capsys, "--download", "--no-password", "--no-expiry", "--access", "people")
     assert (link["access"], link["is_password_enabled"]) == ("collaborators", False)
     assert "unshared_at" not in link

@@ -1,0 +1,101 @@
+"""A single file as a drive: a root folder in which it is the only item.
+
+A shared link may show one file, and no folder that it is in.  A drive begins at a folder; so requests for the
+root are answered here, and what the service says of the file gets this root as its place.
+
+Rule: only the file's place is told otherwise than the service tells it; what may be done with it is not.
+"""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pydantic
+
+from cmsfs.client.transport.bodies import Body
+from cmsfs.client.transport.lazy import httpx
+from cmsfs.client.transport.retry import Repeat
+from cmsfs.client.transport.wire import M, Wire
+from cmsfs.models import base, wire_names
+
+_ROOT = {"type": "folder", "id": wire_names.ROOT_ID, "name": ""}
+_NOTHING = dict.fromkeys(
+    (
+        *("can_download", "can_upload", "can_rename", "can_delete", "can_share"),
+        *("can_invite_collaborator", "can_set_share_access"),
+    ),
+    False,
+)
+
+
+class _AnyAnswer(pydantic.RootModel[Any]):
+    """An answer as it came."""
+
+    model_config = base.DEFERRED
+    root: Any
+
+
+class LoneFileWire(Wire):
+    """Hands every request on but for those for the root, and puts the file into it."""
+
+    def __init__(self, wire: Wire, base_url: str, file_id: str) -> None:  # what its wire has, it has not
+        self.counters, self.session = wire.counters, wire.session
+        self._wire = wire
+        self._url = base_url
+        self._root = f"{base_url}/folders/{wire_names.ROOT_ID}"
+        self._file_id = file_id
+
+    async def ask(self, shape: type[M], method: str, url: str, **how: Any) -> M:
+        if method == "GET" and url == self._root:
+            return _shaped(shape, {**_ROOT, "permissions": _NOTHING, "item_status": "active"})
+        if method == "GET" and url == f"{self._root}/items":
+            wanted = {key: value for key, value in (how.get("params") or {}).items() if key == "fields"}
+            how |= {"params": wanted}
+            found = await self._asked("GET", f"{self._url}/files/{self._file_id}", how)
+            page = {"entries": [found], "total_count": 1, "offset": 0, "limit": 1000, "next_marker": None}
+            return _shaped(shape, page)
+        if url == f"{self._url}/search":
+            # All that this token can find is the file.
+            params = dict(how.get("params") or {})
+            params.pop("ancestor_folder_ids", None)
+            how |= {"params": params}
+        return _shaped(shape, await self._asked(method, url, how))
+
+    async def ask_ready(self, shape: type[M], method: str, url: str, **how: Any) -> M | float:
+        found = await self._wire.ask_ready(_AnyAnswer, method, url, **how)
+        return found if isinstance(found, float) else _shaped(shape, self._placed(found.root))
+
+    async def _asked(self, method: str, url: str, how: Mapping[str, Any]) -> Any:
+        return self._placed((await self._wire.ask(_AnyAnswer, method, url, **how)).root)
+
+    def _placed(self, answer: Any) -> Any:
+        """The same, with the file in the root."""
+        if not isinstance(answer, dict):
+            return answer
+        if isinstance(answer.get("entries"), list):
+            return answer | {"entries": [self._placed(one) for one in answer["entries"]]}
+        if (answer.get("type"), answer.get("id")) != ("file", self._file_id):
+            return answer
+        path = {"total_count": 1, "entries": [_ROOT]}
+        return answer | {"parent": _ROOT} | ({"path_collection": path} if "path_collection" in answer else {})
+
+    async def tell(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Any = None
+    ) -> None:
+        await self._wire.tell(method, url, headers=headers, body=body)
+
+    async def token(self, shape: type[M], url: str, form: Mapping[str, str], *, repeat: Repeat) -> M:
+        return await self._wire.token(shape, url, form, repeat=repeat)
+
+    async def form(self, url: str, form: Mapping[str, str], *, repeat: Repeat) -> httpx.Response:
+        return await self._wire.form(url, form, repeat=repeat)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, url: str, **how: Any) -> AsyncIterator[tuple[httpx.Response, Body]]:
+        async with self._wire.stream(url, **how) as found:
+            yield found
+
+
+def _shaped(shape: type[M], answer: Any) -> M:
+    return shape.model_validate_json(json.dumps(answer))

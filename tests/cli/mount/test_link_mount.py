@@ -1,0 +1,60 @@
+"""Addresses of shared links, and where they are mounted."""
+
+import pytest
+
+from cmsfs import errors
+from cmsfs.cli import main
+from cmsfs.cli.mount import link_mount
+
+
+def test_a_link_is_known_by_its_word():
+    link = link_mount.parse("https://files.example.com/s/Wo_r-d/")
+    assert (link.url, link.service) == ("https://files.example.com/s/Wo_r-d", "https://files.example.com")
+    assert link.account == link_mount.parse("https://files.example.com/s/Wo_r-d").account
+    assert link.account != link_mount.parse("https://files.example.com/s/word").account
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        *((one, "no address of a shared link") for one in ("https://h", "https://h/s/", "https://h/x/word")),
+        *(
+            (one, "no address of a shared link")
+            for one in ("https://a@h/s/w", "https://[/s/w", "https://h/s/a%20")
+        ),
+        ("http://files.example.com/s/word", "does not use TLS"),
+    ],
+)
+def test_what_is_no_link_is_told(given, said):
+    with pytest.raises(errors.UserError, match=said):
+        link_mount.parse(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("Report", "Report"),
+        (".ssh", "ssh"),
+        ("../a/b", "_a_b"),
+        ("..", "shared link"),
+        ("taken", "taken (2)"),
+        ("a\nb", "a_b"),
+    ],
+)
+def test_default_folder_is_a_new_one_of_the_home(name, place, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "taken").mkdir()
+    assert link_mount.free_place(name) == tmp_path / place
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("somewhere", "elsewhere"),
+        ("--password-file", "/dev/null"),
+        ("https://files.example.com/s/word", "--folder", "/Reports"),
+    ],
+)
+def test_options_that_do_not_go_together(arguments, capsys):
+    assert main.run(["mount", *arguments]) == 2
+    assert "link" in capsys.readouterr().err
