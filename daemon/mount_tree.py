@@ -17,6 +17,7 @@ from cmsfs.vfs import permissions
 from cmsfs.vfs.ports import AccountPort, TrashPort
 from cmsfs.vfs.tree.filesystem import Filesystem
 from cmsfs.vfs.virtual.desktop_trash import DesktopTrash
+from cmsfs.vfs.virtual.metadata_folders import MetadataFolder
 from cmsfs.vfs.virtual.node import Views
 from cmsfs.vfs.virtual.router import HiddenFolder, Router
 from cmsfs.vfs.virtual.search_folder import SearchFolder
@@ -24,6 +25,7 @@ from cmsfs.vfs.virtual.search_results import FinderPort
 from cmsfs.vfs.virtual.trash import TrashFolder
 from cmsfs.vfs.virtual.versions import VersionViews
 from cmsfs.vfs.virtual.volume_info import VolumeInfo
+from daemon.content.metadata_browser import MetadataBrowser
 from daemon.content.versions import VersionHistory
 from daemon.desktop import drive_title
 from daemon.push.context import PushContext
@@ -42,6 +44,10 @@ def build(
     """The drive with all that it shows."""
     saved = saved_searches.SavedSearches(settings.paths.searches, settings.account)
     hidden = [HiddenFolder(".search", SearchFolder(finder, saved))]
+    browsing = MetadataBrowser(
+        context.db, context.client, context.hydrator, context.health, fs.getxattr, fs.setxattr
+    )
+    hidden.append(HiddenFolder(".by", MetadataFolder(browsing)))
     if settings.trash:
         trash = TrashFolder(remote_trash, context.blocks)
         hidden.append(HiddenFolder(settings.trash, trash, listed=settings.list_trash))

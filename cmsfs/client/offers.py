@@ -40,6 +40,7 @@ _QUESTIONS = [
     _Question(Ability.DELETIONS, "DELETE", "files/0"),
     _Question(Ability.WEB_LINKS, "POST", "web_links", has_body=True),
     _Question(Ability.METADATA, "POST", "files/0/metadata/global/properties", has_body=True),
+    _Question(Ability.METADATA_QUERIES, "POST", "metadata_queries/execute_read", has_body=True),
     _Question(Ability.HISTORY, "GET", "files/0/versions"),
     _Question(Ability.POLICIES, "GET", "legal_hold_policy_assignments"),
     _Question(Ability.SHARES, "GET", "files/0/collaborations"),

@@ -25,6 +25,7 @@ class Ability(enum.StrEnum):
     DELETIONS = "deletions", "delete items"
     WEB_LINKS = "web_links", "make web links"
     METADATA = "metadata", "set metadata"
+    METADATA_QUERIES = "metadata_queries", "find items by their metadata"
     HISTORY = "history", "show earlier versions of files"
     POLICIES = "policies", "tell what legal holds and retention policies cover"
     SHARES = "shares", "tell who shares an item, or end that"

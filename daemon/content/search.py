@@ -20,17 +20,15 @@ from cmsfs.client.session import Client
 from cmsfs.models import wire_names
 from cmsfs.models.content import items, metadata_queries, search
 from cmsfs.query import metadata_terms, parser
-from cmsfs.replica import naming, tree
-from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, remote_from_item
-from cmsfs.replica.sharing import offers, shares
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
 from cmsfs.vfs.virtual.search_results import Match
 from daemon.content.local_search import LocalResults, LocalSearch
+from daemon.content.match_places import FIELDS, MatchPlaces
 from daemon.core.health import Health
 from daemon.fetch import path_lookup
 from daemon.fetch.hydrate import Hydrator
-
-FIELDS = ["name", "parent", "owned_by", "path_collection", "created_at", "modified_at", "content_modified_at"]
 
 # The service's largest page: the drive's searches are few, and counted by the minute.
 PAGE = search.MAX_LIMIT
@@ -172,10 +170,9 @@ class RunningSearch:
     partial = ""
 
     def __init__(self, db: Database, health: Health, pages: _SearchPages | _QueryPages) -> None:
-        self._db = db
         self._health = health
         self._pages = pages
-        self._root = tree.root_id(db)
+        self._places = MatchPlaces(db)
 
     @property
     def total(self) -> int:
@@ -189,73 +186,11 @@ class RunningSearch:
         """The next page, of what is on this drive.  Cancelled: it can be asked for again."""
         with self._health.request("search"):
             entries = await self._pages.next()
-        return [match for item in entries if (match := self._match(item)) is not None]
+        return [match for item in entries if (match := self._places.of(item)) is not None]
 
     def is_gone(self, match: Match) -> bool:
-        """As `SearchPort.is_gone`: a folder on its way is known, and nothing has that name in it."""
-        ino = ROOT
-        for name in match.path.split("/"):
-            node = tree.find_child(self._db, ino, name)
-            if node is None:
-                return tree.is_listed(self._db, ino)
-            ino = node.ino
-        return False
-
-    def _match(self, item: items.Item) -> Match | None:
-        remote = remote_from_item(item)
-        node = tree.find_remote(self._db, remote.kind, remote.id)
-        if node is not None:
-            path = self._path(node)
-            size = node.size if node.kind is NodeKind.FILE else None
-            return None if path is None else Match(remote.kind, remote.id, path, node.mtime_ns, size)
-        folder = self._folder_of(item)
-        if folder is None:
-            return None
-        is_shared = shares.is_shared(shares.rules_of(self._db), remote)
-        path = "/".join([*folder, naming.file_name(remote.kind, remote.name, foreign=is_shared)])
-        size = remote.size if remote.kind is NodeKind.FILE else None
-        return Match(remote.kind, remote.id, path, remote.mtime_ns, size)
-
-    def _path(self, node: Node) -> str | None:
-        """Where a known item is here; None: it was deleted here, or is the top itself."""
-        path = tree.path(self._db, node.ino)
-        return path[1:] if path.startswith("/") and node.ino != ROOT else None
-
-    def _folder_of(self, item: items.Item) -> list[str] | None:
-        """Where the item's folder is on the drive; None: not below the drive's top."""
-        found = shares.rules_of(self._db)
-        if item.parent is not None and not shares.is_shared(found, remote_from_item(item)):
-            parent = tree.find_remote(self._db, NodeKind.FOLDER, item.parent.id)
-            if parent is not None:
-                path = tree.path(self._db, parent.ino)
-                return [name for name in path.split("/") if name] if path.startswith("/") else None
-        above = item.path_collection.entries if item.path_collection is not None else []
-        ids = [folder.id for folder in above]
-        if self._root not in ids:
-            return None
-        below = above[ids.index(self._root) + 1 :]
-        if found.asks and self._is_offered(found, item, below[0].id if below else None):
-            return None
-        shelf = self._shelf(found, item)
-        return [*shelf, *(naming.file_name(NodeKind.FOLDER, folder.name or folder.id) for folder in below)]
-
-    def _is_offered(self, found: shares.Rules, item: items.Item, top: str | None) -> bool:
-        """Whether the item is, or is below, what others share and the person has not accepted."""
-        owner = item.owned_by.id if item.owned_by is not None else None
-        if found.me is None or owner in (None, found.me):
-            return False
-        kind, item_id = (NodeKind(item.type), item.id) if top is None else (NodeKind.FOLDER, top)
-        node = tree.find_remote(self._db, kind, item_id)
-        is_here = node is not None and node.parent is not None
-        return not is_here and not offers.is_accepted(self._db, kind, item_id)
-
-    def _shelf(self, found: shares.Rules, item: items.Item) -> list[str]:
-        """The folder that what others share is in."""
-        owner = item.owned_by.id if item.owned_by is not None else None
-        if found.in_root or found.me is None or owner in (None, found.me):
-            return []
-        known = self._db.row("SELECT name FROM node WHERE local AND local = 2 AND parent IS NOT NULL")
-        return [known["name"] if known is not None else shares.NAME]
+        """As `SearchPort.is_gone`."""
+        return self._places.is_gone(match)
 
 
 def _known_owner(conn: Connection, who: str) -> str | None:

@@ -92,3 +92,28 @@ def test_searches_with_ordinary_tools(drive: MountedDrive, tmp_path: Path) -> No
         assert (refused.returncode, refused.stdout) == (1, "")
         assert f"/Harbour/{name} {why}" in refused.stderr
     drive.cmsfs("resume")
+
+
+def test_metadata_is_browsed_and_set_with_ordinary_tools(shared: MountedDrive) -> None:
+    top, by = shared.top, f"{shared.mountpoint}/.by"
+    (top / "a.txt").write_text("a\n")
+    (top / "b.txt").write_text("b\n")
+    shared.sync()
+    assert shared.sh(f"ls -A {shared.mountpoint} | grep -cx .by || true") == "0\n"
+    assert "project" in shared.sh(f"ls {by}").splitlines()
+    # As a file manager and a person at a prompt do.
+    shared.sh(f"mv a.txt b.txt {by}/project/phase=plan/lead=Quay%2FEast/")
+    shared.sh(f"test -f a.txt && mv -n a.txt {by}/project/budget=12.5/")
+    assert shared.sh(f"cat {by}/project/lead=Quay%2FEast/*.txt") == "a\nb\n"
+    assert shared.sh(f"ls {by}/project/lead=Quay%2FEast") == "a.txt\nb.txt\nbudget=12.5\n"
+    assert shared.sh("getfattr --only-values -n user.cms.metadata.enterprise.project.budget a.txt") == "12.5"
+    shared.sh(f"mv {by}/project/phase=plan/b.txt {by}/project/phase=build/")
+    total = f"getfattr --absolute-names --only-values -n user.cms.by.total {by}/project/lead=Quay%2FEast"
+    assert shared.sh(f"{total}/phase=build; {total}/phase=plan; {total}") == "112"
+    for path, number in (("project/phase=lost", errno.ENOENT), ("nothing", errno.ENOENT)):
+        with pytest.raises(OSError, match=re.escape(os.strerror(number))):
+            list(Path(f"{by}/{path}").iterdir())
+    with pytest.raises(OSError, match=re.escape(os.strerror(errno.EINVAL))):
+        (top / "a.txt").rename(f"{by}/project/budget=1..9/a.txt")
+    with pytest.raises(PermissionError):
+        Path(f"{by}/project/lead=Quay%2FEast/a.txt").unlink()

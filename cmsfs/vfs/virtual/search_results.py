@@ -9,7 +9,7 @@ import errno
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -104,9 +104,10 @@ class TruncationNotice(VirtualFile):
 
 
 class MatchNames:
-    """The names of one search's matches."""
+    """The names of one search's matches; `is_taken`: names that mean something else there."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_taken: Callable[[str], bool] = lambda _: False) -> None:
+        self._is_taken = is_taken
         self._given: dict[tuple[NodeKind, str], tuple[str, str]] = {}  # its path then, its name
         self._taken: set[str] = set()
 
@@ -121,10 +122,13 @@ class MatchNames:
         above = folder.rpartition("/")[2] or "top"
         tags = (above, match.id, f"{match.kind.value} {match.id}")
         candidates = [name, *(naming.distinct(name, tag) for tag in tags)]
-        chosen = next((one for one in candidates if one not in self._taken), candidates[-1])
+        chosen = next((one for one in candidates if self._is_free(one)), candidates[-1])
         self._taken.add(chosen)
         self._given[key] = (match.path, chosen)
         return chosen
+
+    def _is_free(self, name: str) -> bool:
+        return name not in self._taken and not self._is_taken(name)
 
 
 class ResultList:
