@@ -53,6 +53,9 @@ CLAIMED_AT_ONCE = 16
 # The wall clock may be set back, and times of operations are on it: look at least this often.
 LONGEST_SLEEP_SECONDS = 60.0
 
+# Clocks are adjusted all the time; what is set back by more than this moves what waits.
+CLOCK_STEP_NS = 2 * 10**9
+
 # The calls of a program that copies or unpacks many files come closer together than this.
 INTERACTIVE_SECONDS = 0.2
 
@@ -81,6 +84,8 @@ class Dispatcher:
         self._stuck = False
         # No operation waits longer: not for a service that asks for it, nor to settle.
         self._longest_ns = int((LONGEST_RETRY_AFTER + context.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
+        # From the clock that nobody sets to the one on the wall, at the last look.
+        self._clock_offset_ns = 0
         self._runner = OperationRunner(context, self._tell)
         # Operations that were taken and not handed to a worker.
         self._unsent: list[ops.Op] = []
@@ -173,7 +178,7 @@ class Dispatcher:
         """Carry out operations for ever.  Cancelled, or failed: those under way are sent again by the next
         run."""
         self._runner.running = self._runner.large = 0
-        await self._context.db.write(op_rows.none_runs)
+        await self._context.db.write(self._begin)
         send, receive = trio.open_memory_channel[Job](0)
         async with trio.open_nursery() as nursery:
             async with receive:
@@ -193,6 +198,7 @@ class Dispatcher:
         self._wanted.clear()
         self._stuck = False
         await self._context.health.reachable()
+        await self._follow_clock()
         rests = self._hurried and queue.next_due(self._context.db, after_ns=clock.time_ns()) is not None
         if self._runner.dangling or self._unsent or rests:
             await self._context.db.write(self._prepare)
@@ -222,6 +228,22 @@ class Dispatcher:
             if not self._hurried:
                 # Changes come in flurries, and each one wakes us.
                 await trio.sleep(FLURRY_SECONDS)
+
+    def _begin(self, conn: Connection) -> None:
+        op_rows.none_runs(conn)
+        # An earlier run may have had another clock; and a start is a reason to try again.
+        settle_ns = int(self._context.settle_seconds * 10**9)
+        op_rows.bound(conn, now_ns=clock.time_ns(), longest_ns=settle_ns)
+
+    async def _follow_clock(self) -> None:
+        """What waits, waits for as long as it was meant to, though the wall clock was set back meanwhile."""
+        offset = clock.time_ns() - int(clock.monotonic() * 10**9)
+        back = self._clock_offset_ns - offset
+        if back > CLOCK_STEP_NS:
+            await self._context.db.write(
+                lambda conn: op_rows.advance(conn, now_ns=clock.time_ns(), by_ns=back)
+            )
+        self._clock_offset_ns = offset
 
     def _prepare(self, conn: Connection) -> None:
         # In the writer's thread, while a worker may add to the list: what came after the look stays.

@@ -194,6 +194,12 @@ def bound(conn: Connection, *, now_ns: int, longest_ns: int) -> int:
     return conn.execute(sql, (now_ns, longest_ns)).rowcount
 
 
+def advance(conn: Connection, *, now_ns: int, by_ns: int) -> int:
+    """Make due sooner, by so much, what is due later than now: the clock was set back.  How many."""
+    sql = "UPDATE op SET not_before = max(?1, not_before - ?2) WHERE state = 'ready' AND not_before > ?1"
+    return conn.execute(sql, (now_ns, by_ns)).rowcount
+
+
 def end_settling(conn: Connection, *, now_ns: int, kind: str | None = None) -> int:
     """Make due what only rests (of one kind, if given); how many."""
     sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND attempts = 0 AND not_before > ?1"

@@ -8,8 +8,9 @@ import trio
 import trio.testing
 
 from cmsfs import config
-from cmsfs.journal import drafts, sealing
-from tests.support.daemon_drive import Drive, Remote
+from cmsfs.journal import drafts, queue, sealing
+from cmsfs.runtime import clock
+from tests.support.daemon_drive import Drive, Remote, Starting
 
 SETTLE = 600.0
 
@@ -45,16 +46,16 @@ async def append(drive: Drive, name: str, data: bytes) -> None:
 
 
 async def test_constantly_appended_file_is_sent(drive: Drive, other: Remote) -> None:
-    clock = Clock(drive)
+    times = Clock(drive)
     await drive.write("log", b"begin\n")
     text = b"begin\n"
     for number in range(2 * drafts.LONGEST_TIMES - 1):
         assert rests(drive, "/log")
-        clock.now += SETTLE / 2
+        times.now += SETTLE / 2
         await append(drive, "log", b"%d\n" % number)
         text += b"%d\n" % number
     assert await other.paths() == []
-    clock.now += SETTLE / 2 + 1
+    times.now += SETTLE / 2 + 1
     await append(drive, "log", b"now\n")
     await until_there(other, "log", text + b"now\n")
     # From then on it rests anew.
@@ -67,11 +68,11 @@ async def test_constantly_appended_file_is_sent(drive: Drive, other: Remote) -> 
 
 
 async def test_open_file_is_sent_as_snapshot(drive: Drive, other: Remote) -> None:
-    clock = Clock(drive)
+    times = Clock(drive)
     parent, name = await drive.place("log")
     opened, made = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"one")
-    clock.now += SETTLE * drafts.LONGEST_TIMES + drafts.OPEN_SECONDS + 1
+    times.now += SETTLE * drafts.LONGEST_TIMES + drafts.OPEN_SECONDS + 1
     # Time is up, as far as the row says, too.
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
     drive.agents.push.wake()
@@ -91,16 +92,16 @@ async def test_file_being_created_is_not_sent(
 ) -> None:
     """It grows faster than it could be sent."""
     monkeypatch.setattr(drafts, "BYTES_PER_SECOND", 1)
-    clock = Clock(drive)
+    times = Clock(drive)
     parent, name = await drive.place("film")
     opened, _ = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"x" * int(SETTLE * 30))
-    clock.now += SETTLE * 20
+    times.now += SETTLE * 20
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
     drive.agents.push.wake()
     await trio.testing.wait_all_tasks_blocked(0.3)
     assert await other.paths() == []
-    clock.now += SETTLE * 21
+    times.now += SETTLE * 21
     drive.agents.push.wake()
     await until_there(other, "film", b"x" * int(SETTLE * 30))
     await drive.fs.release(opened.fh)
@@ -109,7 +110,7 @@ async def test_file_being_created_is_not_sent(
 async def test_write_during_hashing_is_not_torn(
     drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock(drive)
+    times = Clock(drive)
     parent, name = await drive.place("log")
     opened, _ = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"one")
@@ -123,10 +124,38 @@ async def test_write_during_hashing_is_not_torn(
         return found
 
     monkeypatch.setattr(sealing, "_read_all", hashed)
-    clock.now += SETTLE * drafts.LONGEST_TIMES + drafts.OPEN_SECONDS + 1
+    times.now += SETTLE * drafts.LONGEST_TIMES + drafts.OPEN_SECONDS + 1
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
     drive.agents.push.wake()
     await until_there(other, "log", b"one two")
     assert len(passes) == 2
     await drive.fs.release(opened.fh)
     assert await drive.read("log") == b"one two"
+
+
+async def test_clock_that_is_set_back_keeps_nothing_waiting(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await drive.write("f", b"x")
+    due = queue.next_due(drive.db)
+    assert due is not None
+    hour = 3600 * 10**9
+    real = clock.time_ns
+    monkeypatch.setattr(clock, "time_ns", lambda: real() - hour)
+    drive.agents.push.wake()
+    with trio.fail_after(60):
+        while (queue.next_due(drive.db) or due) > due - hour + 10**9:
+            await trio.lowlevel.checkpoint()
+    assert rests(drive, "/f")
+
+
+async def test_start_waits_no_longer_than_to_settle(starting: Starting, other: Remote) -> None:
+    async with starting(agents=("health",)) as drive:
+        await drive.write("f", b"x")
+        hour = 3600 * 10**9
+        late = "UPDATE op SET not_before = not_before + ?, attempts = 3"
+        await drive.db.write(lambda conn: conn.execute(late, (hour,)))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive.agents.push.run)
+            await until_there(other, "f", b"x")
+            nursery.cancel_scope.cancel()

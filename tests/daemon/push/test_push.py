@@ -369,7 +369,7 @@ async def test_what_becomes_due_during_a_look_is_sent_at_once(
     async with starting(agents=("health",)) as drive:
         await drive.write("f", b"x")
         due = queue.next_due(drive.db)
-        moments = iter([due - 1, due - 1])
+        moments = iter([due - 1, due - 1, due - 1])
         monkeypatch.setattr(clock, "time_ns", lambda: next(moments, due + 1))
         send, receive = trio.open_memory_channel[Any](0)
         with send, receive, trio.fail_after(20):
