@@ -27,10 +27,12 @@ PIECE_BYTES = 1024 * 1024
 # answers end there.
 LOOP_BYTES = 256 * 1024
 
-# A gathered piece is given on when it is all that was asked for, when nothing has come for so long, and after
-# so long in any case: on a slow line each hop of a thread would bring some KiB.
+# A gathered piece is given on when it is all that was asked for, and after so long in any case; and if it is
+# large enough already, when nothing has come for a moment.  On a slow line, or with several connections that
+# share one, a hop of a thread, and all that follows a piece, would be for some KiB else.
+GATHER_SECONDS = 0.05
+LARGE_BYTES = 256 * 1024
 LINGER_SECONDS = 0.004
-GATHER_SECONDS = 0.025
 
 # The most that one record of TLS holds.
 RECORD_BYTES = 16 * 1024
@@ -152,7 +154,9 @@ class BulkStream(httpcore.AsyncNetworkStream):
         while held < most:
             piece = self._layer.take()
             if piece is None:
-                if clock.monotonic() >= until or not self._poll.poll(LINGER_SECONDS * 1000):
+                left = until - clock.monotonic()
+                wait = left if held < LARGE_BYTES else min(left, LINGER_SECONDS)
+                if left <= 0 or not self._poll.poll(wait * 1000):
                     break
                 continue
             if not piece:

@@ -2,6 +2,7 @@
 
 import random
 import ssl
+import threading
 from collections.abc import Awaitable, Callable
 
 import httpcore
@@ -95,6 +96,37 @@ async def test_bytes_before_a_stall_are_given_out(reach, tls, nbytes):
     assert b"".join(await all_of(stream, nbytes)) == BODY[:nbytes]
     with pytest.raises(httpcore.ReadTimeout):
         await stream.read(1, timeout=0.01)
+
+
+async def test_what_a_slow_line_brings_bit_by_bit_comes_as_one(reach, monkeypatch):
+    monkeypatch.setattr(bulk_stream, "LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(bulk_stream, "GATHER_SECONDS", 60.0)
+    begin, nothing_there = trio.Event(), threading.Semaphore(0)
+
+    class Watched:
+        def __init__(self, layer):
+            self._layer = layer
+
+        def take(self):
+            data = self._layer.take()
+            if data is None:
+                nothing_there.release()
+            return data
+
+    async def serve(stream):
+        await stream.send_all(BODY[: bulk_stream.LOOP_BYTES])
+        await begin.wait()
+        for start in range(bulk_stream.LOOP_BYTES, bulk_stream.LOOP_BYTES + 5000, 1000):
+            await stream.send_all(BODY[start : start + 1000])
+            await trio.to_thread.run_sync(nothing_there.acquire, abandon_on_cancel=True)
+
+    stream = await reach(serve)
+    await all_of(stream, bulk_stream.LOOP_BYTES)
+    stream._layer = Watched(stream._layer)
+    begin.set()
+    piece = await stream.read(5000)
+    assert piece == BODY[bulk_stream.LOOP_BYTES : bulk_stream.LOOP_BYTES + 5000]
+    nothing_there.release()
 
 
 async def test_a_cancelled_read_loses_no_bytes(reach):
