@@ -101,6 +101,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "cmsfs serve --data ~/company --blobs s3://bucket/contents",
         "cmsfs serve --enterprise-file ours.toml --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem",
     ),
+    "service": (
+        "cmsfs service check --data ~/service",
+        "cmsfs service check --data ~/company --blobs s3://bucket/contents --quick --repair",
+    ),
 }
 
 

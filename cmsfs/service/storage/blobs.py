@@ -17,8 +17,9 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import Any
@@ -47,6 +48,15 @@ class BlobsUnavailable(OSError):
 
     def __init__(self, said: str) -> None:
         super().__init__(errno.EAGAIN, said)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """What a listing says of a content: how long it is, and when it came, in microseconds."""
+
+    sha1: str
+    size: int
+    modified: int
 
 
 class BlobReader(abc.ABC):
@@ -94,6 +104,10 @@ class BlobStore(abc.ABC):
     @abc.abstractmethod
     def size(self, sha1: str) -> int:
         """How long a content is that is in its place; for a thread.  Raises `FileNotFoundError`."""
+
+    @abc.abstractmethod
+    def stored(self, prefix: str) -> Iterator[StoredBlob]:
+        """The contents in their places whose SHA-1 begins with two digits; for a thread."""
 
     @abc.abstractmethod
     def at_hand(self, sha1: str) -> AbstractAsyncContextManager[Path]:

@@ -5,7 +5,7 @@ Rule: a file is on disk (synced, renamed, its folder synced) before a row names 
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from sqlite3 import Connection
@@ -69,6 +69,13 @@ class FolderBlobs(blobs.BlobStore):
 
     def size(self, sha1: str) -> int:
         return self.path(sha1).stat().st_size
+
+    def stored(self, prefix: str) -> Iterator[blobs.StoredBlob]:
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(self.root / prefix):
+                with contextlib.suppress(FileNotFoundError):
+                    found = entry.stat()
+                    yield blobs.StoredBlob(entry.name, found.st_size, found.st_mtime_ns // 1000)
 
     @asynccontextmanager
     async def at_hand(self, sha1: str) -> AsyncIterator[Path]:

@@ -15,7 +15,7 @@ Rule: a bucket's prefix belongs to one store, and a store knows which is its own
 import enum
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -100,6 +100,10 @@ class S3Blobs(blobs.BlobStore):
 
     def size(self, sha1: str) -> int:
         return self.bucket.size(self.key(sha1))
+
+    def stored(self, prefix: str) -> Iterator[blobs.StoredBlob]:
+        for one in self.bucket.list(f"blobs/{prefix}"):
+            yield blobs.StoredBlob(one.key.rpartition("/")[2], one.size, one.modified)
 
     @asynccontextmanager
     async def at_hand(self, sha1: str) -> AsyncIterator[Path]:

@@ -86,8 +86,10 @@ class Store:
 
 
 @asynccontextmanager
-async def open_store(root: Path, blobs_url: str | None = None) -> AsyncIterator[Store]:
+async def open_store(root: Path, blobs_url: str | None = None, *, sweep: bool = True) -> AsyncIterator[Store]:
     """The store in `root`, made if it is new, readable by this user only; with the contents at `blobs_url`.
+
+    `sweep` has what a crash left removed, if no other process has the store open.
 
     Raises `UserError` if the folder cannot be used, or the contents are elsewhere.
     """
@@ -105,9 +107,10 @@ async def open_store(root: Path, blobs_url: str | None = None) -> AsyncIterator[
             root / "service.db", upgrade.schema(), version=VERSION, upgrades=upgrade.upgrades()
         ) as db:
             store = Store(root, db, blob_store)
-            if alone:
+            if alone and sweep:
                 await db.write(derived_files.forget)
-            await db.query(lambda conn: _sweep(store, conn, alone=alone))
+            if sweep:
+                await db.query(lambda conn: _sweep(store, conn, alone=alone))
             await threads.run_sync(fcntl.flock, lock, fcntl.LOCK_SH)
             try:
                 yield store

@@ -6,8 +6,9 @@ import zipfile
 import pytest
 import trio
 
+from cmsfs.runtime import threads
 from cmsfs.service.server import sweeper
-from cmsfs.service.storage import blobs
+from cmsfs.service.storage import blob_check, blobs
 
 obstore_stores = pytest.importorskip("obstore.store")
 from cmsfs import errors  # noqa: E402
@@ -81,10 +82,10 @@ async def test_a_content_goes_an_hour_after_its_last_version(api, service, bucke
     now = service.now()
     await sweeper.sweep(service, now)
     assert set(_keys(bucket)) == {one["sha1"], other["sha1"]}
+    await _forget(api, other)
     await sweeper.sweep(service, now + HOUR + 1)
     assert _keys(bucket) == [other["sha1"]]
     # The row goes with the next one's, when no upload can be about to name it.
-    await _forget(api, other)
     for later, left in ((7 * DAY, {one["sha1"], other["sha1"]}), (9 * DAY, {other["sha1"]})):
         await sweeper.sweep(service, now + later)
         assert {row["sha1"] for row in service.read("SELECT sha1 FROM aside")} == left
@@ -95,6 +96,9 @@ async def test_an_upload_of_what_was_set_aside_has_it_brought_back(api, service,
     await _forget(api, old)
     await sweeper.sweep(service, service.now())
     new = await api.upload("new", b"precious")
+    await sweeper.sweep(service, service.now() + 2 * HOUR)
+    # Nor does it go if it should have been set aside since.
+    await service.write(lambda conn: service.blobs.set_aside(conn, new["sha1"], now=service.now()))
     await sweeper.sweep(service, service.now() + 2 * HOUR)
     assert (await api.http.get(f"/files/{new['id']}/content")).content == b"precious"
 
@@ -159,6 +163,24 @@ async def test_a_bucket_out_of_reach_is_no_lost_upload(api, service, bucket, mon
     assert list(service.blobs.incoming.iterdir()) == []
     service.blobs.bucket = bucket
     await api.upload("new", b"precious")
+
+
+async def test_a_check_compares_rows_and_bucket(api, service, bucket, monkeypatch):
+    monkeypatch.setattr(blob_check, "RECENT", -DAY)
+    kept, lost, short, wrong, old = [await api.upload(name, name.encode()) for name in "abcde"]
+    alone = await threads.run_sync(service.blobs.keep_bytes, b"nobody names this")
+    await _forget(api, old)
+    await sweeper.sweep(service, service.now())
+    bucket.delete([service.blobs.key(lost["sha1"])])
+    for one, data in ((short, b""), (wrong, b"x")):
+        bucket.delete([service.blobs.key(one["sha1"])])
+        bucket.put_new(service.blobs.key(one["sha1"]), data)
+    report = await blob_check.BlobCheck(service, read_all=True, repair=True).run(lambda _: None)
+    assert (report.contents, report.orphans, report.set_aside) == (4, [alone], 1)
+    assert [one.sha1 for one in report.missing] == [lost["sha1"]]
+    assert {one.sha1 for one in report.damaged} == {short["sha1"], wrong["sha1"]}
+    await sweeper.sweep(service, service.now() + 2 * HOUR)
+    assert set(_keys(bucket)) == {one["sha1"] for one in (kept, short, wrong)}
 
 
 @pytest.mark.parametrize(
