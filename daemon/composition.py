@@ -218,6 +218,7 @@ class Composition(Answers):
             hub=self.hub,
             finder=self.finder,
             remote_trash=self.trash,
+            lock_holder=self.file_locks.holder,
             account=self.account,
             settings=settings,
         )

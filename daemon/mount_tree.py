@@ -3,20 +3,23 @@
 Rule: what is shown is put together here; what it means stands with each in `cmsfs.vfs`.
 """
 
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cmsfs import config
 from cmsfs.config import saved_searches
 from cmsfs.replica import kv_store
 from cmsfs.replica.changes import Hub
-from cmsfs.replica.nodes import Node
+from cmsfs.replica.nodes import Ino, Node
 from cmsfs.sqlite import Database
 from cmsfs.vfs import permissions
+from cmsfs.vfs.heuristics import lockfiles
 from cmsfs.vfs.ports import AccountPort, TrashPort
 from cmsfs.vfs.tree.filesystem import Filesystem
 from cmsfs.vfs.virtual.desktop_trash import DesktopTrash
+from cmsfs.vfs.virtual.lock_owners import LockHolder, LockOwners
 from cmsfs.vfs.virtual.metadata_folders import MetadataFolder
 from cmsfs.vfs.virtual.node import Views
 from cmsfs.vfs.virtual.router import HiddenFolder, Router
@@ -40,6 +43,7 @@ def build(
     remote_trash: TrashPort,
     account: AccountPort,
     settings: config.Settings,
+    lock_holder: Callable[[Ino], LockHolder | None],
 ) -> Router:
     """The drive with all that it shows."""
     saved = saved_searches.SavedSearches(settings.paths.searches, settings.account)
@@ -62,6 +66,7 @@ def build(
 
     views: Sequence[Views] = [
         VersionViews(context.db, VersionHistory(context.client, context.health), check_read),
+        LockOwners(lockfiles.is_lock_file, functools.partial(lockfiles.document, context.db), lock_holder),
         VolumeInfo(title, drive_title.icon()),
     ]
     return Router(fs, context.blocks, context.hydrator, hub, hidden=hidden, views=views)

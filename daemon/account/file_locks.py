@@ -20,6 +20,7 @@ from cmsfs.replica.nodes import Ino, Node
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import ALL, NodeRight
+from cmsfs.vfs.virtual.lock_owners import LockHolder
 from cmsfs.wakeup import Signal
 
 # Changes come by the page: a page later is early enough.
@@ -36,6 +37,8 @@ class FileLock:
     name: str
     ends: float | None
     reads: bool
+    login: str = ""
+    since: float = 0.0
 
     def holds(self, now: float) -> bool:
         return self.ends is None or self.ends > now
@@ -81,6 +84,12 @@ class FileLocks:
             return None
         return lock
 
+    def holder(self, ino: Ino) -> LockHolder | None:
+        """Who that is, as lock files of office applications tell it."""
+        if (lock := self.of(ino)) is None:
+            return None
+        return LockHolder(lock.name, lock.login, lock.since)
+
     async def run(self) -> None:
         """Follow what changes, for ever."""
         while True:
@@ -116,9 +125,15 @@ def _lock(item: str) -> FileLock | None:
         return None
     who = found.get("created_by") or {}
     ends = found.get("expired_at") or found.get("expires_at")
-    try:
-        until = datetime.fromisoformat(ends).timestamp() if ends else None
-    except (TypeError, ValueError):
-        until = None
     reads = found.get("is_download_prevented") is not True
-    return FileLock(str(who.get("id", "")), who.get("name") or who.get("login") or "somebody", until, reads)
+    login = who.get("login") or ""
+    name = who.get("name") or login or "somebody"
+    since = _seconds(found.get("created_at")) or 0.0
+    return FileLock(str(who.get("id", "")), name, _seconds(ends), reads, login, since)
+
+
+def _seconds(text: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except (TypeError, ValueError):
+        return None

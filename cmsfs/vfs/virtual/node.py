@@ -165,7 +165,12 @@ class VirtualLink(VirtualNode):
 
 
 class Views:
-    """Unlisted folders that belong to an item, under a derived name (`report.odt@versions`)."""
+    """Unlisted nodes that belong to an item, under a derived name (`report.odt@versions`).
+
+    `comes_and_goes`: without a change of the tree, so that the kernel must not remember that there is none.
+    """
+
+    comes_and_goes = False
 
     def covers(self, name: str) -> bool:
         """Whether it may stand for something, by the name alone: asked of every name that is looked up in

@@ -9,6 +9,7 @@ that down.
 """
 
 import errno
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -74,7 +75,7 @@ class Router:
             return self._virtual.looked_up(self._hidden[name].folder)
         try:
             return await fs.lookup(real, name)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
             if fs is self._virtual:
                 raise
             # atomic: no await since the look
@@ -84,6 +85,8 @@ class Router:
                     continue
                 if (node := await with_deadline(views.find(real, name))) is not None:
                     return self._virtual.looked_up(node)
+                if views.comes_and_goes:
+                    raise errno_map.TransientEnoent(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
             raise
 
     def forget(self, pairs: list[tuple[Ino, int]]) -> None:

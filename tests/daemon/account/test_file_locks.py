@@ -11,7 +11,9 @@ import trio
 
 from cmsfs import config
 from cmsfs.models.content import items
+from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import SetAttr
+from cmsfs.vfs.virtual import lock_owners
 from tests.daemon.account.test_permissions import bits, opened
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import attempt, shared_file
@@ -67,6 +69,52 @@ async def test_a_lock_against_downloads_takes_reading_away(drive: Drive, ben: Re
     await drive.poll()
     await becomes(drive, "s/f", "----------")
     assert await attempt(opened(drive, "s/f", os.O_RDONLY)) == "EACCES"
+
+
+async def _look(drive: Drive, folder: str, name: str) -> bytes | None:
+    """What a program reads under a name; None: there is nothing."""
+    shown = drive.agents.shown
+    try:
+        ino = (await shown.lookup(await drive.ino(folder), name)).ino
+    except errno_map.TransientEnoent:
+        return None  # and the kernel asks again
+    opened = await shown.open(ino, os.O_RDONLY)
+    try:
+        return bytes(await shown.read(opened.fh, 0, 1000))
+    finally:
+        await shown.release(opened.fh)
+
+
+async def test_lock_files_name_who_else_has_locked(drive: Drive, ben: Remote, shared: items.File):
+    before = await _look(drive, "s", ".~lock.f#")
+    locked = await ben.client.locks.lock(shared.id)
+    await drive.poll()
+    await becomes(drive, "s/f", "-r--r--r--")
+    assert locked.lock is not None
+    assert locked.lock.created_at is not None
+    time = locked.lock.created_at.astimezone()
+    told = await _look(drive, "s", ".~lock.f#")
+    assert (before, told) == (None, f"Ben Tester,ben@example.com,,{time:%d.%m.%Y %H:%M},;".encode())
+    owner = await _look(drive, "s", "~$f")
+    assert owner is not None
+    assert (len(owner), owner[:11], owner[55:59]) == (165, b"\x0aBen Tester", b"\x0a\0B\0")
+    assert await _look(drive, "s", ".~lock.g#") is None
+    # Nobody can take it away, or have one of their own beside it.
+    folder = await drive.ino("s")
+    assert await attempt(drive.agents.shown.unlink(folder, ".~lock.f#")) == "EPERM"
+    ino = (await drive.agents.shown.lookup(folder, ".~lock.f#")).ino
+    assert await attempt(drive.agents.shown.open(ino, os.O_RDWR)) == "EACCES"
+    await ben.client.locks.unlock(shared.id)
+    await drive.poll()
+    await becomes(drive, "s/f", "-rw-r--r--")
+    assert await _look(drive, "s", ".~lock.f#") is None
+
+
+def test_names_in_lock_files_are_of_one_line() -> None:
+    holder = lock_owners.LockHolder("Tester, Ben; \\\n", "ben", 0.0)
+    assert lock_owners.libreoffice(holder).startswith(rb"Tester\, Ben\; \\,ben,,")
+    assert len(lock_owners.office(holder, "a.docx")) == 162
+    assert len(lock_owners.office(lock_owners.LockHolder("ü" * 80, "", 0.0), "a.xlsx")) == 165
 
 
 async def test_a_lock_ends_by_itself(drive: Drive, ben: Remote, shared: items.File):
