@@ -39,21 +39,25 @@ class _GuardRecord:
 class MountpointGuard:
     """The folder below a drive, by a descriptor that the mount does not cover."""
 
-    def __init__(self, path: Path, memo: Path | None) -> None:
+    def __init__(self, path: Path, memo: Path | None, inherited: tuple[int, int] | None = None) -> None:
+        """`inherited`: the descriptor and the mode to give back, where the folder is mounted on already."""
         self._path = path
         self._memo = memo
+        if inherited is not None:
+            self.fd, self.mode = inherited
+            return
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._mode = stat.S_IMODE(os.fstat(self.fd).st_mode)
+        self.mode = stat.S_IMODE(os.fstat(self.fd).st_mode)
 
     def open_up(self) -> None:
         """Have it writable for the mounting.  Raises `OSError`."""
         before = _read(self._memo)
         if before is not None and before.mode is not None:
             if before.path == str(self._path):
-                self._mode = before.mode  # a daemon before us died
+                self.mode = before.mode  # a daemon before us died
             else:
                 restore(self._memo)
-        self._note(self._mode)
+        self._note(self.mode)
         if not os.fstat(self.fd).st_mode & stat.S_IWUSR:
             os.fchmod(self.fd, _WRITABLE)
 
@@ -67,7 +71,7 @@ class MountpointGuard:
     def give_back(self) -> None:
         """Nothing is mounted on it any more: its own mode again."""
         try:
-            os.fchmod(self.fd, self._mode)
+            os.fchmod(self.fd, self.mode)
         except OSError as error:
             log.warning("the mode %o of the mountpoint cannot be restored: %s", BARRED, error)
             return

@@ -14,9 +14,12 @@ Rule: a change that a program was told of is in the journal; so ending early, an
 
 import functools
 import logging
+import os
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import trio
@@ -28,7 +31,7 @@ from cmsfs.journal import queue
 from cmsfs.replica.nodes import Node
 from cmsfs.runtime import threads
 from cmsfs.user_messages import explain
-from daemon import instance_lock, maintenance, manifest_writer
+from daemon import instance_lock, maintenance, manifest_writer, upgrade
 from daemon.composition import Composition
 from daemon.control import server
 from daemon.core import concurrency, replaced_files, request_scheduler
@@ -45,6 +48,9 @@ log = logging.getLogger(__name__)
 FIRST_CONTACT_SECONDS = 20.0
 CONTACT_SECONDS = 5.0
 
+# How long the kernel may take to hear of changes before the drive is handed over; it waits for lookups.
+HEAR_SECONDS = 3.0
+
 
 async def run(
     settings: config.Settings,
@@ -53,17 +59,29 @@ async def run(
     create: bool,
     sample: bool,
     ready: Callable[[str], None],
-) -> None:
+    given: upgrade.Handover | None = None,
+) -> upgrade.Handover | None:
     """Serve the drive until it is asked to end; `ready` is called when the mount answers, with what the
-    person should know about it.
+    person should know about it.  What is to be handed to the next version, if it was asked for that.
 
-    Raises `UserError` if it cannot start.
+    `given`: it is mounted, and goes on from there.  Raises `UserError` if it cannot start.
     """
     place = mounts.located(mountpoint)
     settings.paths.ensure()
     async with AsyncExitStack() as stack:
-        stack.enter_context(instance_lock.single_instance(settings.paths.lock, account=settings.place))
-        state = await stack.enter_async_context(open_state(settings))
+        lock = stack.enter_context(
+            instance_lock.single_instance(
+                settings.paths.lock, account=settings.place, inherited=given.lock if given else None
+            )
+        )
+        state = await stack.enter_async_context(open_state(settings, given.held if given else ()))
+        drives: list[Agent] = []
+
+        async def finish_leaving() -> None:
+            for one in drives:
+                await one.finish_leaving(lock)
+
+        stack.push_async_callback(finish_leaving)
         pace = RequestScheduler(config.profile(settings).limits)
         deadline = Deadline(settings.ttl_seconds)
         service = LateService(settings, state.db, sample=sample, pace=pace, deadline=deadline)
@@ -71,15 +89,25 @@ async def run(
         nursery = await stack.enter_async_context(trio.open_nursery())
         agents = Supervisor(nursery)
         drive = Agent(settings, place, state, service.client, agents, pace)
+        drives.append(drive)
 
         async def go_online() -> str:
             await service.open()
-            note = await drive.contact()
+            try:
+                note = await drive.contact()
+            except errors.UserError as error:
+                if given is None:
+                    raise
+                # The drive was there before us, and what it has is still worth showing.
+                log.warning("%s", error.message)
+                note = error.message
             drive.start(agents)
             return note
 
         await drive.fs.begin()
-        note = None if state.is_known else await go_online()
+        if given is not None:
+            drive.shown.take_over(given.state["tree"])
+        note = None if state.is_known or given else await go_online()
         agents.keep(drive.shutdown.heed_signals, drive.pull.poke, name="signals")
         agents.keep(watch_deadline, deadline, drive.health, name="deadline")
         async with server.listening(settings.paths.socket) as listener:
@@ -88,9 +116,10 @@ async def run(
             async def welcome() -> None:
                 ready(await go_online() if note is None else note)
 
-            await drive.serve(settings, create=create, welcome=welcome)
+            await drive.serve(settings, create=create, welcome=welcome, given=given)
         nursery.cancel_scope.cancel()
-    log.info("shut down cleanly")
+    log.info("shut down cleanly" if drive.left is None else "hands the drive over")
+    return drive.left
 
 
 def _source(settings: config.Settings) -> str:
@@ -105,6 +134,9 @@ class Agent(Composition):
     """The agents of one drive, from the first contact with the service to the last upload."""
 
     _is_started = False
+    # The drive that somebody else serves next.
+    left: upgrade.Handover | None = None
+    _handlers: operations.Operations
 
     async def contact(self) -> str:
         """The first words with the service; what a person should know if there were none.
@@ -212,14 +244,19 @@ class Agent(Composition):
             await self.push.retry_all()
 
     async def serve(
-        self, settings: config.Settings, *, create: bool, welcome: Callable[[], Awaitable[None]]
+        self,
+        settings: config.Settings,
+        *,
+        create: bool,
+        welcome: Callable[[], Awaitable[None]],
+        given: upgrade.Handover | None = None,
     ) -> None:
         """Mount, serve until asked to end, and leave nothing behind that could still be sent.
 
         `welcome` is what there is to do when the kernel's requests are answered, before the start is
         complete; what it raises ends the drive."""
         memo = settings.paths.mountpoint
-        handlers = operations.Operations(
+        self._handlers = handlers = operations.Operations(
             self.shown,
             owner=self.owner,
             copying=self.copy_detector,
@@ -227,6 +264,8 @@ class Agent(Composition):
             pictures=self.thumbnails.opened if self.thumbnails is not None else None,
             echoes=self.echoes,
         )
+        if given is not None:
+            handlers.take_over(given.state["folders"])
         async with mount.mounted(
             handlers,
             self.mountpoint,
@@ -237,7 +276,11 @@ class Agent(Composition):
             create=create,
             over=create or mountpoint_guard.is_known(memo, self.mountpoint),
             memo=memo,
+            inherited=given.inheritance if given is not None else None,
         ) as mounted:
+            if given is not None:
+                given.is_served = True
+                self.hub.publish(given.untold)
             self.ground, self._status.hidden = mounted.ground, mounted.ground.hidden
             if not settings.read_only:
                 self.open_windows.mounted(mounted.connection)
@@ -251,11 +294,19 @@ class Agent(Composition):
                 self.watchdog.ready()
                 await trio.sleep_forever()
 
-            await concurrency.first_of(complete, self.shutdown.wanted.wait, mounted.unmounted.wait)
+            await concurrency.first_of(
+                complete,
+                self.shutdown.wanted.wait,
+                mounted.unmounted.wait,
+                functools.partial(self.upgrading.run, functools.partial(self._hand_over, mounted)),
+            )
             self._status.stage = "stopping"
             self.ground, self._status.hidden = None, list
             self.open_windows.unmounting()
             self.watchdog.stopping(self.shutdown.drain_seconds + mount.LINGER + mount.DEADLINE)
+        if self.left is not None:
+            await self.server.finished(seconds=1)
+            return
         await self.fs.finish()
         await self.commit.commit()
         if self._is_started:
@@ -263,6 +314,49 @@ class Agent(Composition):
                 await concurrency.first_of(self.push.drained, self.shutdown.impatient, self._out_of_reach)
         self.shutdown.done.set()
         await self.server.finished(seconds=2)
+
+    async def _hand_over(self, mounted: mount.Mounted) -> None:
+        """Leave the drive mounted and unserved.  Raises `UserError` and `OSError`, and all is as it was."""
+        if self._status.stage != "mounted":
+            raise errors.UserError("The drive is starting; try again in a moment.")
+        await upgrade.check(sys.argv[1:])
+        ground, connection = -1, -1
+        try:
+            # It goes through the mount, and what it asks must be known as its own.
+            self.open_windows.unmounting()
+            await self.open_windows.alone()
+            if not await self.notifier.hold(HEAR_SECONDS):
+                raise errors.UserError("A program waits for the service on the drive; try again in a moment.")
+            ground = os.dup(mounted.ground.fd)
+            connection = await mounted.hold()
+            # What comes later is the same, and must not fail then.
+            os.close(upgrade.spooled(await self._given()))
+        except BaseException:
+            if ground >= 0:
+                os.close(ground)
+            if connection >= 0:
+                with trio.CancelScope(shield=True):
+                    await mounted.resume(connection)
+            self.notifier.go_on()
+            self.open_windows.resumed(mounted.connection)
+            raise
+        self._status.stage = "stopping"
+        mounted.leave()
+        self.left = upgrade.Handover(connection, ground, mounted.ground.mode, -1, {})
+
+    async def finish_leaving(self, lock: int) -> None:
+        """When everything but the state has ended: what there is to hand over, if anything is."""
+        if self.left is not None:
+            self.left.state = await self._given()
+            await self.commit.commit()
+            self.left.lock = os.dup(lock)
+
+    async def _given(self) -> dict[str, Any]:
+        return {
+            "tree": await self.shown.handed_over(),
+            "folders": self._handlers.handed_over(),
+            "untold": [upgrade.packed(change) for change in self.notifier.untold()],
+        }
 
     async def _put_aside(self, node: Node) -> bool:
         return await rejected.keep_recovered(self.push_context, node, self._recovered)

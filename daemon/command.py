@@ -24,7 +24,7 @@ from cmsfs import (
     user_messages,
 )
 from cmsfs.ipc import ready as ipc_ready
-from daemon import app, unsent_changes
+from daemon import app, unsent_changes, upgrade
 from daemon.core.replaced_files import ReplacedFiles
 
 # How long a thread that wants the interpreter's lock waits for it: the loop and the thread that writes to the
@@ -93,6 +93,8 @@ def _tell_unsent(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     callback=_writable,
     help="File descriptor that receives READY, or ERROR and the reason.",
 )
+@click.option("--take-over", type=int, help="File descriptor by which a running drive is handed over.")
+@click.option("--check-take-over", is_flag=True, help="Only check that a drive could be handed over.")
 @click.option(
     "--unsent",
     is_flag=True,
@@ -113,9 +115,12 @@ def main(
     sample: bool,
     log_format: str | None,
     ready_fd: int | None,
+    take_over: int | None,
+    check_take_over: bool,
 ) -> None:
     """Serve the drive of an account until SIGTERM, SIGINT or an unmount."""
     starter = Starter(ready_fd)
+    given: upgrade.Handover | None = None
     try:
         settings = config.load(
             account,
@@ -127,12 +132,18 @@ def main(
         )
         if not sample:
             config.require_service(settings)
+        if check_take_over:
+            click.echo(upgrade.FORMAT)
+            return
         process_env.leave_no_core()
         logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())
+        if take_over is not None:
+            given = upgrade.received(take_over)
         run = functools.partial(
             app.run,
             settings,
+            given=given,
             mountpoint=settings.mountpoint,
             # A folder named on the command line must be there, since a mistake in typing would make one.
             create=mountpoint is None,
@@ -143,8 +154,13 @@ def main(
         durability.raise_open_file_limit()
         durability.keep_spare()
         sys.setswitchinterval(SWITCH_SECONDS)
-        trio.run(run)
+        left = trio.run(run)
+        if left is not None:
+            upgrade.execute(left, sys.argv[1:])
     except Exception as error:
+        if take_over is not None and (given is None or not given.is_served):
+            log.exception("the drive cannot be taken over; it is mounted anew")
+            upgrade.execute_afresh(sys.argv[1:])
         told = user_messages.explain(error)
         if _is_bug(error):
             log.exception("exiting after an unexpected error")

@@ -70,7 +70,7 @@ from daemon.sharing.offers import Offers
 from daemon.sharing.regained_access import RegainedAccess
 from daemon.sharing.shared_items import SharedItems
 from daemon.sharing.wipe import Wiper
-from daemon.shutdown import Shutdown
+from daemon.shutdown import Shutdown, Upgrading
 from daemon.systemd import SystemdNotifier
 from daemon.ui.history import History
 from daemon.ui.server import PageServer
@@ -97,6 +97,7 @@ class Composition(Answers):
         self.client = client
         self.mountpoint = mountpoint
         self.shutdown = Shutdown(settings.drain_seconds)
+        self.upgrading = Upgrading()
         self._local_days = settings.local_days
         profile, paths = config.profile(settings), settings.paths
         self._recovered = paths.recovered

@@ -12,10 +12,17 @@ ALREADY_RUNNING = 8
 
 
 @contextmanager
-def single_instance(lock: Path, *, account: str) -> Iterator[None]:
-    """Hold the lock.  Raises `UserError` if another daemon of this account does."""
+def single_instance(lock: Path, *, account: str, inherited: int | None = None) -> Iterator[int]:
+    """Hold the lock, by a descriptor; `inherited` is one that holds it already.
+
+    Raises `UserError` if another daemon of this account does.
+    """
     try:
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = (
+            inherited
+            if inherited is not None
+            else os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        )
     except OSError as error:
         raise errors.UserError(f"{lock} cannot be opened: {error.strerror}.") from None
     try:
@@ -28,7 +35,7 @@ def single_instance(lock: Path, *, account: str) -> Iterator[None]:
             ) from None
         os.ftruncate(fd, 0)
         os.write(fd, f"{os.getpid()}\n".encode())
-        yield
+        yield fd
     finally:
         os.close(fd)
 

@@ -1,7 +1,7 @@
 """Opens a drive's local state (database, cache, journal) and recovers it after the last run."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from cmsfs.disk_reserve import DiskReserve
 from cmsfs.journal import draft_restore, manifest, recovery
 from cmsfs.journal.drafts import Drafts
 from cmsfs.replica import database, kv_store, tree
-from cmsfs.replica.nodes import ROOT
+from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.runtime import threads
 from daemon import manifest_writer
 
@@ -38,8 +38,9 @@ class LocalState:
 
 
 @asynccontextmanager
-async def open_state(settings: config.Settings) -> AsyncIterator[LocalState]:
-    """The local state, recovered from however the last run ended.  Raises `UserError`."""
+async def open_state(settings: config.Settings, held: Collection[Ino] = ()) -> AsyncIterator[LocalState]:
+    """The local state, recovered from however the last run ended; `held` inodes are open on the drive all the
+    same.  Raises `UserError`."""
     places = settings.paths
     is_lost = not places.replica_db.exists()
     reserve = DiskReserve(places.state)
@@ -51,7 +52,7 @@ async def open_state(settings: config.Settings) -> AsyncIterator[LocalState]:
             db.make_room = reserve.make_room
             db.limit_log(reserve.nbytes // 4)
             await db.write_back()
-            state = await _recovered(db, settings, places, reserve, is_lost=is_lost)
+            state = await _recovered(db, settings, places, reserve, held, is_lost=is_lost)
             await threads.run_sync(reserve.restore)
         except (database_files.Unusable, sqlite.DamageFound) as error:
             raise _damaged(places, error) from error
@@ -70,6 +71,7 @@ async def _recovered(
     settings: config.Settings,
     places: config.Paths,
     reserve: DiskReserve,
+    held: Collection[Ino],
     *,
     is_lost: bool,
 ) -> LocalState:
@@ -84,7 +86,7 @@ async def _recovered(
         limit_bytes=settings.cache_bytes,
         keep_free_bytes=_keep_free(settings, places, reserve),
     )
-    due = await recovery.recover(db, drafts, places.recovered)
+    due = await recovery.recover(db, drafts, places.recovered, held)
     found = await blocks.recover(drafts.bases(), clean_shutdown=last.clean, same_boot=last.same_boot)
     if is_lost:
         for path in found.orphans:

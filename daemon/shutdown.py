@@ -1,9 +1,12 @@
-"""Requests a shutdown of the daemon, and tracks its progress."""
+"""Requests a shutdown of the daemon, or that it hands the drive over, and tracks its progress."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
+
+from cmsfs import errors
+from cmsfs.wakeup import Signal
 
 
 class Shutdown:
@@ -40,3 +43,41 @@ class Shutdown:
                     hang_up()
                 else:
                     self.ask()
+
+
+class Upgrading:
+    """The wish that the version installed now serves the drive, and what becomes of it."""
+
+    def __init__(self) -> None:
+        self._wanted = Signal()
+        self._tried = Signal()
+        self._failure: Exception | None = None
+        self._is_possible = False
+
+    async def ask(self) -> None:
+        """Return when there is no way back.  Raises `UserError`: the drive goes on as it is."""
+        if not self._is_possible:
+            raise errors.UserError("The drive is starting or stopping; try again in a moment.")
+        self._wanted.set()
+        await self._tried.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def run(self, try_it: Callable[[], Awaitable[None]]) -> None:
+        """Try it whenever somebody asks, and return when it has been done."""
+        self._is_possible = True
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                self._failure = None
+                try:
+                    await try_it()
+                except (errors.CmsfsError, OSError) as error:
+                    self._failure = error
+                finally:
+                    self._tried.pulse()
+                if self._failure is None:
+                    return
+        finally:
+            self._is_possible = False

@@ -94,6 +94,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "cmsfs config set cache_bytes 50_000_000_000",
         "cmsfs config check",
     ),
+    "upgrade": ("cmsfs upgrade",),
     "fsck": ("cmsfs fsck", "cmsfs fsck --repair"),
     "log-level": ("cmsfs log-level DEBUG",),
     "serve": (

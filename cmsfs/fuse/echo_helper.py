@@ -114,6 +114,7 @@ class EchoHelper:
             finally:
                 os.close(dead)
             self._echoes.pids.discard(process.pid)
+            self._echoes.helper_died.pulse()
         finally:
             if process.poll() is None:
                 process.returncode = -9  # it is nobody's to wait for

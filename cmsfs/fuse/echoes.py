@@ -22,6 +22,7 @@ import pyfuse3
 from cmsfs.fuse import convert, echo_process
 from cmsfs.replica.nodes import Ino
 from cmsfs.runtime import clock
+from cmsfs.wakeup import Signal
 
 # Beyond the numbers of rows, and of virtual nodes.  Odd ones are folders.
 GHOSTS: Ino = (1 << 62) + (1 << 61)
@@ -69,6 +70,7 @@ class Echoes:
         self._child = child or (lambda parent, name: 0)
         # Helpers, also those that were killed: until each is reaped, what it had asked may still come.
         self.pids: set[int] = set()
+        self.helper_died = Signal()
         self._names: dict[tuple[Ino, str], EchoTask] = {}
         self._changed: dict[Ino, EchoTask] = {}
         self._folders: set[Ino] = set()

@@ -25,6 +25,20 @@ R = TypeVar("R")
 # First parameters that say in a log line what a request was about.
 _SUBJECTS = frozenset({"ino", "parent", "fh"})
 
+# What may be begun, left in the middle and begun anew: it makes nothing, or the same once more.
+_REPEATABLE = frozenset(
+    {
+        *("lookup", "getattr", "readlink", "opendir", "readdir", "fsyncdir", "read", "write", "fsync"),
+        *("statfs", "_getxattr", "listxattr"),
+    }
+)
+
+
+class Changing:
+    """How many requests are being carried out that must not be carried out twice."""
+
+    requests = 0
+
 
 def handler(fn: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Bind the log context; turn `OSError` into its number, and anything else into EIO and a traceback."""
@@ -40,7 +54,18 @@ def handler(fn: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]
             except Exception as error:
                 raise pyfuse3.FUSEError(_number(error)) from None
 
-    return wrapped
+    if fn.__name__ in _REPEATABLE:
+        return wrapped
+
+    @functools.wraps(fn)
+    async def counted(*args: P.args, **kwargs: P.kwargs) -> R:
+        Changing.requests += 1
+        try:
+            return await wrapped(*args, **kwargs)
+        finally:
+            Changing.requests -= 1
+
+    return counted
 
 
 def no_reply_handler(fn: Callable[P, Awaitable[None]]) -> Callable[P, Coroutine[Any, Any, None]]:

@@ -11,10 +11,12 @@ aborted.
 import errno
 import logging
 import os
+import select
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -23,7 +25,8 @@ import pyfuse3
 import trio
 
 from cmsfs import errors, mounts
-from cmsfs.fuse import notifier
+from cmsfs.fuse import notifier, takeover
+from cmsfs.fuse.handler import Changing
 from cmsfs.fuse.operations import Operations
 from cmsfs.mountpoint_guard import MountpointGuard
 from cmsfs.runtime import threads
@@ -44,6 +47,14 @@ ANSWER = 30.0
 # folder that is known would wait with them.  A task that was needed once ends when it is idle.
 TASKS = 256
 
+# How long requests may take to end before the connection is handed over: those that only read, and wait for
+# the network, are left then, and the kernel sends them once more.
+SHORTLY = 0.5
+
+# How long is waited for requests that must not be carried out twice; they wait for a service that is slow.
+PATIENCE = 10.0
+LOOK = 0.01
+
 # What libfuse and fusermount3 print, and what it means to a person: the reason of most failures is told
 # only there.
 _REASONS = (
@@ -60,10 +71,27 @@ _REASONS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """A mounted drive that nobody serves: the kernel's descriptor, and the folder below the mount with the
+    mode that is to be given back to it."""
+
+    connection: int
+    ground: int
+    mode: int
+
+
 class Mounted:
     """A drive that the kernel knows: where it is, which connection serves it, and when it is gone."""
 
-    def __init__(self, mountpoint: Path, connection: int, ground: MountpointGuard) -> None:
+    def __init__(
+        self,
+        mountpoint: Path,
+        connection: int,
+        ground: MountpointGuard,
+        begin: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """`begin` begins a session on this descriptor of the connection."""
         self.mountpoint = mountpoint
         self.ground = ground
         self.connection = connection
@@ -72,6 +100,13 @@ class Mounted:
         self.unmounted = trio.Event()
         # The loop outlives a cancellation from outside, or callers would never be answered.
         self._serving = trio.CancelScope(shield=True)
+        self._begin = begin
+        self._has_session = True
+        # While it is held: set when nothing is answered any more, and when that is to be so again.
+        self._silent: trio.Event | None = None
+        self._resumed = trio.Event()
+        # Somebody else serves it next.
+        self.is_left = False
 
     @property
     def is_attached(self) -> bool:
@@ -89,10 +124,65 @@ class Mounted:
     async def serve(self) -> None:
         """Answer requests until the drive is unmounted."""
         try:
-            with self._serving:
-                await pyfuse3.main(min_tasks=1, max_tasks=TASKS)
+            while self._has_session:
+                with self._serving:
+                    await pyfuse3.main(min_tasks=1, max_tasks=TASKS)
+                if self._silent is None:
+                    break
+                # A cancellation from outside comes through here.
+                self._silent.set()
+                await self._resumed.wait()
         finally:
             self.unmounted.set()
+
+    async def hold(self) -> int:
+        """Answer nothing any more; the connection's descriptor, which is the caller's from now on.
+
+        What the kernel asks waits for `resume`, or for whoever is given the descriptor.  Raises `UserError`,
+        and goes on, while a request that must not be carried out twice does not end.
+        """
+        with trio.move_on_after(PATIENCE):
+            while Changing.requests:
+                with trio.move_on_after(LOOK):
+                    await self.unmounted.wait()
+        if Changing.requests or self.unmounted.is_set():
+            raise errors.UserError("A program waits for the service on the drive; try again in a moment.")
+        if not await threads.run_sync(partial(notifier.session.closing, timeout=PATIENCE)):
+            notifier.session.opened()
+            raise errors.UserError("The kernel waits for the drive; try again in a moment.")
+        descriptor = takeover.duplicate()
+        silent = self._silent = trio.Event()
+        self._resumed = trio.Event()
+        pyfuse3.terminate()
+        with trio.move_on_after(SHORTLY):
+            await silent.wait()
+        while not silent.is_set():
+            if takeover.can_resend() and not Changing.requests:
+                self._serving.cancel()
+            with trio.move_on_after(LOOK):
+                await silent.wait()
+        pyfuse3.close(unmount=False)
+        self._has_session = False
+        if self._is_gone(descriptor):
+            os.close(descriptor)
+            self._resumed.set()
+            raise errors.UserError("The drive was unmounted.")
+        return descriptor
+
+    async def resume(self, descriptor: int) -> None:
+        """Answer again after `hold`, as if nothing had been.  Raises `OSError`."""
+        try:
+            await self._begin(descriptor)
+            self._has_session = True
+            notifier.session.opened()
+        finally:
+            os.close(descriptor)
+            self._silent, self._serving = None, trio.CancelScope(shield=True)
+            self._resumed.set()
+
+    def leave(self) -> None:
+        """Whoever is given the descriptor serves the drive: it stays mounted when this context closes."""
+        self.is_left = True
 
     async def stop(self, *, linger: float, deadline: float) -> None:
         """Take the drive off its mountpoint and end serving, in the order that loses nothing."""
@@ -116,6 +206,13 @@ class Mounted:
             self._serving.cancel()
             await self.unmounted.wait()
 
+    @staticmethod
+    def _is_gone(descriptor: int) -> bool:
+        """Whether the connection has ended meanwhile."""
+        poll = select.poll()
+        poll.register(descriptor, 0)
+        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
     async def close(self) -> None:
         """Give the session back; whoever still waits for an answer gets an error."""
         # A notification may wait in the kernel for a request that nobody answers any more.
@@ -123,7 +220,8 @@ class Mounted:
         if not await threads.run_sync(partial(notifier.session.closing, timeout=5.0)):
             log.error("a kernel notification hangs; closing the session")
         self._switch.close()
-        pyfuse3.close(unmount=self.is_attached)
+        if self._has_session:
+            pyfuse3.close(unmount=self.is_attached)
         self.ground.give_back()
         self.ground.close()
 
@@ -140,32 +238,39 @@ async def mounted(
     create: bool = False,
     over: bool = False,
     memo: Path | None = None,
+    inherited: Inheritance | None = None,
     linger: float = LINGER,
     deadline: float = DEADLINE,
 ) -> AsyncIterator[Mounted]:
     """Serve a drive at `mountpoint` for as long as the context is open, `over` whatever lies there.
 
-    `memo` is the file that remembers over a crash which mode the folder had.
+    `memo` is the file that remembers over a crash which mode the folder had.  `inherited`: it is mounted
+    there already, and was served by another process.
 
     Raises `UserError` if it cannot be mounted, saying why.  Ends cleanly if somebody else unmounts it:
     `Mounted.unmounted` tells.  What is raised inside leaves as an `ExceptionGroup`, as out of a nursery.
     Cancelled: the drive is stopped in good order all the same, which takes `linger` and `deadline` at most.
     """
-    mounts.require_fuse()
-    place = await threads.run_sync(partial(mounts.prepare, mountpoint, create=create, over=over))
-    await threads.run_sync(mounts.ensure_fusectl)
+    options = _options(fsname, allow_other=allow_other, read_only=read_only, noexec=noexec)
+    begin = partial(takeover.begin, operations, options)
     logging.getLogger("pyfuse3").addFilter(_is_of_interest)
-    ground = _ground(place, memo)
-    try:
-        _init(operations, place, fsname=fsname, allow_other=allow_other, read_only=read_only, noexec=noexec)
-    except BaseException:
-        ground.give_back()
-        ground.close()
-        raise
-    ground.bar()
-    # The one look at the mount from this process, through the kernel's own list.
-    found = mounts.find(place)
-    drive = Mounted(place, found.connection if found else -1, ground)
+    if inherited is not None:
+        drive = await _taken_over(begin, mounts.located(mountpoint), memo, inherited)
+    else:
+        mounts.require_fuse()
+        place = await threads.run_sync(partial(mounts.prepare, mountpoint, create=create, over=over))
+        await threads.run_sync(mounts.ensure_fusectl)
+        ground = _ground(place, memo)
+        try:
+            _init(operations, place, options)
+        except BaseException:
+            ground.give_back()
+            ground.close()
+            raise
+        ground.bar()
+        # The one look at the mount from this process, through the kernel's own list.
+        found = mounts.find(place)
+        drive = Mounted(place, found.connection if found else -1, ground, begin)
     notifier.session.opened()
     try:
         async with trio.open_nursery() as nursery:
@@ -176,11 +281,35 @@ async def mounted(
                 mounts.raise_read_ahead(drive.connection)
                 yield drive
             finally:
-                with trio.CancelScope(shield=True):
-                    await drive.stop(linger=linger, deadline=deadline)
+                if drive.is_left:
+                    nursery.cancel_scope.cancel()
+                else:
+                    with trio.CancelScope(shield=True):
+                        await drive.stop(linger=linger, deadline=deadline)
     finally:
-        with trio.CancelScope(shield=True):
-            await drive.close()
+        if not drive.is_left:
+            with trio.CancelScope(shield=True):
+                await drive.close()
+
+
+async def _taken_over(
+    begin: Callable[[int], Awaitable[None]], place: Path, memo: Path | None, inherited: Inheritance
+) -> Mounted:
+    """The drive that another process has mounted.  Raises `UserError`; then it is not mounted any more."""
+    found = mounts.find(place)
+    ground = MountpointGuard(place, memo, inherited=(inherited.ground, inherited.mode))
+    try:
+        if found is None or not found.is_drive:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        await begin(inherited.connection)
+    except OSError as error:
+        ground.close()
+        message = f"The drive at {place} cannot be taken over: {error.strerror}."
+        raise errors.UserError(message, exit_code=mounts.NO_FUSE) from None
+    finally:
+        # Of a drive that cannot be taken over this is the last one: whoever waits gets an error.
+        os.close(inherited.connection)
+    return Mounted(place, found.connection, ground, begin)
 
 
 def _is_of_interest(record: logging.LogRecord) -> bool:
@@ -215,15 +344,7 @@ async def _answered(drive: Mounted) -> None:
     raise errors.UserError(f"The drive at {drive.mountpoint} is not responding.", exit_code=mounts.NO_FUSE)
 
 
-def _init(
-    operations: Operations,
-    mountpoint: Path,
-    *,
-    fsname: str,
-    allow_other: bool,
-    read_only: bool,
-    noexec: bool,
-) -> None:
+def _options(fsname: str, *, allow_other: bool, read_only: bool, noexec: bool) -> set[str]:
     # default_permissions: the kernel checks mode bits, without which allow_other would let anybody write.
     options = {"default_permissions", f"fsname={fsname}", f"subtype={mounts.FSNAME}"}
     if allow_other:
@@ -232,6 +353,10 @@ def _init(
         options.add("ro")  # the kernel says EROFS, and we are not even asked
     if noexec:
         options.add("noexec")
+    return options
+
+
+def _init(operations: Operations, mountpoint: Path, options: set[str]) -> None:
     with _standard_error() as printed:
         try:
             pyfuse3.init(operations, str(mountpoint), options)

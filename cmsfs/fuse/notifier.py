@@ -161,6 +161,7 @@ class Notifier:
         self._thread = trio.CapacityLimiter(1)
         self._unheard = 0  # batches of what is to be told once more
         self._complained: set[int] = set()
+        self._is_held = False
         hub.subscribe(self._post)
 
     async def run(self) -> None:
@@ -171,6 +172,8 @@ class Notifier:
             while True:
                 await self._posted.wait()
                 self._posted.clear()
+                if self._is_held:
+                    continue
                 batch, self._waiting = list(self._waiting.values()), {}
                 if again := await self._tell_all(batch):
                     self._unheard += 1
@@ -185,6 +188,24 @@ class Notifier:
         """As `settled`, a few seconds at most: a lookup that waits for the network makes the kernel wait."""
         with trio.move_on_after(SETTLE_SECONDS):
             await self.settled()
+
+    async def hold(self, seconds: float) -> bool:
+        """Keep what is published from now on for `untold`; False, and nothing is kept, if the kernel has not
+        heard within `seconds` of what was published before."""
+        with trio.move_on_after(seconds) as late:
+            await self.settled()
+        # atomic: no await since then
+        self._is_held = not late.cancelled_caught
+        return self._is_held
+
+    def go_on(self) -> None:
+        """Tell the kernel again, also of what was kept."""
+        self._is_held = False
+        self._posted.set()
+
+    def untold(self) -> list[Change]:
+        """What was published since `hold`."""
+        return list(self._waiting.values())
 
     async def _tell_again(self, changes: list[Change]) -> None:
         for seconds in AGAIN_SECONDS:

@@ -87,11 +87,20 @@ class OpenWindows:
         self._device = os.makedev(0, connection)
         self._hub.subscribe(self._post)
 
+    def resumed(self, connection: int) -> None:
+        """It was not unmounted after all."""
+        self._device = os.makedev(0, connection)
+
     def unmounting(self) -> None:
         """Nobody is told anything more, and the helper is not in the way."""
         self._device = None
         if self._helper is not None:
             self._helper.end()
+
+    async def alone(self) -> None:
+        """Wait until no helper lives that could ask the drive for anything."""
+        while self._echoes.pids:
+            await self._echoes.helper_died.wait()
 
     async def run(self) -> None:
         """Tell watchers until cancelled."""

@@ -9,7 +9,7 @@ kernel makes of an answer.
 
 import errno
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import pyfuse3
 
@@ -57,6 +57,14 @@ class Operations(pyfuse3.Operations):
         self._owner = owner or convert.owner()
         # What the process asks that only makes the kernel tell of changes; the drive is not asked then.
         self._echoes = echoes or Echoes(self._owner)
+
+    def handed_over(self) -> list[tuple[int, Ino]]:
+        """The handles on folders, for the next process that serves the same mount."""
+        return list(self._folders.items())
+
+    def take_over(self, folders: Iterable[tuple[int, Ino]]) -> None:
+        """These handles on folders were opened in another process."""
+        self._folders.update(folders)
 
     # Names and attributes
 

@@ -25,11 +25,10 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     SetLogLevel            Done
     OpenPage               PageAddress
     Adopt                  Adopted what lay below the drive Progress, at least every second
+    Upgrade                Done    the next process serves the mount, and listens here in a moment
 
-Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a
-`Stop`.  After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches the
-process and the mount go.
-
+Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a `Stop`.
+After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches process and mount go.
 How a start ends is not said over the socket: `cmsfsd --ready-fd N` writes one line to N (`ipc.ready`).
 
 Rule: fields may be added, none is renamed; either side ignores what it does not know.
@@ -104,11 +103,8 @@ class Retry(Request):
 
 
 class Discard(Request):
-    """Give up what the service has refused of the item at `path`.
-
-    The item is then as the service has it; bytes that only this machine has are kept in a folder, which the
-    `message` of the `Done` names.
-    """
+    """Give up what the service has refused of the item at `path`, which is then as the service has it; bytes
+    that only this machine has are kept in a folder, which the `message` of the `Done` names."""
 
     kind: Literal["discard"] = "discard"
     path: str
@@ -142,11 +138,8 @@ class Unpin(Request):
 
 
 class Free(Request):
-    """Drop from this disk what is cached of the item at `path`, with all that is below it.
-
-    What the service does not have yet, what is pinned and what is in use stays.  `unpin`: pins on it and on
-    what is below it end as well.
-    """
+    """Drop from this disk what is cached of the item at `path`, with all that is below it, but for what the
+    service does not have yet, what is pinned and what is in use.  `unpin`: pins on these end as well."""
 
     kind: Literal["free"] = "free"
     path: str
@@ -206,6 +199,12 @@ class Adopt(Request):
     """Bring into the drive what lies in the mountpoint below it."""
 
     kind: Literal["adopt"] = "adopt"
+
+
+class Upgrade(Request):
+    """Hand the mounted drive to the version that is installed now."""
+
+    kind: Literal["upgrade"] = "upgrade"
 
 
 class OpenPage(Request):

@@ -16,6 +16,7 @@ What a crash can leave, and what mends it:
 import errno
 import logging
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
@@ -26,6 +27,7 @@ from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import lineages
+from cmsfs.replica.nodes import Ino
 from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.runtime import threads
 from cmsfs.sqlite import Database
@@ -66,18 +68,19 @@ async def end(db: Database) -> None:
     await db.write(lambda conn: kv_store.put(conn, kv_store.CLEAN, "1"), durable=True)
 
 
-async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
+async def recover(db: Database, drafts: Drafts, recovered: Path, held: Collection[Ino] = ()) -> int:
     """Bring journal and drafts in order; how many operations are to be sent.
 
+    `held`: inodes that programs have open all the same, since another process served them until now.
     Run it before anything else uses them, and before `BlockCache.recover` looks at the drafts folder.
     """
 
     def txn(conn: Connection) -> tuple[int, set[str]]:
         op_rows.none_runs(conn)
-        lineages.name_all_displaced(conn)
-        _drop_unneeded(conn)
+        lineages.name_all_displaced(conn, held)
+        _drop_unneeded(conn, held)
         keep = {_mend(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()}
-        tree.discard_detached(conn)
+        tree.discard_detached(conn, held)
         tree.forget_unused_versions(conn)
         due = conn.execute("SELECT count(*) FROM op").fetchone()[0]
         return due, keep
@@ -87,13 +90,15 @@ async def recover(db: Database, drafts: Drafts, recovered: Path) -> int:
     return due
 
 
-def _drop_unneeded(conn: Connection) -> None:
+def _drop_unneeded(conn: Connection, held: Collection[Ino]) -> None:
     """Drafts of files that were unlinked while open: the handles are gone now."""
     rows = conn.execute(
-        "SELECT d.id FROM draft d LEFT JOIN node n ON n.draft = d.id WHERE n.ino IS NULL OR n.parent IS NULL"
+        "SELECT d.id, n.ino FROM draft d LEFT JOIN node n ON n.draft = d.id"
+        " WHERE n.ino IS NULL OR n.parent IS NULL"
     )
     for row in rows.fetchall():
-        Drafts.delete(conn, row["id"])
+        if row["ino"] not in held:
+            Drafts.delete(conn, row["id"])
 
 
 def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:

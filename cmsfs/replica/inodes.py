@@ -16,8 +16,10 @@ the reply that hands out the inode, since the kernel may forget it at once.  The
 """
 
 from array import array
+from base64 import b64decode, b64encode
 from collections import Counter
 from sqlite3 import Connection
+from typing import Any
 
 from cmsfs.replica.nodes import ROOT, Ino, Node
 from cmsfs.runtime import clock
@@ -138,6 +140,26 @@ class Inodes:
         """Whether the kernel was told by an `open` whose handle is still there; from any thread."""
         return ino in self._refreshed
 
+    # ---- for the next process that serves the same mount ----
+
+    def handed_over(self) -> dict[str, Any]:
+        """What the kernel holds of inodes; open handles are counted anew by whoever reopens them."""
+        return {
+            "lookups": self._lookups.packed(),
+            "denied": list(self._denied),
+            "news": list(self._news.items()),
+            "refreshed": list(self._refreshed),
+            "fresh": self.fresh.packed(),
+        }
+
+    def take_over(self, given: dict[str, Any]) -> None:
+        """Go on from what another process has `handed_over`."""
+        self._lookups.unpack(given["lookups"])
+        self._denied.update(given["denied"])
+        self._news.update(dict(given["news"]))
+        self._refreshed.update(given["refreshed"])
+        self.fresh.unpack(given["fresh"])
+
     # ---- handles, in the writer's thread ----
 
     def _examine(self, ino: Ino) -> bool:
@@ -192,6 +214,19 @@ class FreshNames:
         """Somebody has opened the inode, one of `known`: by this name."""
         self.known.discard(ino)
         self._places.pop(ino, None)
+
+    def packed(self) -> list[list[Any]]:
+        """As JSON has it.  The clock is the machine's, and goes on in another process."""
+        return [
+            [ino, parent, name, since, ino in self.known]
+            for ino, ((parent, name), since) in self._places.items()
+        ]
+
+    def unpack(self, packed: list[list[Any]]) -> None:
+        for ino, parent, name, since, is_known in packed:
+            self._places[ino] = ((parent, name), since)
+            if is_known:
+                self.known.add(ino)
 
     def _note(self, ino: Ino, parent: Ino | None, name: str) -> None:
         self._noted += 1
@@ -270,3 +305,15 @@ class _Counts:
             self._in_page[place] -= 1
             if not self._in_page[place]:
                 del self._pages[place], self._in_page[place]
+
+    def packed(self) -> dict[str, Any]:
+        """As JSON has it: a page of counts is some bytes in base64."""
+        pages = {str(place): b64encode(page.tobytes()).decode() for place, page in self._pages.items()}
+        return {"pages": pages, "beyond": list(self._beyond.items())}
+
+    def unpack(self, packed: dict[str, Any]) -> None:
+        for place, text in packed["pages"].items():
+            page = self._pages[int(place)] = array("H", b64decode(text))
+            count = self._in_page[int(place)] = sum(1 for one in page if one)
+            self.used += count
+        self._beyond.update(dict(packed["beyond"]))

@@ -8,7 +8,7 @@ But a row that one of them needs is not deleted (`discard`), nor where the bytes
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from sqlite3 import Connection
 
 from cmsfs.models import wire_names
@@ -374,7 +374,14 @@ def discard(conn: Connection, ino: Ino) -> bool:
     return cursor.rowcount > 0
 
 
-def discard_detached(conn: Connection) -> int:
-    """Delete all such rows; only while nothing is open and no listing runs.  How many went."""
+def discard_detached(conn: Connection, held: Collection[Ino] = ()) -> int:
+    """Delete all such rows but those that are `held`; only while nothing else is open and no listing runs.
+    How many went."""
     rows = conn.execute("SELECT ino FROM node WHERE parent IS NULL AND ino > 2").fetchall()
-    return sum(discard(conn, row[0]) for row in rows)
+    return sum(discard(conn, row[0]) for row in rows if row[0] not in held)
+
+
+def detached(db: Database, is_held: Callable[[Ino], bool]) -> list[Ino]:
+    """Those nodes without a place that somebody holds."""
+    rows = db.rows("SELECT ino FROM node WHERE parent IS NULL AND ino > 2")
+    return [row["ino"] for row in rows if is_held(row["ino"])]

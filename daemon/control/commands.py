@@ -37,7 +37,7 @@ from daemon.pull.reconciler import Reconciler
 from daemon.push import recovered_files
 from daemon.push.dispatcher import Dispatcher
 from daemon.sharing.offers import Offers
-from daemon.shutdown import Shutdown
+from daemon.shutdown import Shutdown, Upgrading
 
 # The kernel tells that a file is closed a moment after `close` has returned to the program.
 CLOSING_SECONDS = 2.0
@@ -57,6 +57,7 @@ class Answers:
     state: LocalState
     mountpoint: Path
     shutdown: Shutdown
+    upgrading: Upgrading
     health: Health
     hydrator: Hydrator
     push: Dispatcher
@@ -265,6 +266,10 @@ class Answers:
     @answers(control.SetLogLevel)
     def set_log_level(self, level: str) -> None:
         logs.set_level(level)
+
+    @answers(control.Upgrade, tells_progress=True)
+    async def upgrade(self) -> None:
+        await self.upgrading.ask()
 
     @answers(control.Stop, tells_progress=True)
     async def stop(self, drain_seconds: float | None, force: bool) -> control.Done:

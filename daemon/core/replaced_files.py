@@ -60,8 +60,8 @@ class ReplacedFiles(importlib.abc.MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname.startswith(_OURS) and self.installed():
             raise AnotherVersion(
-                "Another version of cmsfs was installed, and this drive still runs the old one; unmount and"
-                " mount it again."
+                "Another version of cmsfs was installed, and this drive still runs the old one;"
+                " `cmsfs upgrade` switches it."
             )
         return None
 

@@ -26,7 +26,7 @@ from cmsfs.service.storage import store
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
 from daemon import app as daemon_app
-from daemon import local_state
+from daemon import local_state, upgrade
 from daemon.core.request_scheduler import RequestScheduler
 from tests.support import errno_probe
 from tests.support.daemon_drive import Drive, Remote, Starting
@@ -126,6 +126,7 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
         *,
         agents: tuple[str, ...] = ("health", "push", "fs"),
         paced: bool = False,
+        given: upgrade.Handover | None = None,
         **others: object,
     ) -> AsyncIterator[Drive]:
         wanted = settings.model_copy(update=others)
@@ -133,10 +134,12 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
         pace = RequestScheduler(config.profile(wanted).limits) if paced else None
         async with (
             _client(network, user, pace) as client,
-            local_state.open_state(wanted) as state,
+            local_state.open_state(wanted, given.held if given else ()) as state,
             trio.open_nursery() as nursery,
         ):
             built = daemon_app.Agent(wanted, tmp_path / "mnt", state, client, nursery, pace)
+            if given is not None:
+                built.shown.take_over(given.state["tree"])
             await built.contact()
             nursery.start_soon(built.notifier.run)
             push = functools.partial(built.account.once_known, built.push.run)

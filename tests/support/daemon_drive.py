@@ -22,6 +22,7 @@ from cmsfs.replica.changes import Change
 from cmsfs.replica.nodes import ROOT, Ino, Node
 from cmsfs.service.storage.store import Store
 from daemon import app as daemon_app
+from daemon import upgrade
 from tests.support.patience import crowding
 
 
@@ -193,11 +194,17 @@ class Drive:
 class Starting(Protocol):
     """`async with starting() as drive`: the agents of a drive; leave and enter again for a restart.
 
-    `paced`: its requests pass its budget.  `others`: settings of its own; another `account` is another drive.
+    `paced`: its requests pass its budget.  `given`: what another drive has handed over.  `others`: its own
+    settings; another `account` is another drive.
     """
 
     def __call__(
-        self, *, agents: tuple[str, ...] = ..., paced: bool = False, **others: object
+        self,
+        *,
+        agents: tuple[str, ...] = ...,
+        paced: bool = False,
+        given: upgrade.Handover | None = None,
+        **others: object,
     ) -> AbstractAsyncContextManager[Drive]: ...
 
 

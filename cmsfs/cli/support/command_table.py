@@ -66,6 +66,7 @@ GROUPS = {
     "Maintenance": {
         "doctor": CommandEntry("service.doctor", "Diagnose problems and suggest fixes"),
         "config": CommandEntry("service.configuration", "Show, check and edit the configuration"),
+        "upgrade": CommandEntry("drive.upgrade", "Switch the mounted drive to the installed version"),
         "fsck": CommandEntry("service.fsck", "Check and repair the local state"),
         "log-level": CommandEntry("sync.daemon_controls", "Change the log level of the running drive"),
     },

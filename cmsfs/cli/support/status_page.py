@@ -51,7 +51,7 @@ def _upgrade(status: control.DriveStatus) -> str:
     if status.installed == "none":
         return "cmsfs is not installed any more; this drive runs until it is unmounted"
     program = output.command()
-    return f"{status.installed} is installed; `{program} umount` and then `{program} mount` start it"
+    return f"{status.installed} is installed; `{program} upgrade` switches to it"
 
 
 def _waiting(budget: diagnostics.SchedulerStatus) -> str:

@@ -18,6 +18,8 @@ meant another file.  An inode without a name and without a row was unlinked or r
 machine, and its bytes go with its last handle.
 """
 
+import json
+from collections.abc import Collection
 from sqlite3 import Connection
 
 from cmsfs.replica import inodes, item_details, link_texts, pins, tree
@@ -132,10 +134,10 @@ def name_displaced(conn: Connection, ino: Ino, changes: list[Change]) -> None:
     inodes.note_fresh(conn, ino)
 
 
-def name_all_displaced(conn: Connection) -> int:
+def name_all_displaced(conn: Connection, held: Collection[Ino] = ()) -> int:
     """Give a name to each inode adrift that has unsent bytes; how many.
 
-    While nothing is open: the others are nobody's.
+    While nothing but what is `held` is open: the others are nobody's.
     """
     rows = conn.execute(
         "SELECT l.ino FROM lineage AS l JOIN node AS n ON n.ino = l.ino JOIN draft AS d ON d.id = n.draft"
@@ -144,7 +146,9 @@ def name_all_displaced(conn: Connection) -> int:
     for row in rows:
         name_displaced(conn, row["ino"], [])
         op_rows.record_once(conn, row["ino"], "upload")
-    conn.execute("DELETE FROM lineage")
+    conn.execute(
+        "DELETE FROM lineage WHERE ino NOT IN (SELECT value FROM json_each(?))", (json.dumps(list(held)),)
+    )
     return len(rows)
 
 

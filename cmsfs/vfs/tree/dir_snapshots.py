@@ -8,9 +8,11 @@ Rule: a position is a place in that list, so it means the same entry until the r
 """
 
 from array import array
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from sqlite3 import Connection
+from typing import Any
 
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node
@@ -75,6 +77,18 @@ class Snapshots:
     def dropped(self, fh: int) -> None:
         """The folder was closed."""
         self._taken.pop(fh, None)
+
+    def packed(self) -> list[list[Any]]:
+        """The listings, as JSON has them."""
+        return [
+            [fh, b64encode(one.inos.tobytes()).decode(), b64encode(one.names).decode(), one.ends.tolist()]
+            for fh, one in self._taken.items()
+        ]
+
+    def unpack(self, packed: list[list[Any]]) -> None:
+        """Go on with listings of another process."""
+        for fh, inos, names, ends in packed:
+            self._taken[fh] = Snapshot(array("q", b64decode(inos)), b64decode(names), array("q", ends))
 
     async def _take(self, folder: Ino) -> Snapshot:
         rows = self._db.rows(_NAMES, folder, _SHORT)

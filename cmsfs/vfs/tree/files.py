@@ -9,6 +9,8 @@ Rule: an inode is counted as open before its row is read, so that news leave the
 import errno
 import logging
 import os
+from base64 import b64decode, b64encode
+from typing import Any
 
 from cmsfs import errors
 from cmsfs.journal.draft import Draft
@@ -19,6 +21,7 @@ from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree import weblinks
 from cmsfs.vfs.tree.attributes import OpenResult
 from cmsfs.vfs.tree.context import TreeContext
+from cmsfs.vfs.tree.dir_snapshots import Snapshots
 from cmsfs.vfs.tree.handles import Handles, OpenFile, PageVersion
 from cmsfs.vfs.tree.reaper import Reaper
 from cmsfs.vfs.tree.writes import FileWriter
@@ -35,7 +38,7 @@ _NO_VERSION = object()
 class FileIO:
     """Reads and writes of file contents."""
 
-    def __init__(self, context: TreeContext, handles: Handles, reaper: Reaper) -> None:
+    def __init__(self, context: TreeContext, handles: Handles, reaper: Reaper, listings: Snapshots) -> None:
         self._db = context.db
         self._blocks = context.blocks
         self._drafts = context.drafts
@@ -44,6 +47,7 @@ class FileIO:
         self._inodes = context.inodes
         self._handles = handles
         self._reaper = reaper
+        self._listings = listings
         self._open: dict[Ino, OpenFile] = {}
         # Inodes that were asked for again after the kernel was told to look their name up.
         self._asked_for: set[Ino] = set()
@@ -248,6 +252,60 @@ class FileIO:
             while file.writers:
                 file.closed(writable=True)
         self._push.wake()
+
+    # ---- for the next process that serves the same mount ----
+
+    async def handed_over(self) -> dict[str, Any]:
+        """What the next process needs to serve the mount, as JSON has it; nobody asks any more.
+
+        What programs have written to open files is recorded.
+        """
+        files = []
+        for file in list(self._open.values()):
+            await self.writes.record(file)
+            # What they are written to their rows say; what they read from may be what a row said once.
+            content = file.content if file.draft is None else None
+            text = None if file.text is None else b64encode(file.text).decode()
+            files.append([file.ino, content and [content.sha1, content.size], text])
+        return {
+            "inodes": self._inodes.handed_over(),
+            "held": tree.detached(self._db, self._inodes.is_used),
+            "handles": self._handles.packed(),
+            "files": files,
+            "listings": self._listings.packed(),
+            "asked_for": list(self._asked_for),
+        }
+
+    def take_over(self, given: dict[str, Any]) -> None:
+        """Go on from what another process has `handed_over`: the same handles under the same numbers."""
+        self._inodes.take_over(given["inodes"])
+        self._listings.unpack(given["listings"])
+        self._asked_for.update(given["asked_for"])
+        held = {ino: (content, text) for ino, content, text in given["files"]}
+        for fh, ino, flags in given["handles"]:
+            self._inodes.opened(ino)
+            self._handles.reopen(fh, ino if flags < 0 else self._reopened(ino, *held[ino]), flags)
+
+    def _reopened(self, ino: Ino, content: list[Any] | None, text: str | None) -> OpenFile:
+        if (file := self._open.get(ino)) is not None:
+            return file
+        node = tree.find(self._db, ino)
+        if node is not None:
+            file = self._new_file(node)
+        else:
+            file = self._open[ino] = OpenFile(ino, self._blocks, draft=None)
+        if file.draft is None:
+            file.text = None if text is None else b64decode(text)
+            if content is None:
+                file.content = None
+            elif file.content is None or file.content.sha1 != content[0]:
+                own = tree.find_bytes(self._db, content[0]) or (None, None)
+                file.content = Content(content[0], content[1], *own)
+            if file.content is not None:
+                file.hold(file.content.sha1, file.content.size)
+        elif file.draft.base_sha1 is not None:
+            file.hold(file.draft.base_sha1, file.draft.base_total)
+        return file
 
     # ---- what others ask ----
 

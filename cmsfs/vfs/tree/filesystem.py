@@ -99,10 +99,11 @@ class Filesystem:
         self._handles = Handles()
         self._snapshots = Snapshots(db, self.excluded.hides)
         self._reaper = Reaper(context)
-        self._files = FileIO(context, self._handles, self._reaper)
+        self._files = FileIO(context, self._handles, self._reaper, self._snapshots)
         # What is about bytes alone is answered there.
         self.read, self.write = self._files.read, self._files.writes.write
         self.flush, self.release = self._files.flush, self._files.release
+        self.handed_over, self.take_over = self._files.handed_over, self._files.take_over
         self._entries = Entries(context, LocalFiles(local_names), self._allowed, delete_guard, folder_locks)
         self._truncations = Truncations(context, self._files, self._entries)
         self._xattrs = Xattrs(

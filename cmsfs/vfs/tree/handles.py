@@ -122,6 +122,11 @@ class Handle:
     begun: bool = False  # it was read from its beginning
     doubts: int | None = None  # those of the content (`BlockCache.doubts`) when it was first read
 
+    @property
+    def flags(self) -> int:
+        """Those of `open` that matter here."""
+        return (os.O_RDWR if self.writable else 0) | (os.O_APPEND if self.appends else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class FolderHandle:
@@ -139,16 +144,34 @@ class Handles:
 
     def open(self, file: OpenFile, flags: int) -> int:
         """A new description of a file, which counts it."""
+        fh = next(self._numbers)
+        self._put(fh, file, flags)
+        return fh
+
+    def _put(self, fh: int, file: OpenFile, flags: int) -> None:
         writable = bool(flags & _WRITING)
         file.opened(writable=writable)
-        fh = next(self._numbers)
         self._open[fh] = Handle(file, writable, bool(flags & os.O_APPEND))
-        return fh
 
     def open_folder(self, ino: Ino) -> int:
         fh = next(self._numbers)
         self._open[fh] = FolderHandle(ino)
         return fh
+
+    def packed(self) -> list[list[int]]:
+        """Every open description, as JSON has it: its number, its inode, and the flags of a file or -1."""
+        return [
+            [fh, one.ino, -1] if isinstance(one, FolderHandle) else [fh, one.file.ino, one.flags]
+            for fh, one in self._open.items()
+        ]
+
+    def reopen(self, fh: int, opened: OpenFile | Ino, flags: int) -> None:
+        """A description that another process has opened under this number."""
+        self._numbers = itertools.count(max(fh, *self._open) + 1 if self._open else fh + 1)
+        if isinstance(opened, OpenFile):
+            self._put(fh, opened, flags)
+        else:
+            self._open[fh] = FolderHandle(opened)
 
     def file(self, fh: int) -> Handle:
         """KeyError or TypeError here is a bug of the caller, never of a program."""

@@ -6,7 +6,9 @@ Rule: a file is read as it was when it was opened; what is written goes to its n
 import errno
 import itertools
 import os
-from dataclasses import dataclass
+from base64 import b64decode, b64encode
+from dataclasses import astuple, dataclass
+from typing import Any
 
 from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.nodes import Content, Ino
@@ -43,6 +45,29 @@ class VirtualHandles:
         self._handles: dict[int, _OpenFile | _OpenFolder] = {}
         self._fh = itertools.count(FIRST)
 
+    # ---- for the next process that serves the same mount ----
+
+    def handed_over(self) -> dict[str, Any]:
+        """What open files are read from, as JSON has it."""
+        files: list[tuple[int, Any]] = []
+        for fh, one in self._handles.items():
+            if isinstance(one, _OpenFile) and isinstance(one.data, bytes):
+                files.append((fh, b64encode(one.data).decode()))
+            elif isinstance(one, _OpenFile) and isinstance(one.data, Content):
+                files.append((fh, astuple(one.data)))
+        return {"last": max(self._handles, default=FIRST), "files": files}
+
+    def take_over(self, given: dict[str, Any]) -> None:
+        """Files are read as they were when they were opened; listings are to be begun anew (ESTALE), and what
+        was open for writing is written to no more (EBADF)."""
+        self._fh = itertools.count(given["last"] + 1)
+        for fh, data in given["files"]:
+            node = VirtualFile(("handed over", fh))
+            content = b64decode(data) if isinstance(data, str) else Content(*data)
+            if isinstance(content, Content):
+                self._blocks.open(content.sha1, content.size)
+            self._handles[fh] = _OpenFile(self._numbers.use(node), node, content, writes=False)
+
     # ---- folders -------------------------------------------------------------------------------
 
     async def opendir(self, folder: VirtualFolder) -> int:
@@ -53,7 +78,9 @@ class VirtualHandles:
         return fh
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
-        opened = self._handles[fh]
+        opened = self._handles.get(fh)
+        if opened is None:
+            raise errno_map.oserror(errno.ESTALE, "the folder was open in another process")
         assert isinstance(opened, _OpenFolder)
         entries = await with_deadline(opened.folder.entries(after))
         # The new page is taken before the old one is let go: a node may be on both.
@@ -67,7 +94,9 @@ class VirtualHandles:
         ]
 
     def releasedir(self, fh: int) -> None:
-        opened = self._handles.pop(fh)
+        opened = self._handles.pop(fh, None)
+        if opened is None:
+            return  # opened in another process
         assert isinstance(opened, _OpenFolder)
         for ino in (*opened.page, opened.ino):
             self._numbers.unused(ino)

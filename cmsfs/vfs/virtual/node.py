@@ -17,7 +17,7 @@ import os
 import stat
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -258,6 +258,21 @@ class VirtualInodes:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def handed_over(self) -> dict[str, Any]:
+        """Which numbers were given, and which are rows by now; as JSON has it."""
+        return {"next": self._next, "real": [(ino, one.real) for ino, one in self._known.items() if one.real]}
+
+    def renumbered(self, node: VirtualNode) -> Ino:
+        """The number of a node from now on, which is another than it had."""
+        self._known.pop(self._by_key.pop(node.key, -1), None)
+        return self.use(node)
+
+    def take_over(self, given: dict[str, Any]) -> None:
+        """Give no number that another process has given; nodes are asked for anew."""
+        self._next = max(self._next, given["next"])
+        for ino, real in given["real"]:
+            self._known[ino] = _Known(VirtualNode(("handed over", ino)), real=real)
 
     def _consider(self, ino: Ino) -> None:
         known = self._known[ino]

@@ -12,6 +12,7 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.changes import Change, ChangeKind, Hub
@@ -270,3 +271,25 @@ class Router:
 
     async def statfs(self) -> Statfs:
         return await self._tree.statfs()
+
+    # ---- for the next process that serves the same mount ----------------------------------------
+
+    async def handed_over(self) -> dict[str, Any]:
+        """What it needs, as JSON has it; nobody asks any more."""
+        return {
+            "tree": await self._tree.handed_over(),
+            "virtual": self._virtual.handles.handed_over(),
+            "numbers": self._inodes.handed_over(),
+            "fixed": list(self._hidden),
+            "roots": list(self._roots),
+        }
+
+    def take_over(self, given: dict[str, Any]) -> None:
+        """Go on from what another process has `handed_over`."""
+        self._tree.take_over(given["tree"])
+        self._inodes.take_over(given["numbers"])
+        self._virtual.handles.take_over(given["virtual"])
+        if given["fixed"] != list(self._hidden):
+            # The numbers mean other folders there.
+            self._fixed = {self._inodes.renumbered(one.folder): one for one in self._hidden.values()}
+        self._roots.update(given["roots"])

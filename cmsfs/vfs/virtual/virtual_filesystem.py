@@ -20,7 +20,7 @@ class VirtualFilesystem:
 
     def __init__(self, inodes: VirtualInodes, blocks: BlockCache, fetcher: Fetcher) -> None:
         self._inodes = inodes
-        self._handles = VirtualHandles(inodes, blocks, fetcher)
+        self.handles = VirtualHandles(inodes, blocks, fetcher)
 
     # ---- names ---------------------------------------------------------------------------------
 
@@ -42,10 +42,10 @@ class VirtualFilesystem:
             self._inodes.forgotten(ino, count)
 
     async def opendir(self, ino: Ino) -> int:
-        return await self._handles.opendir(self._inodes.folder(ino))
+        return await self.handles.opendir(self._inodes.folder(ino))
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
-        return await self._handles.readdir(fh, after)
+        return await self.handles.readdir(fh, after)
 
     def above(self, ino: Ino) -> Ino:
         """The root, below which all of them are."""
@@ -55,7 +55,7 @@ class VirtualFilesystem:
         self._inodes.looked_up(ino)
 
     def releasedir(self, fh: int) -> None:
-        self._handles.releasedir(fh)
+        self.handles.releasedir(fh)
 
     # ---- attributes ----------------------------------------------------------------------------
 
@@ -98,19 +98,19 @@ class VirtualFilesystem:
         node = self._inodes.node(ino)
         if not isinstance(node, VirtualFile):
             raise errno_map.oserror(errno.EISDIR)
-        return await self._handles.open(node, flags)
+        return await self.handles.open(node, flags)
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
         node = await with_deadline(self._inodes.folder(parent).create(name))
-        opened = await self._handles.open(node, flags)
+        opened = await self.handles.open(node, flags)
         # atomic: no await until the reply
         return opened, self.looked_up(node)
 
     async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:
-        return await self._handles.read(fh, offset, size)
+        return await self.handles.read(fh, offset, size)
 
     async def write(self, fh: int, offset: int, data: bytes) -> int:
-        return await self._handles.write(fh, offset, data)
+        return await self.handles.write(fh, offset, data)
 
     async def flush(self, fh: int) -> None:
         """What is written goes to its node at once."""
@@ -122,7 +122,7 @@ class VirtualFilesystem:
         """The same."""
 
     async def release(self, fh: int) -> None:
-        self._handles.release(fh)
+        self.handles.release(fh)
 
     # ---- the entries of a folder ---------------------------------------------------------------
 
