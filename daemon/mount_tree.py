@@ -18,6 +18,7 @@ from cmsfs.vfs import permissions
 from cmsfs.vfs.heuristics import lockfiles
 from cmsfs.vfs.ports import AccountPort, TrashPort
 from cmsfs.vfs.tree.filesystem import Filesystem
+from cmsfs.vfs.virtual import linked_folders
 from cmsfs.vfs.virtual.desktop_trash import DesktopTrash
 from cmsfs.vfs.virtual.lock_owners import LockHolder, LockOwners
 from cmsfs.vfs.virtual.metadata_folders import MetadataFolder
@@ -28,6 +29,7 @@ from cmsfs.vfs.virtual.search_results import FinderPort
 from cmsfs.vfs.virtual.trash import TrashFolder
 from cmsfs.vfs.virtual.versions import VersionViews
 from cmsfs.vfs.virtual.volume_info import VolumeInfo
+from daemon.content.linked_folders import LinkedFolders
 from daemon.content.metadata_browser import MetadataBrowser
 from daemon.content.versions import VersionHistory
 from daemon.desktop import drive_title
@@ -52,6 +54,10 @@ def build(
         context.db, context.client, context.hydrator, context.health, fs.getxattr, fs.setxattr
     )
     hidden.append(HiddenFolder(".by", MetadataFolder(browsing)))
+    if not settings.is_narrowed:
+        # A token that is for less than the account opens no link.
+        linked = LinkedFolders(settings, context.db, context.client, context.health)
+        hidden.append(HiddenFolder(linked_folders.NAME, linked_folders.LinksFolder(linked)))
     if settings.trash:
         trash = TrashFolder(remote_trash, context.blocks)
         hidden.append(HiddenFolder(settings.trash, trash, listed=settings.list_trash))

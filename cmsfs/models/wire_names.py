@@ -27,6 +27,7 @@ SUBJECT_TYPE: Final = ("service_subject_type", "box_subject_type")
 SUBJECT_ID: Final = ("service_subject_id", "box_subject_id")
 ASSERTION: Final = "assertion"
 RESOURCE: Final = "resource"
+LINK_HEADER: Final = "boxapi"
 SHARED_LINK: Final = "box_shared_link"
 
 # The root folder of whoever asks, and the folder that stands for the trash in paths.

@@ -30,7 +30,7 @@ _DIGITS = 8
 
 # Names that mean something to the drive itself: in its root (`.Trash`, `.Trash-1000`: what desktops take for
 # the trash of a disk), and behind the name of a file anywhere.
-_ROOT_NAMES = (".trash", ".search", ".by")
+_ROOT_NAMES = (".trash", ".search", ".by", ".shared")
 _ROOT_PREFIX = ".trash-"
 VERSIONS_SUFFIX = "@versions"
 

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from urllib.parse import urljoin, urlsplit
 
 from cmsfs import errors
+from cmsfs.client.content import shared_links
 from cmsfs.client.content.items import living
 from cmsfs.client.content.search import FIELDS_PARAM
 from cmsfs.client.transport.bodies import Body
@@ -23,6 +24,9 @@ from cmsfs.models.content import items
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.ASCII)
 
+# Files whose link is remembered while they may be read.
+_MOST_LINKED = 10_000
+
 
 class FilesApi:
     """/files/:id and what is below."""
@@ -30,6 +34,14 @@ class FilesApi:
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
         self._url = f"{base_url}/files"
+        self._links: dict[str, str] = {}
+
+    def shown_by(self, link: str, file_id: str) -> None:
+        """From here on the contents of this file are asked for in the name of a shared link."""
+        self._links.pop(file_id, None)
+        self._links[file_id] = link
+        if len(self._links) > _MOST_LINKED:
+            del self._links[next(iter(self._links))]
 
     async def permissions(self, file_id: str) -> items.Permissions | None:
         """What this account may do with the file; None if the service does not say."""
@@ -62,6 +74,8 @@ class FilesApi:
         """
         # Ours gives the bytes at once if it is asked to; other services answer with an address.
         headers = _range_of(first, last) | {"prefer": "return=representation"}
+        if (link := self._links.get(file_id)) is not None:
+            headers |= shared_links.header(link)
         params = {"version": version} if version is not None else None
         url = f"{self._url}/{file_id}/content"
         # A version's bytes never change.

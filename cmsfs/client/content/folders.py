@@ -1,5 +1,6 @@
 """The folders endpoint: create, list one level, read permissions and paths."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from cmsfs.client.content.items import living
@@ -69,13 +70,15 @@ class FoldersApi:
         return items_of(self._wire, f"{self._url}/{folder_id}/items")
 
 
-def items_of(wire: Wire, url: str) -> paging.ByMarker[Item]:
+def items_of(wire: Wire, url: str, headers: Mapping[str, str] | None = None) -> paging.ByMarker[Item]:
     """The entries of a folder's items, or of the trash."""
 
     async def fetch(marker: str | None) -> MarkerPage[Item]:
         params = FIELDS_PARAM | {"usemarker": "true", "limit": str(PAGE)}
         if marker is not None:
             params["marker"] = marker
-        return await wire.ask(MarkerPage[Item], "GET", url, repeat=Repeat.READ, params=params)
+        return await wire.ask(
+            MarkerPage[Item], "GET", url, repeat=Repeat.READ, params=params, headers=headers
+        )
 
     return paging.ByMarker(fetch)

@@ -9,11 +9,13 @@ from urllib.parse import quote
 import pydantic
 
 from cmsfs import errors
+from cmsfs.client.content import folders
 from cmsfs.client.content.items import SHAPES, AnyItem, ItemKind, living
 from cmsfs.client.content.search import FIELDS_PARAM
+from cmsfs.client.transport import paging
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
-from cmsfs.models import base
+from cmsfs.models import base, wire_names
 from cmsfs.models.content import items
 
 LINK = {"fields": "shared_link,item_status"}
@@ -29,7 +31,9 @@ class _Found(pydantic.RootModel[Any]):
 def header(url: str, password: str | None = None) -> dict[str, str]:
     """The header that lets a request see what a link shows."""
     text = f"shared_link={quote(url, safe=':/')}"
-    return {"boxapi": text if password is None else f"{text}&shared_link_password={quote(password, safe='')}"}
+    if password is not None:
+        text += f"&shared_link_password={quote(password, safe='')}"
+    return {wire_names.LINK_HEADER: text}
 
 
 class SharedLinksApi:
@@ -78,3 +82,7 @@ class SharedLinksApi:
             headers=header(url, password),
         )
         return found.root
+
+    def items(self, url: str, folder_id: str) -> paging.ByMarker[items.Item]:
+        """What is directly in a folder that a link without a password shows, page by page."""
+        return folders.items_of(self._wire, f"{self._url}/folders/{folder_id}/items", header(url))

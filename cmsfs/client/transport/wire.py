@@ -312,7 +312,7 @@ class Wire:
                 await retry.pause(error, failed=failed, repeat=repeat, policy=self._policy)
 
     async def _redirected(self, response: httpx.Response) -> httpx.Response:
-        """Go where the bytes are.  Another host gets no token: httpx leaves the header out."""
+        """Go where the bytes are.  Another host gets no token, which httpx leaves out, and no link."""
         for _ in range(MAX_REDIRECTS):
             target = response.next_request
             if target is None:
@@ -322,6 +322,8 @@ class Wire:
                 raise errors.ProtocolError("a download is redirected to an address without TLS")
             if not self._in_process and not self._hosts.may_lead_to(target.url.host):
                 raise errors.ProtocolError(f"a download is redirected into this machine ({target.url.host})")
+            if "authorization" not in target.headers:
+                target.headers.pop(wire_names.LINK_HEADER, None)
             response = await self._http.send(target, auth=None, stream=True)
         await response.aclose()
         raise errors.ProtocolError(f"a download is redirected more than {MAX_REDIRECTS} times")

@@ -1,8 +1,9 @@
 """Routes each call to the account's tree or to a virtual folder, by inode number.
 
-Hidden folders at the root (`.trash`, `.search`) and views of an item (`report.odt@versions`) are virtual
-nodes.  `VirtualFilesystem` answers for them, `Filesystem` for all else, both with the same methods.  Only
-what concerns both is here: names at the root, views beside an item, and moves from one side to the other.
+Hidden folders at the root (`.trash`, `.search`, `.shared`) and views of an item (`report.odt@versions`) are
+virtual nodes.  `VirtualFilesystem` answers for them, `Filesystem` for all else, both with the same methods.
+Only what concerns both is here: names at the root, views beside an item, and moves from one side to the
+other.
 
 Rule: a number below `node.FIRST` is a row and goes to the tree at once; nothing here may slow
 that down.

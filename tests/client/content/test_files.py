@@ -209,6 +209,17 @@ async def test_redirect_to_other_host_drops_token():
     assert (second.url.path, second.headers["host"]) == ("/d/1/signed", "dl")
 
 
+async def test_another_host_is_not_told_the_shared_link():
+    hosts = Hosts(api=moved("https://dl/d/1/signed"), dl=bytes_2_to_5)
+    endpoints = session.ServiceEndpoints.of_server("https://api")
+    async with session.open_client(endpoints, transport=hosts, auth=Static(), policy=ONCE) as client:
+        client.files.shown_by("https://api/s/word", "5")
+        assert await read(client, first=2, last=5) == b"2345"
+    first, second = hosts.requests
+    assert first.headers["boxapi"] == "shared_link=https://api/s/word"
+    assert "boxapi" not in second.headers
+
+
 async def test_another_port_is_another_host():
     answers = [moved("https://api:444/x"), bytes_2_to_5]
     hosts = Hosts(api=lambda request: answers.pop(0)(request))
