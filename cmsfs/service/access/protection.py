@@ -68,7 +68,7 @@ _END = f"""
 RETAINED = f"{_COVERED} AND {_END} > :now"
 
 _LEFT = """
-  SELECT a.id, v.id FROM {table} AS a JOIN version AS v JOIN item AS f ON f.id = v.file
+  SELECT a.id, v.id FROM {table} AS a, version AS v JOIN item AS f ON f.id = v.file
     WHERE a.type = 'folder'
       AND instr(:old, '/' || a.target || '/') > 0 AND instr(:new, '/' || a.target || '/') = 0
       AND (f.id = :item OR (f.path >= :first AND f.path < :end))
@@ -117,14 +117,14 @@ def keep_moved(conn: Connection, row: Row, path: str) -> None:
     ):
         # Where nothing is assigned to a folder, a move stays as quick as it is.
         if conn.execute(f"SELECT 1 FROM {table} WHERE type = 'folder' LIMIT 1").fetchone():
-            conn.execute(f"INSERT OR IGNORE INTO {kept} {_LEFT.format(table=table)}", args)
+            conn.execute(f"INSERT INTO {kept} {_LEFT.format(table=table)} ON CONFLICT DO NOTHING", args)
 
 
 def keep_described(conn: Connection, item: int) -> None:
     """Write down what covers a file's versions by its metadata, which is about to change."""
     conn.execute(
-        f"INSERT OR IGNORE INTO retention_kept SELECT a.id, v.id {_COVERED}"
-        " AND a.type = 'metadata_template' AND f.id = :item",
+        f"INSERT INTO retention_kept SELECT a.id, v.id {_COVERED}"
+        " AND a.type = 'metadata_template' AND f.id = :item ON CONFLICT DO NOTHING",
         {"item": item},
     )
 

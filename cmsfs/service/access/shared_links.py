@@ -238,7 +238,11 @@ async def remember(opened: Store, user: int, shared: Shared) -> None:
     def txn(conn: Connection) -> None:
         conn.execute("DELETE FROM recent_link WHERE user = ? AND used_at < ?", (user, now - RECENT))
         values = (user, shared.item, shared.word, now)
-        conn.execute("INSERT OR REPLACE INTO recent_link VALUES (?, ?, ?, ?)", values)
+        conn.execute(
+            "INSERT INTO recent_link VALUES (?, ?, ?, ?) ON CONFLICT (user, item)"
+            " DO UPDATE SET link = excluded.link, used_at = excluded.used_at",
+            values,
+        )
 
     await opened.write(txn)
 

@@ -308,7 +308,7 @@ def _set_terms(conn: Connection, row: Row, wish: items.UpdateItem) -> None:
     given = {column: getattr(wish, name) for name, column in item_serializer.TERMS.items()}
     given = {column: value for column, value in given.items() if value is not None}
     if given:
-        conn.execute("INSERT OR IGNORE INTO folder_terms (folder) VALUES (?)", (row["id"],))
+        conn.execute("INSERT INTO folder_terms (folder) VALUES (?) ON CONFLICT DO NOTHING", (row["id"],))
         parts = ", ".join(f"{column} = ?" for column in given)
         conn.execute(f"UPDATE folder_terms SET {parts} WHERE folder = ?", (*given.values(), row["id"]))
 

@@ -136,7 +136,11 @@ def add_key(conn: Connection, client_id: str, kid: str, pem: str) -> None:
 def set_signature_keys(conn: Connection, client_id: str, *, main: str, secondary: str) -> None:
     """What an application's webhooks are signed with."""
     values = (client_id, main, secondary)
-    conn.execute("INSERT OR REPLACE INTO signature_key (app, main, secondary) VALUES (?, ?, ?)", values)
+    conn.execute(
+        "INSERT INTO signature_key (app, main, secondary) VALUES (?, ?, ?)"
+        " ON CONFLICT (app) DO UPDATE SET main = excluded.main, secondary = excluded.secondary",
+        values,
+    )
 
 
 def renew_signature_key(conn: Connection, client_id: str, column: str) -> dict[str, str]:

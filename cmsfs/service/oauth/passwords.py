@@ -33,7 +33,11 @@ def hashed(password: str) -> str:
 
 def keep(conn: Connection, user: int, password_hash: str) -> None:
     """Give a user a password, in place of any other."""
-    conn.execute("INSERT OR REPLACE INTO password (user, hash) VALUES (?, ?)", (user, password_hash))
+    conn.execute(
+        "INSERT INTO password (user, hash) VALUES (?, ?)"
+        " ON CONFLICT (user) DO UPDATE SET hash = excluded.hash",
+        (user, password_hash),
+    )
 
 
 async def check(store: Store, login: str, password: str, *, who: str = "") -> int | None:

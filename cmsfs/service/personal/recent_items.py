@@ -20,8 +20,8 @@ MOST = 1000
 _LOOKED_AT = 5000
 _LATEST = """
   SELECT file AS item, created_at AS at,
-      iif(id = (SELECT min(id) FROM version AS first WHERE first.file = version.file),
-        'item_upload', 'item_modify') AS word
+      CASE WHEN id = (SELECT min(id) FROM version AS first WHERE first.file = version.file)
+        THEN 'item_upload' ELSE 'item_modify' END AS word
     FROM version WHERE created_by = ?1 AND created_at > ?2
   UNION ALL
   SELECT item, created_at, 'item_comment' FROM comment WHERE created_by = ?1 AND created_at > ?2

@@ -120,6 +120,6 @@ def collection(user: int) -> dict[str, str]:
 def set_favorite(conn: Connection, row: Row, user: int, is_one: bool, *, now: int) -> None:
     """Have an item among a user's favorites, or not."""
     if is_one:
-        conn.execute("INSERT OR IGNORE INTO favorite VALUES (?, ?, ?)", (user, row["id"], now))
+        conn.execute("INSERT INTO favorite VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (user, row["id"], now))
     else:
         conn.execute("DELETE FROM favorite WHERE user = ? AND item = ?", (user, row["id"]))

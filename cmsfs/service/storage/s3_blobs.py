@@ -122,7 +122,11 @@ class S3Blobs(blobs.BlobStore):
                 file.write(data)
 
     def set_aside(self, conn: Connection, sha1: str, *, now: int) -> None:
-        conn.execute("INSERT OR REPLACE INTO aside VALUES (?, ?, ?)", (sha1, AsideState.ASIDE, now))
+        conn.execute(
+            "INSERT INTO aside VALUES (?, ?, ?)"
+            " ON CONFLICT (sha1) DO UPDATE SET state = excluded.state, since = excluded.since",
+            (sha1, AsideState.ASIDE, now),
+        )
 
     def bring_back(self, conn: Connection, sha1: str) -> None:
         found = conn.execute("SELECT state FROM aside WHERE sha1 = ?", (sha1,)).fetchone()

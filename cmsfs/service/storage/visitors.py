@@ -23,7 +23,10 @@ def user(conn: Connection, *, now: int) -> int:
     found = conn.execute("SELECT service_user FROM app WHERE client_id = ?", (APP,)).fetchone()
     if found is not None:
         return int(found["service_user"])
-    conn.execute("INSERT OR IGNORE INTO enterprise (id, name, created_at) VALUES (?, '', ?)", (_NOBODY, now))
+    conn.execute(
+        "INSERT INTO enterprise (id, name, created_at) VALUES (?, '', ?) ON CONFLICT DO NOTHING",
+        (_NOBODY, now),
+    )
     cursor = conn.execute(
         "INSERT INTO user (enterprise, name, role, space_amount, max_upload_size, created_at, modified_at)"
         " VALUES (?, ?, 'user', -1, ?, ?, ?)",

@@ -51,7 +51,11 @@ async def create(call: calls.Call) -> responses.Response:
 
     def txn(conn: Connection) -> None:
         user = _user(store.reader(conn), call)
-        conn.execute("INSERT OR REPLACE INTO avatar VALUES (?, ?, ?)", (user["id"], kind, picture))
+        conn.execute(
+            "INSERT INTO avatar VALUES (?, ?, ?) ON CONFLICT (user)"
+            " DO UPDATE SET media_type = excluded.media_type, picture = excluded.picture",
+            (user["id"], kind, picture),
+        )
 
     await call.store.write(txn)
     url = call.request.url

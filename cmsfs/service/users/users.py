@@ -285,7 +285,9 @@ def _remove(conn: Connection, number: int, *, now: int) -> None:
     for table in ("email_alias", "avatar", "invite", "terms_status", "storage_assignment"):
         conn.execute(f"DELETE FROM {table} WHERE user = ?", (number,))
     _forget(conn, number)
-    conn.execute("INSERT OR IGNORE INTO enterprise (id, name, created_at) VALUES (0, '', ?)", (now,))
+    conn.execute(
+        "INSERT INTO enterprise (id, name, created_at) VALUES (0, '', ?) ON CONFLICT DO NOTHING", (now,)
+    )
     conn.execute(
         "UPDATE user SET enterprise = 0, login = NULL, status = 'inactive', root = NULL, modified_at = ?"
         " WHERE id = ?",
