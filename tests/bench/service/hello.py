@@ -1,11 +1,10 @@
 """What an answer costs a server that has nothing to do for it: ours, and others that are installed.
 
-`python tests/bench/hello.py SERVER PORT` serves; `rows` measures all of them, each in a process of its own.
+`python tests/bench/service/hello.py SERVER PORT` serves; `rows` measures all, each in a process of its own.
 """
 
 import ctypes
 import importlib
-import importlib.util
 import os
 import signal
 import socket
@@ -70,19 +69,21 @@ def cost(port: int, pid: int, request: bytes, *, times: int = 500) -> float:
     return best
 
 
-def rows() -> Iterator[tuple[str, float]]:
-    """Each server that is installed, and what a bare answer costs it."""
+def rows(others: str = sys.executable) -> Iterator[tuple[str, float]]:
+    """Each server that is installed, and what a bare answer costs it; `others`: the Python that has them."""
     for name, shown in SERVERS.items():
-        if importlib.util.find_spec(name) is not None:
-            with _serving(name) as (port, pid):
+        python = sys.executable if name == "cmsfs" else others
+        looked = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+        if subprocess.run([python, "-c", looked, name]).returncode == 0:
+            with _serving(name, python) as (port, pid):
                 yield shown, cost(port, pid, b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n")
 
 
 @contextmanager
-def _serving(name: str) -> Iterator[tuple[int, int]]:
+def _serving(name: str, python: str) -> Iterator[tuple[int, int]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, __file__, name, str(port)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([python, __file__, name, str(port)], stderr=subprocess.DEVNULL)
     try:
         give_up = time.monotonic() + 20
         while True:

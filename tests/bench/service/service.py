@@ -1,4 +1,4 @@
-"""How fast the service is with a million items: `python tests/bench/service.py [--items N]`.
+"""How fast the service is with a million items: `python tests/bench/service/service.py [--items N]`.
 
 Makes a store by the store's own functions (two minutes; it is kept below TMPDIR for the next run), starts
 `cmsfs serve` on it, and asks over HTTP what drives and people ask.  The table shows the time of one request,

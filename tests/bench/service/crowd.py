@@ -1,4 +1,4 @@
-"""What others feel of a crowd: `python tests/bench/crowd.py [--seconds N]`.
+"""What others feel of a crowd: `python tests/bench/service/crowd.py [--seconds N]`.
 
 Starts `cmsfs serve`, and from a process of its own 300 bodies that do not come, 300 idle connections and 200
 uploads at once, again and again.  The table shows how long one caller's requests take, before and meanwhile.
