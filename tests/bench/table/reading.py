@@ -39,7 +39,7 @@ def _cached(stage: Stage, who: Contender, scale: float) -> Found:
     size = _gigabyte(scale)[0][1]
     with who.mounted() as top:
         skim(top / "gigabyte")
-        time.sleep(1)
+        time.sleep(6)  # rclone writes down what it has 5 s after a file was closed
     with who.mounted(keep=True) as top:
         for path in who.cached():
             skim(path)  # from memory: what is compared is the way, not the disk
