@@ -28,6 +28,7 @@ from daemon.account.file_locks import FileLocks
 from daemon.account.login_watch import LoginWatch
 from daemon.account.pausing import Pausing
 from daemon.account.permissions import RightsReader
+from daemon.content.copies import RemoteCopies
 from daemon.content.delete_guard import DeleteGuard
 from daemon.content.document_locks import DocumentLocks
 from daemon.content.favorites import Favorites
@@ -211,6 +212,7 @@ class Composition(Answers):
         self.hub.subscribe(self.fs.on_changes, {ChangeKind.GONE})
         self._fsync_seconds = settings.fsync_seconds
         self.trash = RemoteTrash(push_context, self.push, self.account)
+        self.copies = RemoteCopies(push_context, self.push, self.account)
         self.thumbnails = self._thumbnails()
         self.finder = RemoteSearch(db, client, self.hydrator, self.health, LocalSearch(db, blocks.place))
         self.shown = build(

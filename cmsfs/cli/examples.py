@@ -31,6 +31,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "get": ("cmsfs get /Documents/a.txt", "cmsfs get /Photos ~/photos --exclude '*.raw'"),
     "put": ("cmsfs put report.pdf /Reports/", "cmsfs put ~/photos /Photos --exclude '.*'"),
+    "copy": ("cmsfs copy ~/cmsfs/Videos/intro.mp4 ~/cmsfs/Archive", "cmsfs copy /Projects /Templates/2027"),
     "text": ("cmsfs text /Legal/Contract.docx",),
     "versions": (
         "cmsfs versions /Documents/a.txt",

@@ -17,6 +17,7 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     Pin, Unpin             Done    with what the person should know
     Free                   Freed   no longer on this disk   Progress, at least every second
     GetPins                PinList
+    Copy                   Done    the copy is on the drive Progress, at least every second
     Watch                  DriveStatus, one now, and one after every second, until the caller hangs up
     Follow                 DriveSummary, one now, and one whenever it has changed
     GetPathStatus          PathStatus
@@ -42,6 +43,8 @@ import pydantic
 
 from cmsfs.ipc import attention, diagnostics
 from cmsfs.ipc.attention import Conflicts as Conflicts
+from cmsfs.ipc.outcomes import Adopted as Adopted
+from cmsfs.ipc.outcomes import Freed as Freed
 from cmsfs.ipc.searching import FoundItems as FoundItems
 from cmsfs.ipc.summary import DriveSummary as DriveSummary
 from cmsfs.models.base import DEFERRED
@@ -144,6 +147,17 @@ class Free(Request):
     kind: Literal["free"] = "free"
     path: str
     unpin: bool = False
+
+
+class Copy(Request):
+    """Have the service copy the item at `path` into a folder, or to a new name.
+
+    The `message` of the `Done` is the path of the copy.  Refused without a network.
+    """
+
+    kind: Literal["copy"] = "copy"
+    path: str
+    to: str
 
 
 class GetPins(Request):
@@ -322,26 +336,6 @@ class PageAddress(_Message):
 
     kind: Literal["page"] = "page"
     url: str
-
-
-class Freed(_Message):
-    """What a `Free` has dropped, and how many files' bytes are still here, and why."""
-
-    kind: Literal["freed"] = "freed"
-    files: int = 0
-    bytes: int = 0
-    unsent: int = 0  # the service does not have them, or not as they are here
-    pinned: int = 0  # by a pin of their own or above them, or of another file with the same bytes
-    in_use: int = 0  # open, or being fetched
-
-
-class Adopted(_Message):
-    """What an `Adopt` has brought in, and what it could not."""
-
-    kind: Literal["adopted"] = "adopted"
-    items: int = 0
-    renamed: list[str] = []  # names that were given, since something else had the old ones
-    failed: list[str] = []  # with the reason; they are where they were
 
 
 class Progress(_Message):

@@ -35,6 +35,7 @@ from cmsfs.vfs.ports import AccountPort, TrashPages
 from cmsfs.vfs.tree import naming as vfs_naming
 from cmsfs.vfs.virtual import trash
 from daemon.account import leave
+from daemon.content.arrivals import arrived
 from daemon.core.health import Health
 from daemon.push.context import PushContext
 from daemon.push.dispatcher import Dispatcher
@@ -240,20 +241,10 @@ class RemoteTrash:
         return remote_from_item(answer)
 
     async def _arrived(self, item: Remote, folder: Node | None) -> Ino:
-        """Apply an item that is back; its node.  A folder is listed soon, as nothing tells its content."""
-
-        def note(conn: Connection) -> None:
-            node = tree.remote_at(conn, item.kind, item.id)
-            if node is not None:
-                tree.mark_unlisted_below(conn, node.ino)
-
-        is_folder = item.kind is NodeKind.FOLDER
-        await self.context.remote_updates.apply([item.item], note=note if is_folder else None, is_answer=True)
-        node = tree.find_remote(self.context.db, item.kind, item.id)
+        """Apply an item that is back; its node."""
+        node = await arrived(self.context, item)
         if node is None:
             raise errno_map.oserror(errno.EIO, "what was restored is not in the tree")
-        if is_folder and node.parent is not None:
-            self.context.hydrator.list_soon(node.ino)
         if folder is not None and node.parent != folder.ino:
             raise errno_map.oserror(errno.EBUSY, "the restored item was moved at the same time")
         return node.ino

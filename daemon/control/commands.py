@@ -19,6 +19,7 @@ from cmsfs.replica.changes import Hub
 from cmsfs.vfs.tree.filesystem import Filesystem
 from cmsfs.vfs.virtual.search_results import FinderPort
 from daemon.account.pausing import Pausing
+from daemon.content.copies import RemoteCopies
 from daemon.content.favorites import Favorites
 from daemon.content.trash import RemoteTrash
 from daemon.control import conflict_copies, searching
@@ -68,6 +69,7 @@ class Answers:
     pins: Pins
     favorites: Favorites
     trash: RemoteTrash
+    copies: RemoteCopies
     pausing: Pausing
     notifier: Notifier
     fs: Filesystem
@@ -202,6 +204,12 @@ class Answers:
     async def free(self, path: str, *, unpin: bool) -> control.Freed:
         node = await path_lookup.find(self.state.db, self.hydrator, path)
         return await self._eviction.free(node.ino, unpin=unpin)
+
+    @answers(control.Copy, tells_progress=True)
+    async def copy(self, path: str, to: str) -> control.Done:
+        made = await self.copies.copy(path, to)
+        await self.notifier.settled_soon()
+        return control.Done(message=made)
 
     @answers(control.Adopt, tells_progress=True)
     async def adopt(self) -> control.Adopted:

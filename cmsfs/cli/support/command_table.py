@@ -32,6 +32,7 @@ GROUPS = {
         "get": CommandEntry("files.files", "Download a file or folder"),
         "put": CommandEntry("files.files", "Upload a file or folder"),
         "text": CommandEntry("files.text", "Print the text of a document"),
+        "copy": CommandEntry("files.copy", "Copy a file or folder at the service"),
         "versions": CommandEntry("files.versions", "List, download and restore versions of a file"),
         "log": CommandEntry("files.log", "Show who changed what, and when"),
         "watch": CommandEntry("files.log", "Print changes as they happen, and run a command on each"),

@@ -46,6 +46,13 @@ class FoldersApi:
         body = items.NewFolder(name=name, parent=Reference(id=parent_id)).body()
         return await self._wire.ask(items.Folder, "POST", self._url, params=FIELDS_PARAM, body=body)
 
+    async def copy(self, folder_id: str, *, parent_id: str, name: str) -> items.Folder:
+        """A new folder with copies of all that is in it, made at the service.  Raises `Conflict` if the name
+        is taken."""
+        body = items.CopyItem(parent=Reference(id=parent_id), name=name).body()
+        url = f"{self._url}/{folder_id}/copy"
+        return await self._wire.ask(items.Folder, "POST", url, params=FIELDS_PARAM, body=body)
+
     async def permissions(self, folder_id: str) -> items.Permissions | None:
         """What this account may do with the folder; None if the service does not say."""
         url, params = f"{self._url}/{folder_id}", {"fields": "permissions"}

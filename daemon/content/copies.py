@@ -1,0 +1,164 @@
+"""Copies files and folders at the service, of any size: no byte comes here, and none is sent.
+
+What is copied is what the service has, so it has to have all of it first; a copy has the description and tags
+of its original, and the metadata that its template says is copied along.
+
+Rule: a copy is made while somebody waits, or not at all.  Recorded for later it would copy what is there
+then, and not what was meant.
+"""
+
+import errno
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cmsfs import errors
+from cmsfs.journal import queue
+from cmsfs.models.content import items
+from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT, Node, NodeKind, remote_from_item
+from cmsfs.vfs import permissions
+from cmsfs.vfs.permissions import NodeRight
+from cmsfs.vfs.ports import AccountPort
+from cmsfs.vfs.tree import naming
+from daemon.content.arrivals import arrived
+from daemon.fetch import path_lookup
+from daemon.push.context import PushContext
+from daemon.push.dispatcher import Dispatcher
+
+# How long is waited for what has to be sent first.
+SEND_SECONDS = 60.0
+
+_WHY_NOT = {
+    errno.EACCES: "you have no permission to create items in it",
+    errno.EBUSY: "it is not uploaded yet",
+    errno.EEXIST: "an item with this name exists",
+    errno.EIO: "it is not uploaded yet",
+    errno.EROFS: "the drive is read-only",
+    errno.ETIMEDOUT: "it is not uploaded yet",
+}
+
+
+class _Target(NamedTuple):
+    folder: Node
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCopies:
+    """Copies on behalf of a person.  All raise `UserError` with a sentence, and `CmsfsError`."""
+
+    context: PushContext
+    push: Dispatcher
+    account: AccountPort
+
+    async def copy(self, source: str, destination: str) -> str:
+        """Copy the item at a path into a folder, or to a new name; the path of the copy."""
+        if not self.context.profile.copies:
+            raise errors.UserError("This service cannot copy; `cp` reads the file and uploads it again.")
+        if not self.context.health.can_ask:
+            raise errors.UserError(
+                f"{source} was not copied: the service cannot be reached. `cp` copies what is on this disk,"
+                " and uploads it later."
+            )
+        node = await self._find(source)
+        if node.ino == ROOT or node.local or node.kind not in (NodeKind.FILE, NodeKind.FOLDER):
+            raise errors.UserError(f"{source} is not a file or folder that the service can copy; use `cp`.")
+        target = await self._target(node, destination)
+        path = f"{tree.path(self.context.db, target.folder.ino).rstrip('/')}/{target.name}"
+        try:
+            rights = await self.account.rights.learn(node)
+            permissions.check(node, rights, NodeRight.READ)
+        except OSError:
+            raise errors.UserError(f"{source} was not copied: you have no permission to read it.") from None
+        node = await self._sent(node, source)
+        folder = await self._writable(target)
+        assert node.remote_id is not None
+        assert folder.remote_id is not None
+        try:
+            with (
+                self.context.remote_updates.making(folder.remote_id, target.name),
+                self.context.health.request("copy"),
+            ):
+                made = await self._make(node, node.remote_id, folder.remote_id, target.name)
+        except errors.Conflict:
+            raise errors.UserError(f"{path} already exists.") from None
+        await arrived(self.context, remote_from_item(made))
+        return path
+
+    async def _make(self, node: Node, item_id: str, folder_id: str, name: str) -> items.Item:
+        client = self.context.client
+        if node.is_folder:
+            return await client.folders.copy(item_id, parent_id=folder_id, name=name)
+        return await client.files.copy(item_id, parent_id=folder_id, name=name, version=node.version)
+
+    async def _find(self, path: str) -> Node:
+        return await path_lookup.find(self.context.db, self.context.hydrator, path)
+
+    async def _target(self, node: Node, destination: str) -> _Target:
+        """The folder and the name that a destination means: a folder, or a new name in one."""
+        db = self.context.db
+        above, _, name = destination.rstrip("/").rpartition("/")
+        folder = await self._find(above) if name else await self._find("/")
+        if not folder.is_folder:
+            raise errors.UserError(f"{above} is not a folder.")
+        await self._listed(folder)
+        held = tree.find_clash(db, folder.ino, name) if name else folder
+        if held is not None and held.is_folder:
+            folder, name = held, node.name
+            await self._listed(folder)
+            held = tree.find_clash(db, folder.ino, name)
+        elif destination.endswith("/"):
+            raise errors.UserError(f"There is no folder {destination.rstrip('/')} on the drive.")
+        if held is not None:
+            raise errors.UserError(f"{tree.path(db, held.ino)} already exists.")
+        if folder.ino == node.ino or tree.path(db, folder.ino).startswith(f"{tree.path(db, node.ino)}/"):
+            raise errors.UserError("A folder cannot be copied into itself.")
+        try:
+            naming.check(folder.ino, name)
+        except OSError as error:
+            raise errors.UserError(f"{name!r} is not a possible name: {error.strerror}.") from None
+        return _Target(folder, name)
+
+    async def _listed(self, folder: Node) -> None:
+        if tree.is_listed(self.context.db, folder.ino):
+            return
+        try:
+            await self.context.hydrator.listing(folder.ino)
+        except OSError as error:
+            raise errors.UserError(f"{folder.name} could not be listed: {error.strerror}.") from None
+
+    async def _sent(self, node: Node, source: str) -> Node:
+        """The node, once the service has it with all that is below it."""
+        why: set[str] = set()
+
+        async def is_sent() -> bool:
+            nonlocal why
+            why = await self.context.db.query(lambda conn: queue.unsent(conn, node.ino)) - {"local"}
+            return not why or "held" in why
+
+        with self.push.hurrying():
+            await self.push.until(is_sent, seconds=SEND_SECONDS)
+        now = tree.find(self.context.db, node.ino)
+        if why or now is None or now.remote_id is None:
+            raise errors.UserError(
+                f"{source} was not copied: it has changes that are not uploaded; `cmsfs status` shows them."
+            )
+        return now
+
+    async def _writable(self, target: _Target) -> Node:
+        """The folder of a copy, once the service has it."""
+        folder = target.folder
+        try:
+            rights = await self.account.rights.learn(folder)
+            permissions.check(folder, rights, NodeRight.WRITE)
+            if folder.local or (folder.remote_id is None and folder.ino == ROOT):
+                raise OSError(errno.EBUSY, folder.name)
+            if folder.remote_id is None:
+                await self.push.confirm(folder.ino, seconds=SEND_SECONDS)
+        except OSError as error:
+            why = _WHY_NOT.get(error.errno or 0, error.strerror)
+            raise errors.UserError(f"Nothing can be copied to {folder.name}: {why}.") from None
+        found = tree.find(self.context.db, folder.ino)
+        if found is None or found.remote_id is None:
+            raise errors.UserError(f"Nothing can be copied to {folder.name}: it is not uploaded yet.")
+        return found

@@ -1,0 +1,110 @@
+"""Copies that the service makes: no byte comes down or goes up, and a refusal is a sentence."""
+
+import pytest
+import trio
+
+from cmsfs import errors
+from tests.support import errno_probe
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
+
+
+async def _copy(drive: Drive, source: str, destination: str) -> str:
+    return await drive.agents.copies.copy(source, destination)
+
+
+def _contents(network: Network) -> list[tuple[str, str]]:
+    """The requests that bytes of files went with."""
+    return [one for one in network.requests if "content" in one[1].partition("?")[0]]
+
+
+@pytest.fixture
+async def tree(other: Remote, drive: Drive) -> Drive:
+    """/a/deep/two and /a/one at the service, of which this drive has no bytes, and a folder /b."""
+    top = await other.folder("a")
+    deep = await other.folder("deep", top)
+    await other.file("one", b"1" * 3_000_000, top)
+    await other.file("two", b"2", deep)
+    await other.folder("b")
+    await drive.poll()
+    await drive.names("")
+    return drive
+
+
+async def test_a_file_that_is_not_here_is_copied_by_the_service(tree: Drive, other: Remote, network: Network):
+    one = await other.find("one")
+    await other.client.items.describe("file", one.id, description="the first")
+    assert await _copy(tree, "/a/one", "/b") == "/b/one"
+    assert await _copy(tree, "/a/one", "/b/three") == "/b/three"
+    assert await tree.names("b") == ["one", "three"]
+    assert _contents(network) == []
+    assert tree.ops() == []
+    assert await other.read("three") == b"1" * 3_000_000
+    assert (await other.details("three")).description == "the first"
+    await tree.read("b/three")
+    assert len(_contents(network)) > 0
+
+
+async def test_a_folder_is_copied_with_all_that_is_in_it(tree: Drive, other: Remote, network: Network):
+    await tree.write("a/new", b"not uploaded yet")
+    assert await _copy(tree, "/a", "/b/") == "/b/a"
+    assert await tree.names("b/a") == ["deep", "new", "one"]
+    assert await tree.names("b/a/deep") == ["two"]
+    assert [method for method, _ in _contents(network)] == ["POST"]  # of `new`, before
+    assert await tree.read("b/a/new") == b"not uploaded yet"
+    assert [one for one in await other.paths() if one.startswith("b/")] == [
+        *("b/", "b/a/", "b/a/deep/", "b/a/deep/two", "b/a/new", "b/a/one"),
+    ]
+    await tree.poll()
+    assert await tree.names("b") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "said"),
+    [
+        ("/none", "/b", "There is no /none"),
+        ("/a/one", "/none/x", "There is no /none"),
+        ("/a/one", "/b/x/", "There is no folder /b/x"),
+        ("/a/one", "/a/one/x", "/a/one is not a folder"),
+        ("/a/one", "/a/ONE", "/a/one already exists"),
+        ("/a/one", "/a", "/a/one already exists"),
+        ("/a", "/a/deep", "cannot be copied into itself"),
+        ("/a", "/a/again", "cannot be copied into itself"),
+        ("/", "/b", "/ is not a file or folder that the service can copy"),
+        ("/a/one", "/b/x@versions", "'x@versions' is not a possible name"),
+    ],
+)
+async def test_what_cannot_be_copied_is_said(tree: Drive, other: Remote, source, destination, said):
+    before = await other.paths()
+    with pytest.raises(errors.UserError, match=said):
+        await _copy(tree, source, destination)
+    assert await other.paths() == before
+
+
+async def test_a_name_that_others_took_meanwhile_is_said(tree: Drive, other: Remote):
+    await other.file("one", b"theirs", (await other.find("b")).id)
+    with pytest.raises(errors.UserError, match="/b/one already exists"):
+        await _copy(tree, "/a/one", "/b/one")
+    assert len([one for one in await other.paths() if one.startswith("b/o")]) == 1
+
+
+async def test_nothing_is_copied_offline(tree: Drive, other: Remote, network: Network):
+    network.is_down = True
+    with pytest.raises((errors.Offline, errors.UserError)):
+        await _copy(tree, "/a/one", "/b")
+    with trio.fail_after(60):
+        while tree.agents.health.can_ask:
+            await tree.agents.health.changed()
+    with pytest.raises(errors.UserError, match="the service cannot be reached"):
+        await _copy(tree, "/a/one", "/b")
+    assert tree.ops() == []
+
+
+async def test_a_folder_that_may_not_be_written_to_is_no_target(
+    tree: Drive, other: Remote, ben: Remote, user: int
+):
+    await errno_probe.shared_file(tree, ben, "f", "viewer", user)
+    with pytest.raises(errors.UserError, match="Nothing can be copied to s: you have no permission"):
+        await _copy(tree, "/a/one", "/s")
+    # What may be read can be copied from there.
+    assert await _copy(tree, "/s/f", "/b") == "/b/f"
