@@ -5,7 +5,7 @@
 Rule: the token is in the header and nowhere else: not in a log, a repr or an exception.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
 import httpx
 import trio
@@ -21,10 +21,14 @@ EARLY = 60.0
 
 
 class BearerAuth(httpx.Auth):
-    """Sets the header; after a 401 renews the token and retries once."""
+    """Sets the header; after a 401 renews the token and retries once.
 
-    def __init__(self, fetch: Fetch) -> None:
+    `also`: headers that go where the token goes, and nowhere else.
+    """
+
+    def __init__(self, fetch: Fetch, *, also: Mapping[str, str] | None = None) -> None:
         self._fetch = fetch
+        self._also = also or {}
         self._token: Token | None = None
         self._renew_at = 0.0
         self._fetches = 0  # those that have ended, well or not
@@ -40,6 +44,7 @@ class BearerAuth(httpx.Auth):
             token = self._token
             if token is None or token is refused or trio.current_time() >= self._renew_at:
                 token = await self._renewed()
+            request.headers.update(self._also)
             request.headers["authorization"] = f"Bearer {token.access_token.get_secret_value()}"
             response = yield request
             if response.status_code != httpx.codes.UNAUTHORIZED:

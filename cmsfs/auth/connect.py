@@ -7,7 +7,7 @@ Rule: it asks the service nothing; the caller's first request finds out whether 
 
 import importlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,10 +17,11 @@ import httpx
 import trio
 
 from cmsfs import config, errors
-from cmsfs.auth import apps, bearer, grants, refusals, token_refresh, token_store
+from cmsfs.auth import apps, bearer, grants, link_file, refusals, token_refresh, token_store
 from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.endpoints import endpoints_of
 from cmsfs.client import session
+from cmsfs.client.content import shared_links
 from cmsfs.client.transport import bandwidth, embedded, rate_gate
 from cmsfs.models.enterprise import tokens, users
 from cmsfs.runtime import clock, threads
@@ -58,6 +59,10 @@ async def open_access(
     Raises `ConfigError` for credentials that are missing, `UserError` for an embedded service that has
     no data yet.
     """
+    if settings.is_link and (account := link_file.read(settings.link_file).account):
+        async with open_access(config.load(account), owner=owner) as way:
+            yield way
+        return
     embedded_here = config.profile(settings).embedded
     opened = _embedded(settings, sample=sample) if embedded_here else _remote(settings, owner, as_given)
     async with opened as way:
@@ -91,7 +96,7 @@ async def open_narrowed(
             narrow = way.fetch  # it is for no more than the link shows, and lets be done
         async with session.open_client(
             way.endpoints,
-            auth=bearer.BearerAuth(deadline.limiting(narrow)),
+            auth=bearer.BearerAuth(deadline.limiting(narrow), also=_naming(settings)),
             transport=way.transport,
             ca_file=way.ca_file,
             counters=counters,
@@ -99,6 +104,14 @@ async def open_narrowed(
             flow=flow,
         ) as client:
             yield client
+
+
+def _naming(settings: config.Settings) -> Mapping[str, str]:
+    """What names a link to the service in every request, where an account's tokens are asked with for it."""
+    if not settings.is_link or not (link := link_file.read(settings.link_file)).account:
+        return {}
+    password = None if link.password is None else link.password.get_secret_value()
+    return shared_links.header(link.url.get_secret_value(), password)
 
 
 def _of_folder(fetch: bearer.Fetch) -> bearer.Fetch:

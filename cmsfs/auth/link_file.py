@@ -25,6 +25,7 @@ class LinkAccess(pydantic.BaseModel):
     type: Literal["file", "folder"]
     id: str
     name: str
+    account: str = ""  # whose tokens the link is asked with, where it shows nothing without an account
 
 
 def read(path: Path | None) -> LinkAccess:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pydantic
 
+from cmsfs.client.content.search import EVERYTHING
 from cmsfs.client.transport.bodies import Body
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
@@ -50,21 +51,33 @@ class LoneFileWire(Wire):
         if method == "GET" and url == self._root:
             return _shaped(shape, {**_ROOT, "permissions": _NOTHING, "item_status": "active"})
         if method == "GET" and url == f"{self._root}/items":
-            wanted = {key: value for key, value in (how.get("params") or {}).items() if key == "fields"}
-            how |= {"params": wanted}
-            found = await self._asked("GET", f"{self._url}/files/{self._file_id}", how)
-            page = {"entries": [found], "total_count": 1, "offset": 0, "limit": 1000, "next_marker": None}
-            return _shaped(shape, page)
+            return _shaped(shape, await self._page(how))
         if url == f"{self._url}/search":
-            # All that this token can find is the file.
-            params = dict(how.get("params") or {})
-            params.pop("ancestor_folder_ids", None)
-            how |= {"params": params}
+            return _shaped(shape, await self._found(how))
         return _shaped(shape, await self._asked(method, url, how))
 
     async def ask_ready(self, shape: type[M], method: str, url: str, **how: Any) -> M | float:
         found = await self._wire.ask_ready(_AnyAnswer, method, url, **how)
         return found if isinstance(found, float) else _shaped(shape, self._placed(found.root))
+
+    async def _page(self, how: Mapping[str, Any]) -> Any:
+        """The file as all that there is."""
+        wanted = {key: value for key, value in (how.get("params") or {}).items() if key == "fields"}
+        file = await self._asked("GET", f"{self._url}/files/{self._file_id}", {**how, "params": wanted})
+        return {"entries": [file], "total_count": 1, "offset": 0, "limit": 1000, "next_marker": None}
+
+    async def _found(self, how: Mapping[str, Any]) -> Any:
+        """What a search finds in the root: an account's token finds other files as well."""
+        params = dict(how.get("params") or {})
+        nothing = {"entries": [], "total_count": 0, "offset": 0, "limit": 1000}
+        if params.get("trash_content") == "trashed_only" or params.get("offset", "0") != "0":
+            return nothing
+        if params.get("query") == EVERYTHING:
+            return await self._page(how)
+        params.pop("ancestor_folder_ids", None)
+        page = await self._asked("GET", f"{self._url}/search", {**how, "params": params})
+        found = [one for one in page["entries"] if one.get("id") == self._file_id]
+        return nothing | {"entries": found, "total_count": len(found)}
 
     async def _asked(self, method: str, url: str, how: Mapping[str, Any]) -> Any:
         return self._placed((await self._wire.ask(_AnyAnswer, method, url, **how)).root)

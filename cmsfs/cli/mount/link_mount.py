@@ -11,8 +11,10 @@ import hashlib
 import os
 import re
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -20,10 +22,15 @@ import pydantic
 import trio
 
 from cmsfs import config, errors, mounts, output
-from cmsfs.auth import grants, link_file
+from cmsfs.auth import connect, grants, link_file
+from cmsfs.auth.endpoints import endpoints_of
 from cmsfs.cli.support import config_file, passwords
 from cmsfs.client import session
+from cmsfs.client.content.items import AnyItem
+from cmsfs.models.content import items
 from cmsfs.models.enterprise import tokens
+
+Found = TypeVar("Found")
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _TRIES = 3
@@ -69,31 +76,76 @@ def parse(given: str) -> LinkAddress:
     return LinkAddress(f"{service}/s/{found[1]}", service)
 
 
-def configured(url: str, password_file: str | None, mountpoint: Path | None) -> str:
+def configured(account: str | None, url: str, password_file: str | None, mountpoint: Path | None) -> str:
     """The link's account, which is made or renewed.
 
-    Raises `UserError` if the link shows nothing without an account, or has another password.
+    What shows nothing without an account is asked with `account`, or one that is logged in to the service.
+    Raises `UserError` if the link shows nothing, or has another password.
     """
     link = parse(url)
     password = None if password_file is None else pydantic.SecretStr(passwords.read(password_file))
-    ends = session.ServiceEndpoints.of_server(link.service)
-    where = {
-        "profile": "server",
-        "base_url": ends.base_url,
-        "upload_url": ends.upload_url,
-        "auth_url": ends.auth_url,
-        "login": "link",
-        "link_file": str(link.file),
-    }
     before = config.load(link.account)
     if password is None and link.file.exists():
         password = link_file.read(link.file).password
     try:
-        token, password = _visit(link, ends, before.ca_file, password)
+        found = _find(link, account, before.ca_file, password)
     except errors.Offline:
         if not before.is_link:
             raise
         return link.account  # it was mounted before: the drive shows what it knows
+    link_file.keep(link.file, found.access)
+    place = mountpoint or (before.mountpoint if before.is_link else free_place(found.access.name))
+    values = {
+        **found.service,
+        "login": "link",
+        "link_file": str(link.file),
+        "read_only": None if found.can_change else True,
+        "mountpoint": str(place.expanduser().absolute()),
+    }
+    config_file.update(link.account, values)
+    return link.account
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundLink:
+    """What a link shows, to whom, and where."""
+
+    access: link_file.LinkAccess
+    service: dict[str, str | None]
+    can_change: bool
+
+
+def _find(
+    link: LinkAddress, account: str | None, ca_file: Path | None, password: pydantic.SecretStr | None
+) -> _FoundLink:
+    if account is None:
+        try:
+            return _by_itself(link, ca_file, password)
+        except (errors.Offline, errors.RemoteTimeout):
+            raise
+        except errors.RemoteError as error:
+            # Other services refuse in ways of their own what they do not know.
+            refused = error.error if isinstance(error, errors.OAuthError) else ""
+            account = _account_at(link)
+            if account is None or refused == "rate_limit_exceeded":
+                raise _refusal(link, refused) from None
+    return _by_account(link, account, password)
+
+
+def _by_itself(link: LinkAddress, ca_file: Path | None, password: pydantic.SecretStr | None) -> _FoundLink:
+    """What it shows to who has no account.  Raises `OAuthError`."""
+    ends = session.ServiceEndpoints.of_server(link.service)
+
+    async def ask(secret: pydantic.SecretStr | None) -> tokens.Token | None:
+        async with session.open_client(ends, ca_file=ca_file) as client:
+            try:
+                return await grants.visit(client, link.url, secret)
+            except errors.OAuthError as error:
+                if error.error != tokens.LINK_PASSWORD:
+                    raise
+                return None
+
+    token, password = _with_password(ask, password)
     shown, can_change = _shown(token)
     access = link_file.LinkAccess(
         url=pydantic.SecretStr(link.url),
@@ -102,59 +154,89 @@ def configured(url: str, password_file: str | None, mountpoint: Path | None) -> 
         id=shown["id"],
         name=shown["name"],
     )
-    link_file.keep(link.file, access)
-    place = mountpoint or (before.mountpoint if before.is_link else free_place(access.name))
-    config_file.update(
-        link.account,
-        {
-            **where,
-            "read_only": None if can_change else True,
-            "mountpoint": str(place.expanduser().absolute()),
-        },
+    service = {"profile": "server", "base_url": ends.base_url, "upload_url": ends.upload_url}
+    return _FoundLink(access, {**service, "auth_url": ends.auth_url}, can_change)
+
+
+def _by_account(link: LinkAddress, account: str, password: pydantic.SecretStr | None) -> _FoundLink:
+    """What it shows to an account that is logged in."""
+    settings = config.load(account)
+
+    async def ask(secret: pydantic.SecretStr | None) -> AnyItem | None:
+        async with connect.open_backend(settings) as client:
+            try:
+                named = None if secret is None else secret.get_secret_value()
+                return await client.shared_links.find(link.url, password=named)
+            except errors.Forbidden as error:
+                if error.code != tokens.LINK_PASSWORD:
+                    raise
+                return None
+            except errors.NotFound:
+                said = f"The link shows nothing to the account {account!r}: it has ended, or is for others."
+                raise errors.UserError(said, exit_code=6) from None
+
+    item, password = _with_password(ask, password)
+    if not isinstance(item, items.File | items.Folder):
+        raise errors.UserError("The link shows a web link, which cannot be mounted.")
+    access = link_file.LinkAccess(
+        url=pydantic.SecretStr(link.url),
+        password=password,
+        type=item.type,
+        id=item.id,
+        name=item.name or "",
+        account=account,
     )
-    return link.account
+    terms = item.shared_link.permissions if item.shared_link is not None else None
+    can_change = item.type == "file" and terms is not None and terms.can_edit is True
+    kept = ("profile", "base_url", "upload_url", "auth_url", "ca_file")
+    service = {key: str(value) if (value := getattr(settings, key)) else None for key in kept}
+    return _FoundLink(access, service, can_change)
 
 
-def _visit(
-    link: LinkAddress,
-    ends: session.ServiceEndpoints,
-    ca_file: Path | None,
-    password: pydantic.SecretStr | None,
-) -> tuple[tokens.Token, pydantic.SecretStr | None]:
-    """A token for the link, and the password that gave it, which is asked for if there is somebody to ask."""
+def _account_at(link: LinkAddress) -> str | None:
+    """An account of the service that the link is of."""
+    host = urlsplit(link.service).netloc
+    for name in dict.fromkeys([config.default_account(), *config.accounts()]):
+        settings = config.load(name)
+        if settings.is_link or not settings.names_service or config.profile(settings).embedded:
+            continue
+        pages = urlsplit(config.profile(settings).item_page or "").netloc
+        own = {urlsplit(one).netloc for one in endpoints_of(settings).addresses}
+        if host in own or (pages and (host == pages or host.endswith("." + pages.removeprefix("app.")))):
+            return name
+    return None
 
-    async def ask(secret: pydantic.SecretStr | None) -> tokens.Token:
-        async with session.open_client(ends, ca_file=ca_file) as client:
-            return await grants.visit(client, link.url, secret)
 
+def _with_password(
+    ask: Callable[[pydantic.SecretStr | None], Awaitable[Found | None]], password: pydantic.SecretStr | None
+) -> tuple[Found, pydantic.SecretStr | None]:
+    """What `ask` finds, and the password that gave it, which is asked for if there is somebody to ask."""
     for _ in range(_TRIES):
-        try:
-            return trio.run(ask, password), password
-        except errors.OAuthError as error:
-            if error.error != tokens.LINK_PASSWORD:
-                raise _refusal(link, error) from None
-            if not sys.stdin.isatty():
-                break
+        if (found := trio.run(ask, password)) is not None:
+            return found, password
+        if not sys.stdin.isatty():
+            break
         if password is not None:
             output.note("This is not the password of the link.")
-        typed = click.prompt("The link's password", hide_input=True, err=True)
-        password = pydantic.SecretStr(typed)
+        password = pydantic.SecretStr(click.prompt("The link's password", hide_input=True, err=True))
     said = "The link has a password" if password is None else "This is not the password of the link"
     raise errors.UserError(
         f"{said}; --password-file names a file that has it in its first line.", exit_code=6
     )
 
 
-def _refusal(link: LinkAddress, error: errors.OAuthError) -> errors.UserError:
+def _refusal(link: LinkAddress, code: str) -> errors.UserError:
     host = urlsplit(link.service).netloc
-    if error.error == "invalid_grant":
+    if code == "invalid_grant":
         said = (
             "The link shows no file or folder to somebody without an account: it has ended, or is for a few."
         )
-    elif error.error == "rate_limit_exceeded":
+    elif code == "rate_limit_exceeded":
         said = "Too many wrong passwords were named for the link; try again later."
     else:
-        said = f"{host} shows what a link leads to only to those who have an account there."
+        said = (
+            f"{host} shows what a link leads to only to those who have an account there: `cmsfs login` first."
+        )
     return errors.UserError(said, exit_code=6)
 
 

@@ -118,3 +118,33 @@ def test_a_shared_file_is_a_folder_with_that_file(cmsfs, mountpoint, server, acc
         assert _sh('cat "$1/plan.txt"', place).stdout == "third"
     finally:
         assert cmsfs("umount", place).returncode == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_link_for_the_company_is_mounted_with_an_account(
+    cmsfs, mountpoint, server, account, second, password, tmp_path, app, person, kind
+):
+    account(server, profile="server")
+    (tmp_path / "Report").mkdir()
+    (tmp_path / "Report" / "a.txt").write_text("what is shared")
+    assert cmsfs("put", tmp_path / "Report", "/").returncode == 0
+    what = "/Report" if kind == "folder" else "/Report/a.txt"
+    url = cmsfs("share", what, "--access", "company", "--password-file", password).stdout.strip()
+    second()
+    done = cmsfs("mount", url, mountpoint, "--password-file", password)
+    assert (done.returncode, "without an account" in done.stderr) == (6, True)
+    person(login="ben@example.com")
+    done = cmsfs("--account", "work", "login", server.url, "--yes", "--app", app, "--token-store", "file")
+    assert done.returncode == 0, done.stderr
+    done = cmsfs("mount", url, mountpoint)
+    assert (done.returncode, "The link has a password" in done.stderr) == (6, True)
+    done = cmsfs("mount", url, mountpoint, "--password-file", password)
+    assert (done.returncode, done.stderr) == (0, "")
+    try:
+        assert _sh('ls "$1"', mountpoint).stdout.splitlines() == ["a.txt"]
+        assert _sh('cat "$1/a.txt"', mountpoint).stdout == "what is shared"
+        assert "Read-only file system" in _sh('echo > "$1/new"', mountpoint).stderr
+        assert PASSWORD not in _processes()
+    finally:
+        assert cmsfs("umount", mountpoint).returncode == 0

@@ -1,5 +1,9 @@
 """Addresses of shared links, and where they are mounted."""
 
+import http.server
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 from cmsfs import errors
@@ -58,3 +62,34 @@ def test_default_folder_is_a_new_one_of_the_home(name, place, tmp_path, monkeypa
 def test_options_that_do_not_go_together(arguments, capsys):
     assert main.run(["mount", *arguments]) == 2
     assert "link" in capsys.readouterr().err
+
+
+class _OtherService(http.server.BaseHTTPRequestHandler):
+    """A service that knows no tokens for shared links."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        body = b'{"error":"unsupported_grant_type","error_description":"no"}'
+        self.send_response(400)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def other_service() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _OtherService) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_another_service_wants_an_account(other_service, capsys):
+    assert main.run(["mount", f"{other_service}/s/word"]) == 6
+    assert "only to those who have an account there: `cmsfs login` first." in capsys.readouterr().err

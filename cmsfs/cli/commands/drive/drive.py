@@ -106,7 +106,7 @@ def mount(
     if link is not None:
         from cmsfs.cli.mount import link_mount  # which loads the client
 
-        account = link_mount.configured(link, password_file, mountpoint)
+        account = link_mount.configured(ctx.account, link, password_file, mountpoint)
         settings = config.load(account, read_only=read_only or None, ttl_seconds=ttl)
     else:
         settings = ctx.settings(folder=folder, read_only=read_only or None, ttl_seconds=ttl)
