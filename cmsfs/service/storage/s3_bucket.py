@@ -53,7 +53,8 @@ class S3Bucket:
     def __init__(self, url: str, objects: Any = None) -> None:
         found = _URL.fullmatch(url)
         if found is None:
-            raise errors.UserError(f"{url} is no place for contents; it must be like s3://bucket/prefix.")
+            # Not said again: it may have a key in it.
+            raise errors.UserError("A place for contents is like s3://bucket/prefix, and has no keys in it.")
         self.url = url.rstrip("/")
         self._store: Any = objects or _connected(found[1], found[2].strip("/"))
 

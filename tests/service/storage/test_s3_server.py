@@ -1,10 +1,15 @@
 """Contents at a real server of S3: every way in and out, restarts, faults, and whose a bucket is."""
 
+import hashlib
 import json
 import os
+import threading
+import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import httpx
 import pytest
 import trio
 
@@ -12,8 +17,8 @@ from cmsfs import errors
 from cmsfs.runtime import threads
 from cmsfs.service.renditions import indexing
 from cmsfs.service.server import sweeper
-from cmsfs.service.storage import store
-from tests.service.conftest import CONTENT, UPLOADS
+from cmsfs.service.storage import blob_check, store
+from tests.service.conftest import CONTENT, UPLOADS, ServiceClient
 from tests.support import s3_server, sample_documents
 from tests.support.server_process import ServerProcess
 
@@ -149,3 +154,105 @@ def test_the_server_serves_from_a_bucket(tmp_path, blobs_url, s3):
         finally:
             server.stop()
     assert not [path for path in (tmp_path / "data" / "blobs").rglob("*") if path.is_file()]
+
+
+class Uploader:
+    """Uploads file after file, whatever happens to the service; knows what was acknowledged."""
+
+    def __init__(self, server, name):
+        self._server = server
+        self._name = name
+        self.acknowledged = {}
+        self.refused = 0
+
+    def run(self, stop):
+        token = None
+        while not stop.is_set():
+            name = f"{self._name}-{len(self.acknowledged)}-{self.refused}"
+            # Every fourth has the bytes of somebody else.
+            data = os.urandom(2000) if len(self.acknowledged) % 4 else b"what many have"
+            try:
+                token = token or access_token(self._server)
+                body, headers = ServiceClient.form({"name": name, "parent": {"id": "0"}}, data)
+                headers |= {"authorization": f"Bearer {token}"}
+                answer = httpx.post(
+                    f"{self._server.url}/2.0/files/content", content=body, headers=headers, timeout=60
+                )
+            except (OSError, httpx.HTTPError):
+                self.refused += 1
+                continue
+            if answer.status_code == 201:
+                self.acknowledged[name] = data
+            else:
+                assert answer.status_code == 503, answer.text
+                assert answer.headers["retry-after"]
+                self.refused += 1
+
+
+def access_token(server):
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": server.credentials["client_id"],
+        "client_secret": server.credentials["client_secret"],
+        "box_subject_type": "user",
+        "box_subject_id": server.credentials["user_id"],
+    }
+    return httpx.post(f"{server.url}/oauth2/token", data=form, timeout=60).json()["access_token"]
+
+
+def _until(condition):
+    give_up = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+@pytest.mark.timeout(300)
+async def test_what_was_acknowledged_outlives_kills_and_outages(tmp_path, blobs_url, s3):
+    """Four upload at once, while the service and the bucket's server are killed in turn."""
+    root = tmp_path / "data"
+    server = ServerProcess(root, "--blobs", blobs_url, env=os.environ | s3.environment).start()
+    stop = threading.Event()
+    everybody = [Uploader(server, f"u{number}") for number in range(4)]
+
+    def play():
+        with ThreadPoolExecutor() as pool:
+            running = [pool.submit(one.run, stop) for one in everybody]
+            try:
+                for number in range(6):
+                    before = sum(len(one.acknowledged) for one in everybody)
+                    _until(lambda before=before: sum(len(one.acknowledged) for one in everybody) > before + 5)
+                    if number % 3 == 2:
+                        refused = sum(one.refused for one in everybody)
+                        s3.stop()
+                        try:
+                            _until(lambda refused=refused: sum(one.refused for one in everybody) > refused)
+                        finally:
+                            s3.start()
+                    else:
+                        server.process.kill()
+                        server.stop()
+                        server.start()
+            finally:
+                stop.set()
+            for one in running:
+                one.result()
+        server.stop()
+
+    try:
+        await threads.run_sync(play)
+    finally:
+        server.stop()
+    known = {name: data for one in everybody for name, data in one.acknowledged.items()}
+    assert len(known) > 36
+    async with store.open_store(root, blobs_url) as opened:
+        report = await blob_check.BlobCheck(opened, read_all=True, repair=True).run(lambda _: None)
+        assert (report.missing, report.damaged) == ([], [])
+        rows = opened.read("SELECT name, sha1 FROM item WHERE kind = 1 AND status = 0")
+        there = {row["name"]: row["sha1"] for row in rows}
+        sha1s = {name: hashlib.sha1(data, usedforsecurity=False).hexdigest() for name, data in known.items()}
+        assert there.items() >= sha1s.items()
+        (used,) = opened.read("SELECT sum(space_used) AS n FROM user")
+        (sizes,) = opened.read("SELECT sum(size) AS n FROM version")
+        assert used["n"] == sizes["n"]
+        assert opened.read("PRAGMA integrity_check")[0][0] == "ok"

@@ -144,6 +144,7 @@ async def test_second_process_is_harmless(root):
                 "async def main():\n"
                 "    async with store.open_store(pathlib.Path(sys.argv[1])) as opened:\n"
                 "        print((await demo.ensure_sample(opened)).user_id)\n"
+                "        assert 'obstore' not in sys.modules\n"  # which contents in a folder do without
                 "trio.run(main)\n"
             )
             done = await trio.run_process(
