@@ -25,6 +25,12 @@ def tell(**fields: object) -> None:
         pass
 
 
+def is_main_process() -> None:
+    """This process is the service's main one from now on: the watchdog's limit is meant for it."""
+    if "WATCHDOG_PID" in os.environ:
+        os.environ["WATCHDOG_PID"] = str(os.getpid())
+
+
 def is_heard() -> bool:
     """Whether a manager wants to be told."""
     return bool(os.environ.get("NOTIFY_SOCKET"))

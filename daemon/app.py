@@ -319,7 +319,7 @@ class Agent(Composition):
         """Leave the drive mounted and unserved.  Raises `UserError` and `OSError`, and all is as it was."""
         if self._status.stage != "mounted":
             raise errors.UserError("The drive is starting; try again in a moment.")
-        await upgrade.check(sys.argv[1:])
+        successor = await upgrade.load(sys.argv[1:])
         ground, connection = -1, -1
         try:
             # It goes through the mount, and what it asks must be known as its own.
@@ -339,10 +339,16 @@ class Agent(Composition):
                     await mounted.resume(connection)
             self.notifier.go_on()
             self.open_windows.resumed(mounted.connection)
+            with trio.CancelScope(shield=True):
+                await successor.dismiss()
             raise
         self._status.stage = "stopping"
         mounted.leave()
         self.left = upgrade.Handover(connection, ground, mounted.ground.mode, -1, {})
+        if upgrade.may_be_another_process(sys.argv[1:]):
+            self.left.successor = successor
+        else:
+            await successor.dismiss()
 
     async def finish_leaving(self, lock: int) -> None:
         """When everything but the state has ended: what there is to hand over, if anything is."""

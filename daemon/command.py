@@ -94,7 +94,7 @@ def _tell_unsent(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="File descriptor that receives READY, or ERROR and the reason.",
 )
 @click.option("--take-over", type=int, help="File descriptor by which a running drive is handed over.")
-@click.option("--check-take-over", is_flag=True, help="Only check that a drive could be handed over.")
+@click.option("--detached", is_flag=True, help="Nobody waits for this process: an upgrade may start another.")
 @click.option(
     "--unsent",
     is_flag=True,
@@ -116,7 +116,7 @@ def main(
     log_format: str | None,
     ready_fd: int | None,
     take_over: int | None,
-    check_take_over: bool,
+    detached: bool,
 ) -> None:
     """Serve the drive of an account until SIGTERM, SIGINT or an unmount."""
     starter = Starter(ready_fd)
@@ -132,9 +132,6 @@ def main(
         )
         if not sample:
             config.require_service(settings)
-        if check_take_over:
-            click.echo(upgrade.FORMAT)
-            return
         process_env.leave_no_core()
         logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())
@@ -156,9 +153,11 @@ def main(
         sys.setswitchinterval(SWITCH_SECONDS)
         left = trio.run(run)
         if left is not None:
-            upgrade.execute(left, sys.argv[1:])
+            upgrade.pass_on(left, sys.argv[1:])
     except Exception as error:
-        if take_over is not None and (given is None or not given.is_served):
+        if take_over is not None and given is None and upgrade.is_asked(take_over):
+            upgrade.refuse(take_over, user_messages.explain(error).message)
+        elif take_over is not None and (given is None or not given.is_served):
             log.exception("the drive cannot be taken over; it is mounted anew")
             upgrade.execute_afresh(sys.argv[1:])
         told = user_messages.explain(error)

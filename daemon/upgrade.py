@@ -1,9 +1,10 @@
-"""Hands the mounted drive to the version of cmsfs that is installed now, in this very process.
+"""Hands the mounted drive to the version of cmsfs that is installed now.
 
-The process executes that version in its place: with the same number, so that a service manager notices
-nothing, and with what is open across that: the kernel's descriptor, the folder below the mount, the lock of
-the account, and a file in memory that says what the kernel and programs hold (`cmsfs/fuse/takeover.py`).
-What is asked meanwhile waits in the kernel.
+That version is started and loads beside the old one, which goes on serving; so programs wait only while the
+local state is closed here and opened there.  It is given what stays open: the kernel's descriptor, the folder
+below the mount, the lock of the account, and a file in memory that says what the kernel and programs hold
+(`cmsfs/fuse/takeover.py`).  Where whoever started the drive waits for this very process, it executes the
+installed version in its own place instead.  What is asked meanwhile waits in the kernel.
 
 Rules: everything that can fail beforehand is tried beforehand, while the drive can still go on as it is.
 Nothing is handed over that is not recorded: should the next version not come up, this is a crash like any
@@ -13,6 +14,9 @@ other, and loses nothing.
 import json
 import logging
 import os
+import socket
+import stat
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,20 +24,25 @@ from typing import Any, NoReturn
 
 import trio
 
-from cmsfs import errors
+from cmsfs import errors, sd_notify
 from cmsfs.fuse.mount import Inheritance
 from cmsfs.replica.changes import Change, ChangeKind
+from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
 # What a handover says; whoever changes its meaning counts on, and is not given what is of before.
 FORMAT = 1
 
-# How long the version that is installed may take to say that it is whole.
-CHECK_SECONDS = 60.0
+# How long the version that is installed may take to load.
+LOAD_SECONDS = 60.0
 
 _TAKE_OVER = "--take-over"
 _READY = "--ready-fd"
+_DETACHED = "--detached"
+
+# What a version says that does not start, before the reason.
+_REFUSAL = "refused: "
 
 
 @dataclass(slots=True)
@@ -45,6 +54,8 @@ class Handover:
     mode: int
     lock: int
     state: dict[str, Any]
+    # Who is given it; None: the version that is executed in the place of this one.
+    successor: "Successor | None" = None
     # From here on what goes wrong is no failure of the handover.
     is_served: bool = False
 
@@ -69,29 +80,80 @@ def packed(change: Change) -> list[Any]:
     return [change.what.value, change.ino, change.parent, change.name, change.is_new, change.is_same]
 
 
-async def check(arguments: Sequence[str]) -> None:
-    """See that the version that is installed starts with this command line, and reads what we hand over.
+class Successor:
+    """The installed version: loaded, and waiting for the drive."""
 
-    Raises `UserError`.
-    """
-    said = ""
-    with trio.move_on_after(CHECK_SECONDS):
-        done = await trio.run_process(
-            [*_program(), *_without(arguments), "--check-take-over"],
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-        )
-        said = done.stdout.decode("utf-8", "replace").strip()
-        if done.returncode:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    def __init__(self, process: "subprocess.Popen[bytes]", line: socket.socket) -> None:
+        self._process = process
+        self._line = line
+
+    async def dismiss(self) -> None:
+        """It is not to have the drive after all."""
+        self._line.close()
+        await threads.run_sync(self._process.wait)
+
+    async def hello(self) -> None:
+        """Wait until it is ready.  Raises `UserError` if it does not start, or does not read what we hand
+        over."""
+        said = ""
+        with trio.move_on_after(LOAD_SECONDS):
+            await trio.lowlevel.wait_readable(self._line.fileno())
+            said = self._line.recv(4096).decode("utf-8", "replace")
+        if said.startswith(_REFUSAL):
+            raise errors.UserError(f"The installed version does not start: {said.removeprefix(_REFUSAL)}")
+        if said and said != str(FORMAT):
             raise errors.UserError(
-                f"The installed version does not start: {lines[-1] if lines else done.returncode}"
+                "The installed version cannot take over from this one; unmount the drive and mount it again."
             )
-    if said != str(FORMAT):
-        raise errors.UserError(
-            "The installed version cannot take over from this one; unmount the drive and mount it again."
-        )
+        if not said:
+            self._process.kill()
+            raise errors.UserError("The installed version does not start; see the log of the drive.")
+
+    def give(self, spool: int, given: "Handover") -> None:
+        """Give it the drive; this process has nothing more to do.  Raises `OSError`."""
+        # First: what it tells the service manager counts only then.
+        sd_notify.tell(MAINPID=self._process.pid)
+        socket.send_fds(self._line, [b"!"], [spool, given.connection, given.ground, given.lock])
+        self._process.returncode = 0  # it is nobody's to wait for
+
+
+async def load(arguments: Sequence[str]) -> Successor:
+    """Start the version that is installed with this command line, and wait until it is ready.
+
+    Raises `UserError`, and `OSError`.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        number = theirs.fileno()
+        command = [*_program(), *_without(arguments), _DETACHED, _TAKE_OVER, str(number)]
+        successor = Successor(await threads.run_sync(_start, command, number), ours)
+    try:
+        await successor.hello()
+    except BaseException:
+        with trio.CancelScope(shield=True):
+            await successor.dismiss()
+        raise
+    return successor
+
+
+def _start(command: list[str], number: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[number])
+
+
+def may_be_another_process(arguments: Sequence[str]) -> bool:
+    """Whether nobody waits for this process to end: a service manager can be told, a launcher is gone."""
+    return sd_notify.is_heard() or _READY in arguments or _DETACHED in arguments
+
+
+def refuse(fd: int, reason: str) -> None:
+    """Tell the drive that we were to take over that we cannot."""
+    with socket.socket(fileno=fd) as line:
+        line.sendall(f"{_REFUSAL}{reason}".encode())
+
+
+def is_asked(fd: int) -> bool:
+    """Whether the drive goes on as it is unless we say that we are ready."""
+    return stat.S_ISSOCK(os.fstat(fd).st_mode)
 
 
 def spooled(state: dict[str, Any]) -> int:
@@ -103,20 +165,31 @@ def spooled(state: dict[str, Any]) -> int:
 
 
 def received(fd: int) -> Handover:
-    """What the process before us has handed over.  Raises `ValueError`, and `KeyError`."""
+    """What the process before us has handed over; waits for it.  Raises `ValueError`, `KeyError`, and
+    `SystemExit` if it keeps the drive."""
+    numbers: list[int] = []
+    if is_asked(fd):
+        with socket.socket(fileno=fd) as line:
+            line.sendall(str(FORMAT).encode())
+            _, descriptors, _, _ = socket.recv_fds(line, 1, 4)
+        if not descriptors:
+            sys.exit(0)
+        fd, *numbers = descriptors
+        sd_notify.is_main_process()
     os.lseek(fd, 0, os.SEEK_SET)
     with os.fdopen(fd, "rb") as file:
         given = json.load(file)
     if given["format"] != FORMAT:
         raise ValueError(f"a handover of format {given['format']}")
-    for name in ("connection", "ground", "lock"):
-        os.set_inheritable(given[name], False)
-    return Handover(given["connection"], given["ground"], given["mode"], given["lock"], given["state"])
+    connection, ground, lock = numbers or (given["connection"], given["ground"], given["lock"])
+    for one in (connection, ground, lock):
+        os.set_inheritable(one, False)
+    return Handover(connection, ground, given["mode"], lock, given["state"])
 
 
-def execute(given: Handover, arguments: Sequence[str]) -> NoReturn:
-    """Have the installed version go on from here.  Raises `OSError`."""
-    fd = spooled(
+def pass_on(given: Handover, arguments: Sequence[str]) -> None:
+    """Have the installed version go on from here, in another process or in this one.  Raises `OSError`."""
+    spool = spooled(
         {
             "format": FORMAT,
             "connection": given.connection,
@@ -126,9 +199,16 @@ def execute(given: Handover, arguments: Sequence[str]) -> NoReturn:
             "state": given.state,
         }
     )
-    for one in (given.connection, given.ground, given.lock, fd):
+    if given.successor is not None:
+        try:
+            given.successor.give(spool, given)
+        except OSError:
+            log.exception("the process that was to take over has gone")
+        else:
+            return
+    for one in (given.connection, given.ground, given.lock, spool):
         os.set_inheritable(one, True)
-    _execute([*_without(arguments), _TAKE_OVER, str(fd)])
+    _execute([*_without(arguments), _TAKE_OVER, str(spool)])
 
 
 def execute_afresh(arguments: Sequence[str]) -> NoReturn:
@@ -153,6 +233,6 @@ def _without(arguments: Sequence[str]) -> list[str]:
     for one in rest:
         if one in (_READY, _TAKE_OVER):
             next(rest, None)
-        elif not one.startswith((f"{_READY}=", f"{_TAKE_OVER}=")):
+        elif one != _DETACHED:
             kept.append(one)
     return kept

@@ -3,7 +3,11 @@
 import errno
 import json
 import os
+from pathlib import Path
 
+import pytest
+
+from cmsfs import config, errors
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.virtual.node import FIRST
@@ -96,3 +100,15 @@ def test_changes_that_the_kernel_has_not_heard_of_are_told_by_the_next() -> None
     changes = [Change(ChangeKind.CONTENT, 7), Change(ChangeKind.GONE, 8, 1, "ä", is_new=True)]
     state = json.loads(json.dumps({"untold": [upgrade.packed(one) for one in changes]}))
     assert upgrade.Handover(-1, -1, 0, -1, state).untold == changes
+
+
+@pytest.mark.long
+async def test_a_version_that_does_not_start_is_told_before_anything_else(private_folders: Path) -> None:
+    arguments = ["--account", "default", "--profile", "embedded", "--ready-fd", "99"]
+    ready = await upgrade.load(arguments)
+    await ready.dismiss()  # and it ends
+    file = config.config_file()
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("nonsense = 1\n")
+    with pytest.raises(errors.UserError, match=r"does not start: .*there is no setting nonsense"):
+        await upgrade.load(arguments)
