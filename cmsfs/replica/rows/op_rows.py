@@ -195,8 +195,11 @@ def bound(conn: Connection, *, now_ns: int, longest_ns: int) -> int:
 
 
 def advance(conn: Connection, *, now_ns: int, by_ns: int) -> int:
-    """Make due sooner, by so much, what is due later than now: the clock was set back.  How many."""
-    sql = "UPDATE op SET not_before = max(?1, not_before - ?2) WHERE state = 'ready' AND not_before > ?1"
+    """Make due sooner, by so much, what is due later than now: the clock was set back.  How many.
+
+    Also what is running: if that fails, it waits no shorter than it did before.
+    """
+    sql = "UPDATE op SET not_before = max(?1, not_before - ?2) WHERE state <> 'held' AND not_before > ?1"
     return conn.execute(sql, (now_ns, by_ns)).rowcount
 
 

@@ -11,6 +11,7 @@ from cmsfs import config
 from cmsfs.journal import drafts, queue, sealing
 from cmsfs.runtime import clock
 from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
 
 SETTLE = 600.0
 
@@ -147,6 +148,23 @@ async def test_clock_that_is_set_back_keeps_nothing_waiting(
         while (queue.next_due(drive.db) or due) > due - hour + 10**9:
             await trio.lowlevel.checkpoint()
     assert rests(drive, "/f")
+
+
+async def test_clock_set_back_during_an_upload_delays_no_later_attempt(
+    drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived, go = network.gate("POST", "/files/content")
+    await drive.write("f", b"x")
+    row = "SELECT state, not_before FROM op"
+    with trio.fail_after(60), drive.agents.push.hurrying():
+        await arrived.wait()
+        assert drive.db.row(row)["state"] == "running"
+        real = clock.time_ns
+        monkeypatch.setattr(clock, "time_ns", lambda: real() - 3600 * 10**9)
+        drive.agents.push.wake()
+        while drive.db.row(row)["not_before"] > clock.time_ns():
+            await trio.lowlevel.checkpoint()
+        go.set()
 
 
 async def test_start_waits_no_longer_than_to_settle(starting: Starting, other: Remote) -> None:
