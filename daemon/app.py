@@ -201,6 +201,8 @@ class Agent(Composition):
         agents.keep(with_priority, Priority.CHANGES, self.regained_access.run, name="regained access")
         if self.document_locks is not None:
             agents.keep(self.document_locks.run, name="document locks")
+        if self.settings.mirror_program_locks:
+            agents.keep(self.program_locks.run, name="program locks")
         agents.keep(self.notifications.run, name="notifications")
         agents.keep(self.history.run, name="history")
         agents.keep(self._follow_room, name="room")

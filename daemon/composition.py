@@ -35,6 +35,7 @@ from daemon.content.favorites import Favorites
 from daemon.content.folder_locks import FolderLockGuard
 from daemon.content.item_details import ItemDetails
 from daemon.content.local_search import LocalSearch
+from daemon.content.program_locks import ProgramLocks
 from daemon.content.search import RemoteSearch
 from daemon.content.trash import RemoteTrash
 from daemon.control import disk_status, server
@@ -131,6 +132,11 @@ class Composition(Answers):
             DocumentLocks(db, client, self.remote_updates, self.health)
             if settings.lock_open_documents
             else None
+        )
+        documents = self.document_locks
+        self.program_locks = ProgramLocks(
+            *(db, client, self.remote_updates, self.health, mountpoint),
+            is_held=lambda item_id: documents is not None and documents.holds(item_id),
         )
         lister, whole, deepen = choice.choose_listers(
             profile,

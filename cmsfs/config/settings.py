@@ -233,6 +233,11 @@ class Settings(pydantic.BaseModel):
         "Lock a document at the service while an office application has it open here, so that nobody else"
         " changes it meanwhile. Each lock is a change of the file's properties that everybody sees.",
     )
+    mirror_program_locks: bool = _setting(
+        False,
+        "Lock a file at the service while a program here holds a write lock on it (flock, fcntl) for more"
+        " than some seconds. Each lock is a change of the file's properties that everybody sees.",
+    )
     web_links: Literal["plain", "all", "never"] = _setting(
         "plain",
         "Which new .url files become web links at the service: `plain` (those with nothing but an address"

@@ -28,6 +28,7 @@ WIPE = (
     "wipe"  # since when (_ns) bytes that may no longer be read have been on this disk (`daemon.sharing.wipe`)
 )
 LEFTOVERS = "leftovers"  # since when local files have not been touched (JSON, `vfs.heuristics.leftovers`)
+PROGRAM_LOCKS = "program_locks"  # ids of files that are locked since programs here have locked them (JSON)
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop
 

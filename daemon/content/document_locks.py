@@ -51,6 +51,10 @@ class DocumentLocks:
         if lockfiles.is_lock_file(name):
             self._send.send_nowait(((parent, name), False))
 
+    def holds(self, item_id: str) -> bool:
+        """Whether a document is open for which this file is locked."""
+        return item_id in self._held.values()
+
     async def run(self) -> None:
         """Lock and unlock, for ever; what was open when the last run ended is taken up again."""
         for row in self._db.rows("SELECT parent, name FROM node WHERE local AND parent IS NOT NULL"):

@@ -1,12 +1,14 @@
 """Programs that people use, on the drive."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.drive.conftest import Same
 from tests.support.mounted_drive import MountedDrive
+from tests.support.patience import until
 
 
 def needs(*programs: str) -> None:
@@ -85,3 +87,25 @@ def test_many_files_are_removed_and_stay_removed(shared: MountedDrive) -> None:
     shared.stop()
     shared.start()
     assert shared.sh("ls d; cat d/f1") == "f1\nnew\n"
+
+
+@pytest.mark.long
+def test_a_program_s_lock_is_one_at_the_service_until_it_is_killed(stopped: MountedDrive) -> None:
+    file = stopped.home / "config/cmsfs/config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mirror_program_locks = true\n")
+    stopped.start()
+    (stopped.top / "ledger").write_text("one")
+    stopped.sync()
+
+    def holder() -> str:
+        return stopped.sh("getfattr --only-values -n user.cms.lock ledger 2> /dev/null || true")
+
+    assert holder() == ""
+    python = "exec python3 -c 'import fcntl; fcntl.lockf(9, fcntl.LOCK_EX); input()'"
+    for command in ("flock -x 9; read", python):
+        script = f"exec 9>> ledger; {command}"
+        with subprocess.Popen(["bash", "-c", script], cwd=stopped.top, stdin=subprocess.PIPE) as program:
+            until(lambda: holder() != "", 60, "it was not locked")
+            program.kill()
+        until(lambda: holder() == "", 60, "it is still locked")

@@ -1,19 +1,23 @@
 """Locks: what others have locked here, and documents that are open here at the service."""
 
 import errno
+import json
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import trio
 
-from cmsfs import config
+from cmsfs import config, mounts
 from cmsfs.models.content import items
+from cmsfs.replica import kv_store
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import SetAttr
 from cmsfs.vfs.virtual import lock_owners
+from daemon.content import program_locks
 from tests.daemon.account.test_permissions import bits, opened
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import attempt, shared_file
@@ -210,3 +214,84 @@ class TestOpenDocuments:
         assert await attempt(drive.write("s/.~lock.f.odt#", b"ada")) in ("ok", errno.errorcode[errno.EACCES])
         assert await drive.read("s/f.odt") == b"one"
         assert (await ben.client.items.get("file", file_id)).lock is None
+
+
+class TestProgramsThatLock:
+    @pytest.fixture
+    async def table(
+        self, drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[..., None]:
+        """`table(1, 7)`: programs have these inodes of the drive locked, and others something else."""
+        path = tmp_path / "locks"
+        monkeypatch.setattr(program_locks, "TABLE", path)
+        mount = mounts.Mount(str(drive.agents.mountpoint), "fuse.cmsfs", 0x135, None)
+        monkeypatch.setattr(mounts, "listing", lambda: [mount])
+
+        def write(*inodes: int) -> None:
+            lines = [
+                "1: POSIX  ADVISORY  READ 12 00:135:5 0 EOF",
+                "1: -> FLOCK  ADVISORY  WRITE 12 00:135:6 0 EOF",
+            ]
+            lines += [
+                "2: POSIX  ADVISORY  WRITE 12 08:01:7 128 128",
+                "3: LEASE  ACTIVE    READ 9 00:2d:8 0 EOF",
+            ]
+            lines += [f"4: FLOCK  ADVISORY  WRITE 4123 00:135:{ino} 0 EOF" for ino in inodes]
+            path.write_text("\n".join(lines) + "\n")
+
+        write()
+        return write
+
+    async def test_a_lock_that_lasts_is_mirrored_until_it_ends(
+        self, drive: Drive, other: Remote, table: Callable[..., None]
+    ):
+        file_id = await other.file("f", b"x")
+        await drive.names()
+        ino, locks = await drive.ino("f"), drive.agents.program_locks
+        table(5, 6, 7, ino)
+        await locks.look()
+        assert (await other.client.items.get("file", file_id)).lock is None
+        await locks.look()
+        lock = (await other.client.items.get("file", file_id)).lock
+        assert lock is not None
+        assert lock.expired_at is not None
+        assert json.loads(kv_store.get(drive.db, kv_store.PROGRAM_LOCKS) or "") == [file_id]
+        await locks.look()
+        await drive.write("f", b"still ours")
+        table()
+        await locks.look()
+        assert (await other.client.items.get("file", file_id)).lock is None
+        assert kv_store.get(drive.db, kv_store.PROGRAM_LOCKS) == "[]"
+
+    async def test_a_lock_of_somebody_is_left_alone(
+        self, drive: Drive, other: Remote, ben: Remote, shared: items.File, table: Callable[..., None]
+    ):
+        mine = await other.file("mine", b"x")
+        await other.client.locks.lock(mine)
+        await ben.client.locks.lock(shared.id)
+        await drive.poll()
+        await becomes(drive, "s/f", "-r--r--r--")
+        await drive.names()
+        table(await drive.ino("mine"), await drive.ino("s/f"))
+        for _ in range(2):
+            await drive.agents.program_locks.look()
+        table()
+        await drive.agents.program_locks.look()
+        assert (await other.client.items.get("file", mine)).lock is not None
+        lock = (await ben.client.items.get("file", shared.id)).lock
+        assert lock is not None
+        assert lock.created_by is not None
+        assert lock.created_by.name == "Ben Tester"
+
+    async def test_what_nobody_holds_after_a_crash_is_unlocked(
+        self, drive: Drive, other: Remote, nursery: trio.Nursery, table: Callable[..., None]
+    ):
+        file_id = await other.file("f", b"x")
+        await drive.names()
+        await other.client.locks.lock(file_id)
+        text = json.dumps([file_id])
+        await drive.db.write(lambda conn: kv_store.put(conn, kv_store.PROGRAM_LOCKS, text))
+        nursery.start_soon(drive.agents.program_locks.run)
+        with trio.fail_after(60):
+            while (await other.client.items.get("file", file_id)).lock is not None:
+                await trio.lowlevel.checkpoint()
