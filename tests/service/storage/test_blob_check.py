@@ -3,13 +3,17 @@
 import hashlib
 import json
 import os
+import shutil
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
 
 from cmsfs.cli.main import cli
 from cmsfs.runtime import threads
+from cmsfs.service.server import sweeper
 from cmsfs.service.storage import blob_check, store
 
 
@@ -58,6 +62,30 @@ async def test_what_was_set_aside_and_has_a_row_comes_back(api, service):
     report = await _check(service, repair=True)
     assert (report.missing, report.brought_back) == ([], 1)
     assert place.read_bytes() == b"a heron"
+
+
+async def test_a_backup_of_the_database_and_then_of_the_rest_is_whole(api, service, root, tmp_path):
+    """While the service runs, and although contents go between the two."""
+    kept, purged = [await api.upload(name, name.encode()) for name in ("a", "b")]
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    with (
+        closing(sqlite3.connect(root / "service.db")) as one,
+        closing(sqlite3.connect(copy / "service.db")) as other,
+    ):
+        one.backup(other)
+    await api.ask("DELETE", f"/files/{purged['id']}", expect=204)
+    await api.ask("DELETE", f"/files/{purged['id']}/trash", expect=204)
+    await sweeper.sweep(service, service.now())
+    assert not service.blobs.path(purged["sha1"]).exists()
+    await api.upload("c", b"later")
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns("service.db*", "*lock"), dirs_exist_ok=True)
+    async with store.open_store(copy) as restored:
+        report = await _check(restored)
+        assert (report.contents, report.missing, report.damaged, report.orphans) == (2, [], [], [])
+        with closing(restored.blobs.open(purged["sha1"])) as reader:
+            assert reader.read(10) == b"b"
+        assert await restored.blobs.beginning(kept["sha1"], 1) == b"a"
 
 
 @pytest.fixture
