@@ -57,12 +57,12 @@ class _Deliveries:
         self._allowed = allowed
         self._nursery = nursery
         self._under_way: collections.Counter[str] = collections.Counter()
-        self._done = trio.Event()
 
     async def run(self) -> None:
         while True:
-            # Taken before looking: what comes after the look sets it.
-            written, self._done = self._store.written, trio.Event()
+            # Taken before looking: what comes after the look sets it.  So does the end of a delivery, as what
+            # became of it is written: one event to wait for, at every change that anybody makes.
+            written = self._store.written
             try:
                 while await self._start_one():
                     pass
@@ -71,9 +71,7 @@ class _Deliveries:
             except Exception:
                 log.exception("webhooks cannot be delivered; tried again in a moment")
             with trio.move_on_after(LOOK_SECONDS):
-                async with trio.open_nursery() as waiting:
-                    for event in (written, self._done):
-                        waiting.start_soon(_wait, event, waiting.cancel_scope)
+                await written.wait()
 
     async def _start_one(self) -> bool:
         """Send the delivery that is due longest, if any is and there is room for it."""
@@ -103,12 +101,6 @@ class _Deliveries:
             self._under_way[row["address"]] -= 1
             if not self._under_way[row["address"]]:
                 del self._under_way[row["address"]]
-            self._done.set()
-
-
-async def _wait(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
 
 
 async def _settle(opened: store.Store, row: Row, reason: str | None) -> None:
