@@ -33,6 +33,7 @@ def _terms(**terms):
     return items.NewSharedLink.model_validate(terms)
 
 
+@pytest.mark.parametrize("way", ["embedded"], indirect=True)
 async def test_a_drive_by_a_link_hears_of_its_end(way, client, anonymous, upload, kept):
     folder = await client.folders.create("shared", "0")
     await upload("a.txt", b"text", folder.id)
@@ -53,6 +54,7 @@ async def test_a_drive_by_a_link_hears_of_its_end(way, client, anonymous, upload
         assert told.value.message == refusals.LINK_ENDED
 
 
+@pytest.mark.parametrize("way", ["embedded"], indirect=True)
 async def test_a_file_is_the_only_one_of_a_root(way, client, anonymous, upload, kept):
     folder = await client.folders.create("inside", "0")
     shared = await upload("a.txt", b"text", folder.id)

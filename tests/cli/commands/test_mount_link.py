@@ -148,3 +148,98 @@ def test_a_link_for_the_company_is_mounted_with_an_account(
         assert PASSWORD not in _processes()
     finally:
         assert cmsfs("umount", mountpoint).returncode == 0
+
+
+def _health(cmsfs, until):
+    end = time.monotonic() + 60
+    while True:
+        found = json.loads(cmsfs("status", "--json").stdout)["health"]
+        if until(found) or time.monotonic() > end:
+            return found
+        time.sleep(0.1)
+
+
+@pytest.mark.long
+def test_a_mounted_link_gets_another_password_and_ends(
+    cmsfs, mountpoint, server, account, second, password, tmp_path
+):
+    account(server, profile="server")
+    (tmp_path / "Report").mkdir()
+    (tmp_path / "Report" / "a.txt").write_text("what is shared")
+    (tmp_path / "Report" / "b.txt").write_text("not read before")
+    assert cmsfs("put", tmp_path / "Report", "/").returncode == 0
+    url = cmsfs("share", "/Report").stdout.strip()
+    first = {key: os.environ[key] for key in os.environ if key.startswith("XDG_")}
+
+    def share(*options):
+        words = [sys.executable, "-m", "cmsfs", "share", "/Report", *map(str, options)]
+        subprocess.run(words, env=os.environ | first, check=True, timeout=60, capture_output=True)
+
+    second()
+    assert cmsfs("mount", url, mountpoint).returncode == 0
+    assert _sh('cat "$1/a.txt"', mountpoint).stdout == "what is shared"
+    (name,) = config.accounts()
+    share("--password-file", password)
+    found = _health(cmsfs, lambda health: health["state"] == "unauthorised")
+    assert found["reason"].startswith("The shared link of this drive has another password now")
+    assert _sh('cat "$1/a.txt"', mountpoint).stdout == "what is shared"
+    assert _sh('cat "$1/b.txt"', mountpoint).returncode == 1
+    assert cmsfs("mount", url, "--password-file", password).returncode == 0
+    assert _health(cmsfs, lambda health: health["state"] == "read-only")["state"] == "read-only"
+    assert _sh('cat "$1/b.txt"', mountpoint).stdout == "not read before"
+    checks = json.loads(cmsfs("--account", name, "doctor", "--json").stdout)["checks"]
+    login = next(one for one in checks if one["name"] == "login")
+    assert (login["state"], login["said"]) == ("ok", "a shared link, without an account")
+    share("--remove")
+    found = _health(cmsfs, lambda health: health["state"] == "unauthorised")
+    assert found["reason"].startswith("The shared link of this drive has ended")
+    assert cmsfs("umount").returncode == 0
+    assert cmsfs("--account", name, "logout").stdout == "The shared link and its password are forgotten.\n"
+    assert not config.load(name).link_file.exists()
+
+
+@pytest.mark.long
+def test_links_saved_on_a_drive_are_folders_of_it(cmsfs, mountpoint, server, account, person, app, tmp_path):
+    account(server, profile="server")
+    tree = tmp_path / "Plans"
+    (tree / "inner").mkdir(parents=True)
+    (tree / "a.txt").write_text("what is planned")
+    (tree / "inner" / "large.bin").write_bytes(os.urandom(3_000_000))
+    assert cmsfs("put", tree, "/").returncode == 0
+    url = cmsfs("share", "/Plans", "--access", "open").stdout.strip()
+    # Somebody else's drive, who has no right on the folder.
+    person(login="ben@example.com")
+    login = ("login", server.url, "--yes", "--app", app, "--token-store", "file")
+    assert cmsfs("--account", "ben", *login).returncode == 0
+    assert cmsfs("--account", "ben", "mount", mountpoint).returncode == 0
+    try:
+        (mountpoint / "Plans.url").write_text(f"[InternetShortcut]\nURL={url}\n")
+        assert cmsfs("--account", "ben", "sync", "--timeout", "60").returncode == 0
+        assert _sh('cd "$1" && ls .shared', mountpoint).stdout == "Plans\n"
+        assert _sh('diff -r "$1" "$2/.shared/Plans"', tree, mountpoint).returncode == 0
+        done = _sh('cp -r "$1/.shared/Plans" "$2" && diff -r "$2" "$3"', mountpoint, tmp_path / "copy", tree)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "not permitted" in _sh('echo > "$1/.shared/Plans/new"', mountpoint).stderr
+        assert ".shared" not in _sh('ls -A "$1"', mountpoint).stdout.splitlines()
+    finally:
+        assert cmsfs("umount", mountpoint).returncode == 0
+
+
+@pytest.mark.long
+def test_a_known_link_is_mounted_without_its_service(cmsfs, mountpoint, server, account, second, tmp_path):
+    account(server, profile="server")
+    (tmp_path / "Report").mkdir()
+    (tmp_path / "Report" / "a.txt").write_text("what is shared")
+    assert cmsfs("put", tmp_path / "Report", "/").returncode == 0
+    url = cmsfs("share", "/Report").stdout.strip()
+    second()
+    assert cmsfs("mount", url, mountpoint).returncode == 0
+    assert _sh('cat "$1/a.txt"', mountpoint).stdout == "what is shared"
+    assert cmsfs("umount", mountpoint).returncode == 0
+    server.stop()
+    done = cmsfs("mount", url)
+    assert (done.returncode, "The cached tree is shown" in done.stdout) == (0, True)
+    assert _sh('cat "$1/a.txt"', mountpoint).stdout == "what is shared"
+    assert cmsfs("umount", mountpoint).returncode == 0
+    other = url.replace(url[-4:], "none")
+    assert "cannot be reached" in cmsfs("mount", other, mountpoint).stderr

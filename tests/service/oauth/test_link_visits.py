@@ -65,22 +65,21 @@ async def test_a_folders_link_shows_what_is_below_it(api, tree):
         assert await api.status(token, method, path, **options) == 403
 
 
-@pytest.mark.parametrize(
-    ("terms", "named", "expect"),
-    [
-        ({}, None, 200),
-        ({"password": "correct"}, "correct", 200),
-        ({"password": "correct"}, "wrong", 400),
-        ({"password": "correct"}, "", 400),
-        ({"password": "correct"}, None, 400),
-        ({"access": "company"}, None, 400),
-        ({"access": "collaborators"}, None, 400),
-    ],
-)
-async def test_whom_a_link_admits(api, tree, terms, named, expect):
-    made = await ask(api, await share(api, tree["folder"], **terms), named, expect)
-    if expect != 200:
-        assert made["error"] == (tokens.LINK_PASSWORD if "password" in terms else "invalid_grant")
+async def test_whom_a_link_admits(api, tree):
+    url = await share(api, tree["folder"])
+    assert (await ask(api, url))["access_token"]
+    for terms, named, error in (
+        ({"password": "correct"}, "wrong", tokens.LINK_PASSWORD),
+        ({}, "", tokens.LINK_PASSWORD),
+        ({}, None, tokens.LINK_PASSWORD),
+        ({}, "correct", None),
+        ({"password": None, "access": "company"}, None, "invalid_grant"),
+        ({"access": "collaborators"}, None, "invalid_grant"),
+        ({"access": "open"}, None, None),
+    ):
+        assert await share(api, tree["folder"], **terms) == url
+        made = await ask(api, url, named, 200 if error is None else 400)
+        assert made.get("error") == error, terms
 
 
 async def test_nothing_is_shown_by_other_links(api, tree):
@@ -92,39 +91,36 @@ async def test_nothing_is_shown_by_other_links(api, tree):
     assert (await ask(api, "", expect=400))["error"] == "invalid_request"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"shared_link": None},
-        {"shared_link": {"access": "company"}},
-        {"shared_link": {"password": "another"}},
-        {"shared_link": {"password": None}},
-        "end",
-        "trash",
-    ],
-)
-async def test_what_ends_a_token_at_once(api, service, tree, change):
-    url = await share(api, tree["folder"], password="first")
-    token = await visit(api, url, "first")
-    path = f"/files/{tree['deep']['id']}"
-    headers = {"authorization": f"Bearer {token}"}
-    exchange = tokens.TokenExchange(subject_token=token, scope="item_download").form()
-    narrow = (await api.http.post(TOKEN, data=exchange)).json()["access_token"]
-    assert await api.status(narrow, path=path) == 200
-    where = (await api.http.get(f"{path}/content", headers=headers, follow_redirects=False)).headers[
-        "location"
-    ]
-    assert (await api.http.get(where)).content == b"deep bytes"
-    folder = f"/folders/{tree['folder']['id']}"
-    if change == "trash":
-        await api.ask("DELETE", folder, params={"recursive": "true"}, expect=204)
-    elif change == "end":
-        sql = "UPDATE item SET link_terms = json_set(link_terms, '$.ends', 5) WHERE link IS NOT NULL"
+async def test_what_ends_a_token_at_once(api, service, tree):
+    path, folder = f"/files/{tree['deep']['id']}", f"/folders/{tree['folder']['id']}"
+
+    async def passes(sql):
         await service.write(lambda conn: conn.execute(sql))
-    else:
-        await api.ask("PUT", folder, json=change)
-    assert [await api.status(one, path=path) for one in (token, narrow)] == [401, 401]
-    assert (await api.http.get(where)).status_code == 404
+
+    for change in (
+        {"access": "company"},
+        {"password": "another"},
+        {"password": None},
+        "UPDATE item SET link_terms = json_set(link_terms, '$.ends', 5) WHERE link IS NOT NULL",
+        None,
+        "trash",
+    ):
+        token = await visit(api, await share(api, tree["folder"], password="first", access="open"), "first")
+        exchange = tokens.TokenExchange(subject_token=token, scope="item_download").form()
+        narrow = (await api.http.post(TOKEN, data=exchange)).json()["access_token"]
+        assert await api.status(narrow, path=path) == 200
+        headers = {"authorization": f"Bearer {token}"}
+        answer = await api.http.get(f"{path}/content", headers=headers, follow_redirects=False)
+        where = answer.headers["location"]
+        assert (await api.http.get(where)).content == b"deep bytes"
+        if change == "trash":
+            await api.ask("DELETE", folder, params={"recursive": "true"}, expect=204)
+        elif isinstance(change, str):
+            await passes(change)
+        else:
+            await api.ask("PUT", folder, json={"shared_link": change})
+        assert [await api.status(one, path=path) for one in (token, narrow)] == [401, 401], change
+        assert (await api.http.get(where)).status_code == 404, change
 
 
 async def test_a_password_set_later_ends_tokens_that_had_none(api, tree):
