@@ -5,9 +5,11 @@ Called by `operations` alone.
 Rule: pure functions; a name that is not UTF-8 gets no further than this file.
 """
 
+import ctypes
 import errno
 import os
 import stat
+import sys
 from dataclasses import dataclass
 
 import pyfuse3
@@ -39,11 +41,36 @@ def owner(uid: int | None = None, gid: int | None = None, *, umask: int = 0) -> 
     return Owner(os.getuid() if uid is None else uid, os.getgid() if gid is None else gid, umask)
 
 
+def _place_of_number() -> int:
+    """Where the attributes of an entry have the number that programs see; 0 if that cannot be told.
+
+    The kernel's protocol has two: the one that requests name an inode by, and the one in its attributes.
+    pyfuse3 sets both to one value.
+    """
+    mark = 0x5EED_CAFE_0DD5_F00D
+    probe = pyfuse3.EntryAttributes()
+    probe.st_ino = mark
+    words = ctypes.string_at(id(probe), type(probe).__basicsize__)
+    found = [
+        at for at in range(0, len(words) - 7, 8) if words[at : at + 8] == mark.to_bytes(8, sys.byteorder)
+    ]
+    if len(found) != 2:
+        return 0
+    ctypes.c_uint64.from_address(id(probe) + found[1]).value = 1
+    # What reads back is the other one.
+    return found[1] if probe.st_ino == mark else 0
+
+
+_NUMBER_AT = _place_of_number()
+
+
 def entry(found: attributes.Attributes, owner: Owner) -> pyfuse3.EntryAttributes:
     """The kernel's view of a node."""
     result = pyfuse3.EntryAttributes()
     result.st_ino = found.ino
-    result.generation = 0  # inode numbers are never given out twice
+    if found.number and _NUMBER_AT:
+        ctypes.c_uint64.from_address(id(result) + _NUMBER_AT).value = found.number
+    result.generation = 0  # inodes are never given out twice
     result.entry_timeout = found.timeout
     result.attr_timeout = found.timeout
     result.st_mode = found.mode & ~owner.umask

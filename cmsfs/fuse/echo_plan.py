@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from cmsfs.fuse import echo_process
 from cmsfs.fuse.echoes import EchoTask
-from cmsfs.replica import tree
+from cmsfs.replica import numbers, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import lineages
 from cmsfs.replica.nodes import Ino, Node
@@ -45,6 +45,9 @@ class Places(Protocol):
     def is_heir(self, ino: Ino, /) -> bool:
         """Whether a node has its name from another one that was open when its bytes changed."""
 
+    def shown_as(self, shown: set[int], /) -> set[Ino]:
+        """The nodes that have these inode numbers for programs."""
+
 
 class TreePlaces:
     """The places of the replica, without the nodes that are not shown."""
@@ -73,6 +76,9 @@ class TreePlaces:
 
     def is_heir(self, ino: Ino) -> bool:
         return lineages.is_successor(self._db, ino)
+
+    def shown_as(self, shown: set[int]) -> set[Ino]:
+        return numbers.inodes_of(self._db, shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class OpenWindows:
             watched = await helper.watched(device) or set()
         took = trio.current_time() - began
         self._next = trio.current_time() + min(REST_AFTER_LOOKING * took, LONGEST_REST_SECONDS)
-        tasks = self._unheard.take(watched | self._echoes.listed_lately())
+        tasks = self._unheard.take(self._places.shown_as(watched) | self._echoes.listed_lately())
         for chunk in _chunks(tasks):
             # Once more with another helper, if this one hangs or dies.
             if self._device == device and not await self._make(helper, device, chunk):

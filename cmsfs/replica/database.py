@@ -12,7 +12,7 @@ from pathlib import Path
 from cmsfs import sqlite
 from cmsfs.replica.inodes import Inodes
 
-VERSION = 9
+VERSION = 10
 
 
 def schema() -> str:

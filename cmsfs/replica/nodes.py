@@ -79,6 +79,7 @@ class Node(NamedTuple):
     sequence: int
     local: int  # as the row has it
     atime_ns: int | None = None
+    number: int | None = None
 
     @property
     def is_folder(self) -> bool:
@@ -112,7 +113,7 @@ class Node(NamedTuple):
 # In the order of Node's fields; `item` is large and read only where it is shown.
 COLUMNS = (
     "ino, parent, name, kind, size, mtime_ns, ctime_ns, mode, sha1, draft, "
-    "remote_id, etag, version, base_sha1, base_parent, base_name, sequence, local, atime_ns"
+    "remote_id, etag, version, base_sha1, base_parent, base_name, sequence, local, atime_ns, number"
 )
 
 

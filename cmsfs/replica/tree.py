@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from sqlite3 import Connection
 
 from cmsfs.models import wire_names
-from cmsfs.replica import local_attributes
+from cmsfs.replica import local_attributes, numbers
 from cmsfs.replica.nodes import COLUMNS, FILE_MODE, FOLDER_MODE, ROOT, Ino, Node, NodeKind, node_from_row
 from cmsfs.sqlite import Database
 
@@ -207,10 +207,11 @@ def insert(
     """A new node; its place must be free.  `local`: the service will never hear of it; `draft`: its bytes."""
     if mode is None:
         mode = FOLDER_MODE if kind is NodeKind.FOLDER else FILE_MODE
+    number = numbers.for_new(conn, parent, name) if kind is NodeKind.FILE and parent is not None else None
     cursor = conn.execute(
-        "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode, local, draft)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (parent, name, wire_names.name_key(name), kind, now_ns, now_ns, mode, local, draft),
+        "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode, local, draft, number)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (parent, name, wire_names.name_key(name), kind, now_ns, now_ns, mode, local, draft, number),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid

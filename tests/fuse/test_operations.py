@@ -32,6 +32,28 @@ async def test_file_attributes_and_owner(fs, top, outside):
     assert seen.st_blksize == 128 * 1024
 
 
+async def test_programs_see_the_number_and_the_kernel_asks_by_the_row(fs, top, outside):
+    """In every answer that carries attributes; it may not differ from one to the other."""
+    number = 1 << 56 | 7
+    ino = fs.put("a.txt", b"abc").ino
+    fs.numbers[ino] = number
+    fs.timeout = 0.0
+
+    def work():
+        (entry,) = os.scandir(top)
+        seen = [entry.inode(), (top / "a.txt").stat().st_ino]
+        with (top / "a.txt").open("r+b") as file:
+            seen += [os.fstat(file.fileno()).st_ino]
+            assert file.read() == b"abc"
+            os.fchmod(file.fileno(), 0o600)
+            seen += [os.fstat(file.fileno()).st_ino, (top / "a.txt").stat().st_ino]
+        (top / "a.txt").rename(top / "b.txt")
+        return [*seen, (top / "b.txt").stat().st_ino]
+
+    assert await outside(work) == [number] * 6
+    assert fs.ino("b.txt") == ino
+
+
 async def test_the_kernel_remembers_what_it_was_told(fs, top, outside):
     fs.put("a.txt")
     for _ in range(3):

@@ -55,6 +55,7 @@ class MemoryDrive:
         self.news: set[Ino] = set()  # files with other bytes than the kernel has heard of
         self.is_all_known = False  # to the notifier: then the kernel itself is asked
         self._last_ino, self._last_fh = 10, 0
+        self.numbers: dict[Ino, int] = {}  # as programs see them, where they are others
 
     # As seen from elsewhere
 
@@ -106,7 +107,9 @@ class MemoryDrive:
     def _attributes(self, thing: Thing) -> Attributes:
         size = len(thing.data)
         times = (thing.mtime_ns, thing.mtime_ns, thing.mtime_ns)
-        return Attributes(thing.ino, thing.mode, size, 1, *times, timeout=self.timeout)
+        return Attributes(
+            thing.ino, thing.mode, size, 1, *times, self.timeout, self.numbers.get(thing.ino, 0)
+        )
 
     def _handle(self, ino: Ino, flags: int) -> int:
         self._last_fh += 1

@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from cmsfs.models import wire_names
-from cmsfs.replica import inodes, kv_store, link_texts, local_attributes, naming, tree
+from cmsfs.replica import inodes, kv_store, link_texts, local_attributes, naming, numbers, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import (
     bulk_insert,
@@ -235,6 +235,8 @@ def _update_place(
     if node.parent is not None:
         changes.append(Change(ChangeKind.ENTRY, node.ino, node.parent, node.name))
     changes += made
+    if node.parent is None and node.etag is None:
+        numbers.give_below(conn, node.ino)
     inodes.note_fresh(conn, node.ino)
     if node.parent is not None:
         placement.restore_name(conn, node.parent, node.name, changes)
@@ -277,6 +279,7 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
     local_attributes.restore(conn, [ino])
     if parent is not None:
         placement.place_detached(conn, ino, remote, parent, name, changes)
+        numbers.give(conn, ino)
 
 
 def _is_same(conn: Connection, holder: Node, remote: Remote, name: str) -> bool:

@@ -14,7 +14,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from cmsfs.models import wire_names
-from cmsfs.replica import local_attributes, naming, tree
+from cmsfs.replica import local_attributes, naming, numbers, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, NodeKind, Remote
 from cmsfs.replica.sharing import shares
@@ -26,7 +26,7 @@ ROOT_ID = "0"
 # A clash of names is ignored by the statement, and seen in what is not there afterwards.
 _COLUMNS = (
     "ino, parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1,"
-    " remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item, seen"
+    " remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item, seen, number"
 )
 _ROW = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
 
@@ -158,14 +158,19 @@ def _insert(
     last = conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'node'").fetchone()
     first: Ino = last[0] + 1
     rows: list[tuple[Any, ...]] = []
+    paths: dict[Ino, str | None] = {}
     for number, one in enumerate(remotes, first):
-        name = shares.told_name(rules, one, folders[one.parent_id or ""])
+        folder = folders[one.parent_id or ""]
+        name = shares.told_name(rules, one, folder)
+        if folder not in paths:
+            paths[folder] = numbers.folder_path(conn, folder)
+        path = paths[folder] if one.kind is NodeKind.FILE else None
         key = wire_names.name_key(name)
         base_key = key if name == one.name else wire_names.name_key(one.name)
         rows.append(
             (
                 number,
-                folders[one.parent_id or ""],
+                folder,
                 name,
                 key,
                 one.kind.value,
@@ -184,6 +189,7 @@ def _insert(
                 one.sequence,
                 one.json,
                 generation,
+                None if path is None else numbers.of_place(path, name),
             )
         )
     done = at = 0

@@ -23,6 +23,7 @@ class Attributes:
     mtime_ns: int
     ctime_ns: int
     timeout: float
+    number: int = 0  # the inode number that programs see; 0: `ino`, by which the kernel names it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def of_node(
         mtime_ns=mtime,
         ctime_ns=max(node.ctime_ns, mtime) if mtime_ns is not None else node.ctime_ns,
         timeout=timeout,
+        number=node.number or 0,
     )
 
 
