@@ -20,7 +20,7 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import entries, items
 from cmsfs.replica import changes, kv_store, tree
 from cmsfs.replica.merge import apply_remote, deletions, local_work
-from cmsfs.replica.nodes import NodeKind, Remote, remote_from_item
+from cmsfs.replica.nodes import ItemKey, NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import offers
 from cmsfs.sqlite import Database
@@ -51,7 +51,9 @@ class RemoteUpdates:
         self._db = db
         self._hub = hub
         self._making: Counter[_Place] = Counter()
-        self._deleted: OrderedDict[tuple[NodeKind, str], int] = OrderedDict()
+        self._deleted: OrderedDict[ItemKey, int] = OrderedDict()
+        # What a listing showed all the same, though the deletion that was heard of is said to be the younger.
+        self._disputed: OrderedDict[ItemKey, None] = OrderedDict()
         self.misfits = UnstorableItems()
         self.applied = 0  # changes made here, since the start
         self.happenings = Happenings(db)
@@ -96,7 +98,7 @@ class RemoteUpdates:
         # earlier attempt made it; the push expects that.
         # Nor can an answer be: it is about an item that was known by its ID.
         making = set() if is_answer else self._making.keys() | in_flight.places(self._db)
-        remotes, waiting, not_here = self._sorted(found, making)
+        remotes, waiting, not_here = self._sorted(found, making, is_listing=generation is not None)
         left_out: list[Remote] = []
 
         def txn(conn: Connection) -> list[changes.Change]:
@@ -138,6 +140,17 @@ class RemoteUpdates:
     def forget_deleted(self) -> None:
         """The service has begun anew: what was deleted may be there again, under its old number."""
         self._deleted.clear()
+        self._disputed.clear()
+
+    def disputed(self) -> list[ItemKey]:
+        """What was listed and left out as deleted since the last call: the service is to be asked."""
+        found = list(self._disputed)
+        self._disputed.clear()
+        return found
+
+    def is_there(self, key: ItemKey) -> None:
+        """The service has it, as it says itself: that it was deleted is no longer believed."""
+        self._deleted.pop(key, None)
 
     def publish(self, found: Sequence[changes.Change]) -> None:
         """Tell of changes that somebody else has committed."""
@@ -146,7 +159,7 @@ class RemoteUpdates:
         self.happenings.look_for_conflicts(found)
 
     def _sorted(
-        self, found: Sequence[items.Item | entries.Entry], making: Set[_Place]
+        self, found: Sequence[items.Item | entries.Entry], making: Set[_Place], *, is_listing: bool
     ) -> tuple[list[Remote], list[Remote], list[Remote]]:
         """What can be applied now, what has to wait since it may be our own, and what cannot be held here."""
         now: list[Remote] = []
@@ -160,6 +173,8 @@ class RemoteUpdates:
             if self.misfits.known:
                 self.misfits.known.pop((one.kind, one.id), None)
             if self._deleted and one.sequence < self._deleted.get((one.kind, one.id), -1):
+                if is_listing:
+                    self._disputed[one.kind, one.id] = None
                 continue
             (later if making and self._is_ours(one, making) else now).append(one)
         return now, later, never

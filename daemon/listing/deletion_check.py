@@ -11,6 +11,7 @@ Rule: nothing goes here that the service has not been asked about by its id.
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from sqlite3 import Connection
 
@@ -22,7 +23,7 @@ from cmsfs.models.content import entries, items
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import listing_diff, mass_deletions
-from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.replica.nodes import Ino, ItemKey, Node, NodeKind
 from cmsfs.sqlite import Database
 from daemon.core import concurrency, item_search, root_check
 from daemon.core.health import Health
@@ -191,6 +192,20 @@ class DeletionCheck:
                 mass_deletions.put(conn, question.model_copy(update={"tops": still}))
 
         await self._db.write(txn)
+
+    async def look_at_disputed(self) -> int:
+        """What listings showed though its deletion was heard of comes back if the service has it, as after an
+        old backup of the service; how many changes that made.  Raises `RemoteError`."""
+        living: list[Item] = []
+
+        async def ask(key: ItemKey) -> None:
+            with suppress(errors.NotShown):
+                if (item := await fetch_item(self._client, self._health, *key)) is not None:
+                    self._remote_updates.is_there(key)
+                    living.append(item)
+
+        await concurrency.for_each(self._remote_updates.disputed(), ask, tasks=ASKED_AT_ONCE)
+        return await self._remote_updates.apply(living)
 
     # ---- what a person says ----
 

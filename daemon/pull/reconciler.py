@@ -161,6 +161,7 @@ class Reconciler:
                 found = await self._folders(self._fill) if full else 0
             else:
                 found = await self._spans(full=full)
+            found += await self._absences.look_at_disputed()
             self.differences += found
             if full:
                 # What was older than what is known here has been left in doubt.

@@ -113,3 +113,15 @@ async def test_remotely_changed_file_is_not_trashed(
     await other.client.items.update("file", number, name="g")
     await drive.agents.shown.rename(ROOT, "f", bin_, "f", 0)
     assert await other.paths() == []
+
+
+async def test_a_comparison_believes_the_service_that_has_what_was_deleted(
+    drive: Drive, other: Remote
+) -> None:
+    """As after an old backup of the service was put back."""
+    number = await other.file("f", b"x")
+    await drive.agents.remote_updates.apply([], [RemovedItem(NodeKind.FILE, number, 10**6)])
+    await drive.poll()
+    assert await drive.names() == []
+    await drive.agents.reconciler.once(full=True)
+    assert await drive.names() == ["f"]
