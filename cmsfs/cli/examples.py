@@ -38,6 +38,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "cmsfs versions /Documents/a.txt --restore 12345",
         "cmsfs versions /Documents/a.txt --get 12345 --output old.txt",
     ),
+    "restore": (
+        "cmsfs restore /Projects --as-of 2h --dry-run",
+        "cmsfs restore /Projects --as-of yesterday",
+        "cmsfs restore --undo",
+    ),
     "log": ("cmsfs log /Projects", "cmsfs log --limit 10"),
     "watch": ("cmsfs watch /Inbox", "cmsfs watch /Inbox --exec 'make -C ~/inbox'"),
     "trash": (

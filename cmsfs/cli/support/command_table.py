@@ -34,6 +34,7 @@ GROUPS = {
         "text": CommandEntry("files.text", "Print the text of a document"),
         "copy": CommandEntry("files.copy", "Copy a file or folder at the service"),
         "versions": CommandEntry("files.versions", "List, download and restore versions of a file"),
+        "restore": CommandEntry("files.restore", "Bring a folder back to what it was at a time"),
         "log": CommandEntry("files.log", "Show who changed what, and when"),
         "watch": CommandEntry("files.log", "Print changes as they happen, and run a command on each"),
         "trash": CommandEntry("files.trash", "List, restore and permanently delete trashed items"),

@@ -84,6 +84,11 @@ ELSEWHERE = {
         "tests/cli/commands/test_mount_link.py",
         'cmsfs("mount", url, mountpoint',
     ),
+    "cmsfs restore /Projects --as-of yesterday": (
+        "tests/cli/commands/files/test_restore.py",
+        '"restore", "/Projects", "--as-of"',
+    ),
+    "cmsfs restore --undo": ("tests/cli/commands/files/test_restore.py", '"restore", "--undo"'),
     "cmsfs share --edit": ("tests/cli/commands/test_mount_link.py", '"--edit"'),
     "cmsfs umount --dead": ("tests/cli/mount/test_units.py", '"--dead"'),
     "cmsfs umount --force": ("tests/cli/commands/drive/test_drive.py", '"umount", "--force"'),

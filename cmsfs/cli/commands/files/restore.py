@@ -1,0 +1,190 @@
+"""`cmsfs restore`: brings a folder back to how it was, as one set of changes that can be undone.
+
+Straight through the client, so it works without a drive, too; a drive that is mounted is told to look.
+
+Rule: nothing is changed before all of it was shown, and nothing is removed for good.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import click
+import trio
+
+from cmsfs import config, errors, output
+from cmsfs.auth import connect
+from cmsfs.cli.support import context, daemonctl, path_argument, progress
+from cmsfs.client import remote_paths
+from cmsfs.client.history import as_of, carrying_out, gathering, moments, restore_plan
+from cmsfs.client.history.undo_log import UndoLog
+from cmsfs.runtime import threads
+from cmsfs.user_messages import explain
+
+# A folder that came back from the trash shows only then what is in it, and that again.
+_PASSES = 5
+_SHOWN = 20
+_SAYS = {
+    "trash": "to the trash",
+    "restore": "from the trash",
+    "promote": "contents",
+    "place": "name and place",
+}
+
+
+class _PastMoment(click.ParamType[datetime]):
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            return moments.parse(str(value))
+        except ValueError as error:
+            raise click.BadParameter(f"{error}.", ctx, param) from None
+
+
+@click.command()
+@click.argument("remote", type=path_argument.PATH, required=False)
+@click.option(
+    "--as-of", "moment", type=_PastMoment(), help="When: 2h, yesterday, 2026-11-20, 2026-11-20T14:00."
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--undo", is_flag=True, help="Take the last restore back.")
+@output.json_option
+@context.pass_context
+def restore(
+    ctx: context.Context,
+    remote: str | None,
+    *,
+    moment: datetime | None,
+    yes: bool,
+    dry_run: bool,
+    undo: bool,
+    as_json: bool,
+) -> None:
+    """Bring the folder REMOTE back to what it was at a time: names, places and contents.
+
+    What was changed gets its earlier version, what was moved or renamed goes back, what was deleted comes out
+    of the trash, and what is new goes there.  All is shown first, also what cannot be known.
+    """
+    wrong = click.UsageError("Give a folder and --as-of TIME, or --undo alone.")
+    if undo and (remote is not None or moment is not None):
+        raise wrong
+    settings = ctx.settings()
+    profile = config.profile(settings)
+    if profile.feed != "events" or not profile.trash:
+        raise errors.UserError("This service tells neither events nor its trash, so the past is not known.")
+    if undo:
+        trio.run(_undo, settings, yes, dry_run, as_json)
+    elif remote is None or moment is None:
+        raise wrong
+    else:
+        trio.run(_restore, settings, remote, moment, yes, dry_run, as_json)
+    if not dry_run:
+        daemonctl.have_looked(ctx.account, settings)
+
+
+async def _restore(
+    settings: config.Settings, remote: str, moment: datetime, yes: bool, dry_run: bool, as_json: bool
+) -> None:
+    async with connect.open_backend(settings) as client:
+        folder = await remote_paths.RemotePaths(client, settings).get_folder(remote)
+        past = gathering.PastOfFolder(client, folder.id, moment)
+        await past.load()
+        plan = restore_plan.make_plan(past.then, past.present, past.elsewhere)
+        above = remote_paths.normal(remote).rstrip("/")
+        paths = _paths(past, above)
+        if dry_run or not plan.steps:
+            _show(plan, paths, above, as_json=as_json, is_all=True)
+            return
+        if not yes:
+            _show(plan, paths, above, as_json=False, is_all=False)
+            await threads.run_sync(_confirm, f"Bring {above or '/'} back to {moment:%Y-%m-%d %H:%M:%S}")
+        log = _undo_log(settings)
+        with log.begin() as file, progress.counted("restoring", len(plan.steps)) as bar:
+            carrier = carrying_out.Carrier(client, file, bar)
+            for _ in range(_PASSES):
+                tried = {(step.action, step.key) for step, _ in carrier.refused}
+                plan.steps = [step for step in plan.steps if (step.action, step.key) not in tried]
+                if not plan.steps:
+                    break
+                await carrier.carry_out(plan, past.facts.now)
+                await past.load()
+                plan = restore_plan.make_plan(past.then, past.present, past.elsewhere)
+        _report(carrier, plan, as_json=as_json)
+
+
+async def _undo(settings: config.Settings, yes: bool, dry_run: bool, as_json: bool) -> None:
+    log = _undo_log(settings)
+    before = list(log.read())
+    if not before:
+        raise errors.UserError("There is no restore to undo.")
+    async with connect.open_backend(settings) as client:
+        plan, now = await carrying_out.undo_plan(client, before)
+        if dry_run or not plan.steps:
+            _show(plan, {}, "", as_json=as_json, is_all=True)
+            return
+        if not yes:
+            _show(plan, {}, "", as_json=False, is_all=False)
+            await threads.run_sync(_confirm, "Undo the last restore")
+        with progress.counted("undoing", len(plan.steps)) as bar:
+            carrier = carrying_out.Carrier(client, None, bar)
+            await carrier.carry_out(plan, now)
+        _report(carrier, restore_plan.RestorePlan(), as_json=as_json)
+    log.forget()
+
+
+def _undo_log(settings: config.Settings) -> UndoLog:
+    paths = config.Paths(settings.account)
+    paths.ensure()
+    return UndoLog(paths.state / "restore.undo")
+
+
+def _confirm(question: str) -> None:
+    if not output.confirm(question):
+        raise errors.UserError("Nothing was changed.")
+
+
+def _paths(past: gathering.PastOfFolder, above: str) -> Mapping[as_of.Key, str]:
+    return {key: f"{above}/{path}" for key, path in as_of.paths(past.then, past.folder).items()}
+
+
+def _show(
+    plan: restore_plan.RestorePlan, paths: Mapping[as_of.Key, str], above: str, *, as_json: bool, is_all: bool
+) -> None:
+    if as_json:
+        steps = [_json(step, paths) for step in plan.steps]
+        unknown = [
+            {"path": paths.get(key, name), "id": key[1], "reason": why} for key, name, why in plan.unknown
+        ]
+        output.document({"steps": steps, "unknown": unknown})
+        return
+    if not plan.steps:
+        output.say("Nothing is to be changed.")
+    most = None if is_all else _SHOWN
+    lines = [[_SAYS[step.action], paths.get(step.key, step.name)] for step in plan.steps]
+    unknown_lines = [[paths.get(key, name), why] for key, name, why in plan.unknown]
+    for some in (lines, unknown_lines):
+        if some:
+            output.table(some[:most])
+        if most is not None and len(some) > most:
+            output.note(f"and {len(some) - most:,} more")
+
+
+def _json(step: restore_plan.RestoreStep, paths: Mapping[as_of.Key, str]) -> dict[str, str | None]:
+    kind, number = step.key
+    said = {"action": step.action, "type": kind, "id": number, "path": paths.get(step.key, step.name)}
+    return {**said, "version": step.version}
+
+
+def _report(carrier: carrying_out.Carrier, left: restore_plan.RestorePlan, *, as_json: bool) -> None:
+    if as_json:
+        refused = [{**_json(step, {}), "reason": explain(why).message} for step, why in carrier.refused]
+        output.document({"done": [_json(step, {}) for step in carrier.done], "refused": refused})
+    else:
+        output.say(f"{output.plural(len(carrier.done), 'change')} made; `restore --undo` takes this back.")
+        for _, name, why in left.unknown:
+            output.note(f"{name}: {why}")
+    for step, error in carrier.refused:
+        output.complain(f"{step.name} stays: {explain(error).message}")
+    if carrier.refused:
+        raise errors.UserError("")

@@ -1,0 +1,153 @@
+"""Carries a plan out at the service, step after step, several side by side where their order does not matter.
+
+A refused step is told and leaves the others as they are.  Where a name is taken by what is to go elsewhere,
+the step waits for that; where two wait for each other, one goes by another name in between.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import IO
+
+import trio
+
+from cmsfs import errors
+from cmsfs.client.history.as_of import ItemState, Key
+from cmsfs.client.history.restore_plan import Action, RestorePlan, RestoreStep
+from cmsfs.client.history.undo_log import UndoLog
+from cmsfs.client.session import Client
+
+AT_ONCE = 8
+
+
+class Carrier:
+    """Does the steps of plans; `refused` has what the service did not allow, with its reason."""
+
+    def __init__(self, client: Client, undo: IO[str] | None, progress: Callable[[int], None]) -> None:
+        self._client = client
+        self._undo = undo
+        self._progress = progress
+        self.done: list[RestoreStep] = []
+        self.refused: list[tuple[RestoreStep, errors.CmsfsError]] = []
+        self._waiting: list[tuple[RestoreStep, errors.CmsfsError]] = []
+        self._away: set[Key] = set()
+
+    async def carry_out(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
+        if self._undo is not None:
+            for step in plan.steps:
+                UndoLog.note(self._undo, now[step.key])
+        files = [step for step in plan.of("trash") if step.key[0] != "folder"]
+        await self._together(files)
+        # A folder comes back before what was in it and was deleted before it.
+        for step in plan.of("restore"):
+            if step.key[0] == "folder":
+                await self._try(step)
+        await self._together([step for step in plan.of("restore") if step.key[0] != "folder"])
+        await self._together(plan.of("promote"))
+        waiting = plan.of("place") + [step for step, _ in self._drain()]
+        stuck = await self._place(waiting)
+        for step in plan.of("trash"):
+            if step.key[0] == "folder":
+                await self._try(step)
+        # The folders that went now may have had the names of what is left.
+        self.refused += self._drain() + await self._place([step for step, _ in stuck])
+
+    async def _place(self, steps: list[RestoreStep]) -> list[tuple[RestoreStep, errors.CmsfsError]]:
+        """Those that find their names taken, by what nothing here moves away."""
+        while steps:
+            for step in steps:
+                await self._try(step)
+            stuck = self._drain()
+            if len(stuck) == len(steps):
+                free = [step for step, _ in stuck if step.action == "place" and step.key not in self._away]
+                if not free:
+                    return stuck
+                await self._step_aside(free[0])
+            steps = [step for step, _ in stuck]
+        return []
+
+    async def _step_aside(self, step: RestoreStep) -> None:
+        self._away.add(step.key)
+        kind, number = step.key
+        await self._client.items.update(kind, number, name=f"{step.name} (id {number})")
+
+    def _drain(self) -> list[tuple[RestoreStep, errors.CmsfsError]]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    async def _together(self, steps: Sequence[RestoreStep]) -> None:
+        limit = trio.CapacityLimiter(AT_ONCE)
+
+        async def one(step: RestoreStep) -> None:
+            async with limit:
+                await self._try(step)
+
+        async with trio.open_nursery() as nursery:
+            for step in steps:
+                nursery.start_soon(one, step)
+
+    async def _try(self, step: RestoreStep) -> None:
+        try:
+            await self._actions[step.action](self, step)
+        except errors.Conflict as error:
+            self._waiting.append((step, error))
+            return
+        except (errors.ApiError, errors.NotFound) as error:
+            self.refused.append((step, error))
+            return
+        self.done.append(step)
+        self._progress(len(self.done))
+
+    async def _trash(self, step: RestoreStep) -> None:
+        kind, number = step.key
+        await self._client.items.delete(kind, number, recursive=True)
+
+    async def _restore(self, step: RestoreStep) -> None:
+        kind, number = step.key
+        await self._client.items.restore(kind, number, name=step.name, parent_id=step.parent)
+
+    async def _promote(self, step: RestoreStep) -> None:
+        assert step.version is not None
+        _, number = step.key
+        try:
+            await self._client.versions.promote(number, step.version)
+        except errors.NotFound:
+            # It was deleted by itself, and comes back for this.
+            await self._client.versions.restore(number, step.version)
+            await self._client.versions.promote(number, step.version)
+
+    async def _move(self, step: RestoreStep) -> None:
+        kind, number = step.key
+        await self._client.items.update(kind, number, name=step.name, parent_id=step.parent)
+
+    _actions: Mapping[Action, Callable[["Carrier", RestoreStep], Awaitable[None]]] = {
+        "trash": _trash,
+        "restore": _restore,
+        "promote": _promote,
+        "place": _move,
+    }
+
+
+async def undo_plan(client: Client, before: Sequence[ItemState]) -> tuple[RestorePlan, dict[Key, ItemState]]:
+    """The steps that take a restore back, given how the items were before it, and how they are now."""
+    plan = RestorePlan()
+    now: dict[Key, ItemState] = {}
+    for was in before:
+        kind, number = was.key
+        try:
+            item = await client.items.get(kind, number)
+        except errors.NotFound:
+            if not was.is_trashed:
+                now[was.key] = was
+                plan.steps.append(RestoreStep("restore", was.key, was.name, was.parent))
+            continue
+        version = item.file_version.id if item.type == "file" and item.file_version else None
+        parent = item.parent.id if item.parent else None
+        now[was.key] = ItemState(was.key, item.name or "", parent, version=version)
+        if was.is_trashed:
+            plan.steps.append(RestoreStep("trash", was.key, was.name, was.parent))
+            continue
+        if version != was.version and was.version is not None:
+            plan.steps.append(RestoreStep("promote", was.key, was.name, version=was.version))
+        # After a promotion too, which may bring an older name.
+        if (item.name, parent) != (was.name, was.parent) or version != was.version:
+            plan.steps.append(RestoreStep("place", was.key, was.name, was.parent))
+    return plan, now

@@ -1,0 +1,171 @@
+"""restore: a folder as it was, brought back and taken back again, against the embedded service."""
+
+import hashlib
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.auth import connect
+from cmsfs.cli import main
+from cmsfs.client import remote_paths
+from cmsfs.client.content import uploads as client_uploads
+from cmsfs.client.session import Client
+from cmsfs.models.base import Reference
+from cmsfs.models.content import uploads
+
+pytestmark = pytest.mark.usefixtures("sample")
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat()
+
+
+def _put(folder: Path, remote: str, files: dict[str, bytes]) -> None:
+    top = folder / "tree"
+    for name, data in files.items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    assert main.run(["put", str(top), remote]) == 0
+
+
+async def _tree(client: Client, number: str, above: str = "") -> dict[str, str]:
+    found = {}
+    async for item in client.folders.items(number):
+        path = f"{above}/{item.name}"
+        found[path] = getattr(item, "sha1", None) or item.type
+        if item.type == "folder":
+            found |= await _tree(client, item.id, path)
+    return found
+
+
+def _on_service(remote: str, change: Any = None) -> Any:
+    """What is below a folder, with the digest of each file; or what `change` does there."""
+
+    async def work() -> Any:
+        settings = config.load(None)
+        async with connect.open_backend(settings) as client:
+            paths = remote_paths.RemotePaths(client, settings)
+            if change is not None:
+                return await change(client, paths)
+            return await _tree(client, (await paths.get_folder(remote)).id)
+
+    return trio.run(work)
+
+
+def _files(count: int) -> dict[str, bytes]:
+    return {f"part {n % 3}/report {n}.txt": f"report {n}\n".encode() * 20 for n in range(count)}
+
+
+def _encrypt(suffix: str, count: int) -> Any:
+    """What such a script does: some are rewritten in place, some renamed as well, of some a copy is made and
+    the original deleted; a note is left in each folder."""
+
+    async def change(client: Client, paths: remote_paths.RemotePaths) -> int:
+        top = await paths.get_folder("/Projects/tree")
+        number = 0
+        async for folder in client.folders.items(top.id):
+            async for item in client.folders.items(folder.id):
+                data = os.urandom(64)
+                way = number % 3
+                number += 1
+                if way < 2:
+                    await _write(client, item.id, data)
+                if way == 1:
+                    await client.items.update("file", item.id, name=f"{item.name}{suffix}")
+                if way == 2:
+                    await _make(client, f"{item.name}{suffix}", folder.id, data)
+                    await client.items.delete("file", item.id)
+            await _make(client, "READ ME.txt", folder.id, b"pay")
+        assert number == count
+        return number
+
+    return change
+
+
+async def _make(client: Client, name: str, folder: str, data: bytes) -> None:
+    attributes = uploads.UploadAttributes(name=name, parent=Reference(id=folder))
+    source = client_uploads.BytesSource(data)
+    await client.uploads.new_file(attributes, source, sha1=hashlib.sha1(data).hexdigest())
+
+
+async def _write(client: Client, number: str, data: bytes) -> None:
+    source = client_uploads.BytesSource(data)
+    await client.uploads.new_version(number, source, sha1=hashlib.sha1(data).hexdigest())
+
+
+def _json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main.run(["restore", "--json", *arguments]) == 0
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return said
+
+
+def _story(capsys: pytest.CaptureFixture[str], tmp_path: Path, count: int) -> None:
+    _put(tmp_path, "/Projects", _files(count))
+    before = _on_service("/Projects/tree")
+    assert sum(one != "folder" for one in before.values()) == count
+    moment = _now()
+    _on_service("", _encrypt(".locked", count))
+    after = _on_service("/Projects/tree")
+    assert not set(before.values()) - {"folder"} & set(after.values())
+    plan = _json(capsys, "/Projects/tree", "--as-of", moment, "--dry-run")
+    assert plan["unknown"] == []
+    assert _on_service("/Projects/tree") == after, "a preview changed something"
+    _json(capsys, "/Projects/tree", "--as-of", moment, "--yes")
+    assert _on_service("/Projects/tree") == before
+    assert main.run(["restore", "--undo", "--yes"]) == 0
+    assert _on_service("/Projects/tree") == after
+    assert main.run(["restore", "--undo", "--yes"]) == 1
+
+
+def test_an_encrypted_folder_comes_back_and_goes_again(capsys, tmp_path):
+    _story(capsys, tmp_path, 9)
+
+
+@pytest.mark.long
+def test_ten_thousand_encrypted_files_come_back(capsys, tmp_path):
+    _story(capsys, tmp_path, 10_000)
+
+
+def test_moves_swaps_and_a_deleted_tree_come_back(capsys, tmp_path):
+    _put(tmp_path, "/Projects", {"a/one": b"1", "a/two": b"2", "b/c/three": b"3", "b/four": b"4"})
+    before = _on_service("/Projects/tree")
+    moment = _now()
+
+    async def spoil(client: Client, paths: remote_paths.RemotePaths) -> None:
+        one, two = await paths.get("/Projects/tree/a/one"), await paths.get("/Projects/tree/a/two")
+        a, b = await paths.get_folder("/Projects/tree/a"), await paths.get_folder("/Projects/tree/b")
+        await client.items.update("file", one.id, name="between")
+        await client.items.update("file", two.id, name="one")
+        await client.items.update("file", one.id, name="two")
+        new = await client.folders.create("new", a.id)
+        await client.items.update("file", two.id, parent_id=new.id)
+        four = await paths.get("/Projects/tree/b/four")
+        await client.items.delete("file", four.id)
+        await client.items.delete("folder", b.id, recursive=True)
+        await _make(client, "b", (await paths.get_folder("/Projects/tree")).id, b"in the way")
+
+    _on_service("", spoil)
+    after = _on_service("/Projects/tree")
+    assert after != before
+    _json(capsys, "/Projects/tree", "--as-of", moment, "--yes")
+    assert _on_service("/Projects/tree") == before
+    assert hashlib.sha1(b"4").hexdigest() in before.values()
+    assert main.run(["restore", "--undo", "--yes"]) == 0
+    assert _on_service("/Projects/tree") == after
+
+
+def test_nothing_is_changed_without_a_time_or_a_yes(capsys, monkeypatch):
+    before = _on_service("/Projects")
+    assert main.run(["restore", "/Projects"]) == 2
+    assert main.run(["restore", "/Projects", "--as-of", "2999-01-01"]) == 2
+    assert main.run(["restore", "/Projects", "--as-of", "soon"]) == 2
+    assert main.run(["restore", "--undo", "--as-of", "1h"]) == 2
+    assert _on_service("/Projects") == before
