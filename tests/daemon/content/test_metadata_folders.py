@@ -167,6 +167,7 @@ async def test_what_the_template_does_not_have_is_not_there(drive: Drive, contra
 
 
 async def test_moving_an_item_in_sets_values(drive: Drive, other: Remote, contracts, ls):
+    assert "sum=12" not in await ls(".by/contract")
     await _move(drive, "Legal/b.txt", ".by/contract/customer=Harbour/sum=12/signed=2026-12-24/parts=B")
     values = await _values(other, contracts["b.txt"])
     assert values == {
