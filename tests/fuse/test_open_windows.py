@@ -83,7 +83,8 @@ class Places:
         return True
 
     def shown_as(self, shown: set[int]) -> set[int]:
-        return shown
+        rows = {number: ino for ino, number in self._fs.numbers.items()}
+        return {rows.get(number, number) for number in shown}
 
     def is_heir(self, ino: int) -> bool:
         return False
@@ -358,4 +359,15 @@ async def test_idle_helper_ends(
     await follows.heard()
     assert await outside(watch.events) == [("CREATE", "new"), ("CLOSE_WRITE", "new")]
     await outside(until, lambda: not echoes.pids)
+    watch.close()
+
+
+async def test_who_watches_a_file_hears_though_its_number_is_no_row(
+    fs: MemoryDrive, top: Path, outside: Any, follows: open_windows.OpenWindows, elsewhere: Elsewhere
+) -> None:
+    fs.numbers[fs.put("f", b"x").ino] = 1 << 56 | 7
+    watch = await outside(Trace, top / "f")
+    elsewhere.write("f")
+    await follows.heard()
+    assert "MODIFY" in [kind for kind, _ in await outside(watch.events)]
     watch.close()
