@@ -10,6 +10,7 @@ and granian, which the row `service` then measures, too.  Nothing here asserts a
 """
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -41,7 +42,7 @@ def played(command: list[str], folder: Path, limit: float) -> Iterator[str]:
     try:
         while (left := until - time.monotonic()) > 0:
             if not select.select([process.stdout], [], [], left)[0]:
-                break
+                continue
             data = os.read(process.stdout.fileno(), 65536)
             if not data:
                 break
@@ -50,11 +51,8 @@ def played(command: list[str], folder: Path, limit: float) -> Iterator[str]:
         else:
             print(f"  not done within {limit:.0f} s", file=sys.stderr)
     finally:
-        if process.poll() is None:
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                pass
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
         if process.returncode:
             print((folder / "errors").read_text(errors="replace")[-2000:], file=sys.stderr)
         _end(process, folder)
@@ -85,6 +83,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1)
     parser.add_argument("--round-trip", type=float, default=0.04, help="seconds")
+    parser.add_argument("--limit", type=float, default=0, help="seconds that a row may take a round")
     parser.add_argument("--into", type=Path, default=Path("bench-table"), help="where results are kept")
     parser.add_argument("--servers", default="", help="a Python that has uvicorn and granian")
     wanted = parser.parse_args()
@@ -117,7 +116,7 @@ def main() -> None:
         command += ["--scale", str(wanted.scale), "--round-trip", str(wanted.round_trip)]
         command += ["--rclone", str(Path(wanted.rclone).resolve())] if wanted.rclone else []
         try:
-            for line in played(command, folder, row.seconds * wanted.rounds):
+            for line in played(command, folder, (wanted.limit or row.seconds) * wanted.rounds):
                 said = json.loads(line)
                 if "progress" in said:
                     continue

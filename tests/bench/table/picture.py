@@ -29,7 +29,7 @@ def draw(results: Results, rows: Sequence[Comparison], target: Path) -> None:
         f'  <rect width="{WIDTH}" height="{height}" rx="12" fill="#fafafa"/>',
         '  <text x="20" y="30" font-size="16" font-weight="bold">cmsfs and rclone mount side by side</text>',
         f'  <text x="20" y="50" fill="{GREY}">How many times faster, or less, cmsfs is; '
-        "same service, same line, over TLS</text>",
+        "both figures, cmsfs's first; same service, same line, over TLS</text>",
         f'  <line x1="{zero:.0f}" y1="{TOP - 10}" x2="{zero:.0f}" y2="{height - 36}" stroke="{GREY}"/>',
     ]
     for at, (label, ratio, values) in enumerate(bars):
