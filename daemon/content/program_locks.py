@@ -18,7 +18,7 @@ import trio
 
 from cmsfs import errors, mounts
 from cmsfs.client.session import Client
-from cmsfs.replica import kv_store, tree
+from cmsfs.replica import kv_store, numbers, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.runtime import clock, threads
 from cmsfs.sqlite import Database
@@ -34,8 +34,9 @@ TABLE = Path("/proc/locks")
 LOOK_SECONDS = 2.0
 
 
-def write_locked(table: str, connection: int) -> frozenset[Ino]:
-    """The inodes of a FUSE connection's mount on which a program has a write lock, by `/proc/locks`."""
+def write_locked(table: str, connection: int) -> frozenset[int]:
+    """What a program has a write lock on of a FUSE connection's mount, by `/proc/locks`: inode numbers as
+    programs see them."""
     found = set()
     for line in table.splitlines():
         words = line.split()
@@ -116,9 +117,10 @@ class ProgramLocks:
         return None if item.get("lock") and ino not in self._held else node
 
     async def _locked(self) -> frozenset[Ino]:
-        return await threads.run_sync(self._read)
+        shown = await threads.run_sync(self._read)
+        return frozenset(numbers.inodes_of(self._db, set(shown)))
 
-    def _read(self) -> frozenset[Ino]:
+    def _read(self) -> frozenset[int]:
         table = TABLE.read_text()
         mount = mounts.find(self._mountpoint) if "WRITE" in table else None
         return frozenset() if mount is None else write_locked(table, mount.connection)

@@ -14,6 +14,7 @@ import trio
 from cmsfs import config, mounts
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store
+from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import SetAttr
 from cmsfs.vfs.virtual import lock_owners
@@ -247,7 +248,10 @@ class TestProgramsThatLock:
     ):
         file_id = await other.file("f", b"x")
         await drive.names()
-        ino, locks = await drive.ino("f"), drive.agents.program_locks
+        locks = drive.agents.program_locks
+        # As programs see it.
+        ino = (await drive.fs.lookup(ROOT, "f")).number
+        assert ino is not None
         table(5, 6, 7, ino)
         await locks.look()
         assert (await other.client.items.get("file", file_id)).lock is None
@@ -272,7 +276,7 @@ class TestProgramsThatLock:
         await drive.poll()
         await becomes(drive, "s/f", "-r--r--r--")
         await drive.names()
-        table(await drive.ino("mine"), await drive.ino("s/f"))
+        table(*[drive.node(await drive.ino(path)).number or 0 for path in ("mine", "s/f")])
         for _ in range(2):
             await drive.agents.program_locks.look()
         table()
