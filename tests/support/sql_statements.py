@@ -86,7 +86,7 @@ def _numbered(sql: str) -> str:
     return "".join(part if at % 2 else _PARAMETER.sub(number, part) for at, part in enumerate(parts))
 
 
-class _Look(visitors.Visitor):
+class _Look(visitors.Visitor):  # type: ignore[misc,unused-ignore]  # where it is not installed
     def __init__(self) -> None:
         self.found: set[str] = set()
 
