@@ -41,8 +41,7 @@ CREATE TABLE node (
   seen         INTEGER NOT NULL DEFAULT 0,  -- generation of the last listing that contained it
   -- 1: lives on this machine only, and never has an op (vfs/heuristics/local_files.py); 2: so does replica/sharing/shares.py's folder.
   local        INTEGER NOT NULL DEFAULT 0,
-  -- The inode number that programs see of a file, by where it first was (replica/numbers.py); NULL: ino.
-  number       INTEGER
+  number       INTEGER  -- the inode number that programs see of a file: by where it first was (numbers.py); NULL: ino
 );
 CREATE UNIQUE INDEX node_number ON node(number) WHERE number IS NOT NULL;
 CREATE UNIQUE INDEX node_place ON node(parent, name_key) WHERE parent IS NOT NULL;

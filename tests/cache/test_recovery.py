@@ -248,7 +248,11 @@ async def test_an_older_format_keeps_whole_contents_and_drops_parts(
         await db.write(lambda conn: content_table.pin(conn, pinned.sha1, pinned.size))
         await db.write(age)
     with contextlib.closing(sqlite3.connect(path)) as raw:
-        raw.execute("PRAGMA user_version = 8")
+        raw.executescript("""
+            DROP INDEX node_number;
+            ALTER TABLE node DROP COLUMN number;
+            PRAGMA user_version = 8;
+        """)
     async with database.open_replica(path) as db, started(opened(db)) as cache:
         assert await cache.get(whole) == whole.data
         assert await cache.get(unsent) == unsent.data

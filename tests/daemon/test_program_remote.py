@@ -124,10 +124,11 @@ def test_known_drive_answers_before_service(daemon: Daemon, served: ServerProces
             until(lambda: mounts.find(daemon.mountpoint) is not None, HANG_SECONDS)
             assert listed(daemon.mountpoint) == names
             assert state(daemon) == "starting"
+            Undecided.decided.set()
+            exit_code, sentence = told()
         finally:
             Undecided.decided.set()
             undecided.shutdown()
-        exit_code, sentence = told()
     assert (exit_code, "refuses the credentials" in sentence) == (6, True)
     assert daemon.process is not None
     assert daemon.process.wait(timeout=HANG_SECONDS) == 6

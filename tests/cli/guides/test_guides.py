@@ -189,7 +189,10 @@ class Shell:
                 if said[2]:
                     assert "passwords" in Path(said[2]).read_text()
                     for page in ("/docs", "/openapi.json", "/admin"):
-                        assert httpx.get(f"{said[1]}{page}", follow_redirects=True).status_code == 200
+                        assert (
+                            httpx.get(f"{said[1]}{page}", follow_redirects=True, timeout=60).status_code
+                            == 200
+                        )
             finally:
                 process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
