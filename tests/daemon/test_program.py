@@ -22,6 +22,12 @@ def digest(path: Path) -> str:
     return hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
+def drive_status(daemon: Daemon) -> control.DriveStatus:
+    status = daemon.ask(control.GetStatus())[0]
+    assert isinstance(status, control.DriveStatus)
+    return status
+
+
 def test_it_serves_the_sample_and_ends_leaving_nothing(daemon: Daemon) -> None:
     daemon.start()
     assert "Welcome.md" in listed(daemon.mountpoint)
@@ -34,6 +40,7 @@ def test_it_serves_the_sample_and_ends_leaving_nothing(daemon: Daemon) -> None:
 
 def test_writes_survive_restart_and_state_loss(daemon: Daemon) -> None:
     daemon.start()
+    until(lambda: drive_status(daemon).listing.state == "complete", HANG_SECONDS)
     work = daemon.mountpoint / "work" / "deep"
     work.mkdir(parents=True)
     data = os.urandom(3_000_000)
@@ -42,8 +49,7 @@ def test_writes_survive_restart_and_state_loss(daemon: Daemon) -> None:
     assert daemon.end() == 0
     daemon.start()
     assert (work / "file").read_bytes() == data
-    status = daemon.ask(control.GetStatus())[0]
-    assert isinstance(status, control.DriveStatus)
+    status = drive_status(daemon)
     assert status.queue.pending == 0
     assert status.requests.get("listing", 0) == 0
     assert daemon.end() == 0
@@ -136,7 +142,7 @@ def test_a_mountpoint_that_is_not_empty_is_refused(daemon: Daemon) -> None:
 def test_files_below_mountpoint_are_adopted(daemon: Daemon) -> None:
     daemon.start()
     (daemon.mountpoint / "taken.txt").write_text("on the drive")
-    until(lambda: not daemon.ask(control.GetStatus())[0].queue.pending)  # type: ignore[attr-defined]
+    until(lambda: not drive_status(daemon).queue.pending)
     assert daemon.process is not None
     daemon.process.kill()
     daemon.process.wait(timeout=HANG_SECONDS)
@@ -149,7 +155,7 @@ def test_files_below_mountpoint_are_adopted(daemon: Daemon) -> None:
     (daemon.mountpoint / "taken.txt").write_text("saved in between")
     os.utime(daemon.mountpoint / "deep" / "letter", (10**9, 10**9))
     daemon.start()
-    hidden = daemon.ask(control.GetStatus())[0].hidden  # type: ignore[attr-defined]
+    hidden = drive_status(daemon).hidden
     assert (hidden.items, hidden.names) == (2, ["deep", "taken.txt"])
     done = daemon.ask(control.Adopt())[-1]
     assert done == control.Adopted(items=4, renamed=["taken (adopted).txt"])
@@ -158,7 +164,7 @@ def test_files_below_mountpoint_are_adopted(daemon: Daemon) -> None:
     assert (daemon.mountpoint / "deep" / "link").readlink() == Path("letter")
     assert (daemon.mountpoint / "taken.txt").read_text() == "on the drive"
     assert (daemon.mountpoint / "taken (adopted).txt").read_text() == "saved in between"
-    assert not daemon.ask(control.GetStatus())[0].hidden.items  # type: ignore[attr-defined]
+    assert not drive_status(daemon).hidden.items
     assert daemon.end() == 0
     assert listed(daemon.mountpoint) == []
 
