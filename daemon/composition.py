@@ -230,6 +230,8 @@ class Composition(Answers):
             lock_holder=self.file_locks.holder,
             account=self.account,
             settings=settings,
+            nursery=nursery,
+            user=lambda: rights.user_id,
         )
         self.notifier = notifier.Notifier(self.hub, self.fs.inodes)
         places = TreePlaces(db, self.fs.excluded.hides)

@@ -5,10 +5,11 @@ Rule: what is shown is put together here; what it means stands with each in `cms
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cmsfs import config
+from cmsfs.client.history import moments
 from cmsfs.config import saved_searches
 from cmsfs.replica import kv_store
 from cmsfs.replica.changes import Hub
@@ -23,6 +24,7 @@ from cmsfs.vfs.virtual.desktop_trash import DesktopTrash
 from cmsfs.vfs.virtual.lock_owners import LockHolder, LockOwners
 from cmsfs.vfs.virtual.metadata_folders import MetadataFolder
 from cmsfs.vfs.virtual.node import Views
+from cmsfs.vfs.virtual.past_folders import PastViews
 from cmsfs.vfs.virtual.router import HiddenFolder, Router
 from cmsfs.vfs.virtual.search_folder import SearchFolder
 from cmsfs.vfs.virtual.search_results import FinderPort
@@ -31,7 +33,9 @@ from cmsfs.vfs.virtual.versions import VersionViews
 from cmsfs.vfs.virtual.volume_info import VolumeInfo
 from daemon.content.linked_folders import LinkedFolders
 from daemon.content.metadata_browser import MetadataBrowser
+from daemon.content.past_folders import PastFolders
 from daemon.content.versions import VersionHistory
+from daemon.core.supervisor import Starts
 from daemon.desktop import drive_title
 from daemon.push.context import PushContext
 
@@ -46,6 +50,8 @@ def build(
     account: AccountPort,
     settings: config.Settings,
     lock_holder: Callable[[Ino], LockHolder | None],
+    nursery: Starts,
+    user: Callable[[], str | None],
 ) -> Router:
     """The drive with all that it shows."""
     saved = saved_searches.SavedSearches(settings.paths.searches, settings.account)
@@ -70,11 +76,16 @@ def build(
     def title() -> str:
         return drive_title.title(settings, kv_store.get(context.db, kv_store.LOGIN))
 
-    views: Sequence[Views] = [
+    profile = config.profile(settings)
+    views: list[Views] = [
         VersionViews(context.db, VersionHistory(context.client, context.health), check_read),
         LockOwners(lockfiles.is_lock_file, functools.partial(lockfiles.document, context.db), lock_holder),
         VolumeInfo(title, drive_title.icon()),
     ]
+    if profile.feed == "events" and profile.trash and not settings.is_narrowed:
+        db, client, blocks = context.db, context.client, context.blocks
+        past = PastFolders(db, client, context.health, blocks, nursery, user=user, check=check_read)
+        views.append(PastViews(past, moments.parse))
     return Router(fs, context.blocks, context.hydrator, hub, hidden=hidden, views=views)
 
 

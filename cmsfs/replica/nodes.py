@@ -241,7 +241,7 @@ class _Moments(pydantic.BaseModel):
 def remote_mtime_ns(item_json: str) -> int:
     """When the service says that an item was changed, of `Remote.json`; `mtime_ns` is what is so here."""
     found = _Moments.model_validate_json(item_json)
-    return _nanoseconds(found.content_modified_at or found.modified_at or found.created_at)
+    return nanoseconds(found.content_modified_at or found.modified_at or found.created_at)
 
 
 def remote_from_item(item: items.Item | entries.Entry) -> Remote:
@@ -265,7 +265,7 @@ def remote_from_item(item: items.Item | entries.Entry) -> Remote:
         version.id if version else None,
         getattr(item, "sha1", None),
         size,
-        _nanoseconds(getattr(item, "content_modified_at", None) or item.modified_at or item.created_at),
+        nanoseconds(getattr(item, "content_modified_at", None) or item.modified_at or item.created_at),
         item.item_status not in (None, "active"),
         item,
     )
@@ -286,7 +286,8 @@ def _number(text: str | None) -> int:
 _DIGITS = 40
 
 
-def _nanoseconds(moment: datetime | None) -> int:
+def nanoseconds(moment: datetime | None) -> int:
+    """A moment as the file system has it; 0 for none."""
     if moment is None:
         return 0
     # Through integers: a float of seconds loses the microseconds of today's dates.

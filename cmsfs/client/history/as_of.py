@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from cmsfs.models import url_files
 from cmsfs.models.content import events
 
 Key = tuple[str, str]  # kind and id
@@ -47,6 +48,10 @@ class ItemState:
     sha1: str | None = None
     size: int = 0
     is_trashed: bool = False
+    # What its contents say of when they were made, what a web link said, and whose it is.
+    mtime: datetime | None = None
+    link: url_files.Shortcut | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +118,26 @@ def item_then(facts: Facts, key: Key, moment: datetime) -> ItemThen | None:
     return ItemThen(found, now, frozenset(unsure))
 
 
-def files_without_content(facts: Facts, moment: datetime) -> list[str]:
-    """The files whose versions have to be asked for, to know what they said at the moment."""
+def files_without_content(facts: Facts, moment: datetime, keys: Iterable[Key]) -> list[Key]:
+    """Those of the items whose versions have to be asked for, to know what they said at the moment."""
     found = []
-    for key, now in facts.now.items():
-        if key[0] == "file" and key[1] not in facts.versions:
+    for key in keys:
+        if key[0] == "file" and key in facts.now and key[1] not in facts.versions:
             then = item_then(facts, key, moment)
             if then is not None and then.unsure & {Unsure.CONTENT, Unsure.NAME}:
-                found.append(now.key[1])
+                found.append(key)
     return found
+
+
+def is_covered(facts: Facts, moment: datetime) -> bool:
+    """Whether every change since the moment has its event."""
+    return facts.reach is not None and facts.reach <= moment
+
+
+def is_newer(facts: Facts, key: Key, moment: datetime) -> bool:
+    """Whether events tell that the current contents of a file were made after the moment."""
+    since = (one for one in facts.told.get(key, []) if one.at is not None and one.at > moment)
+    return is_covered(facts, moment) and any(one.cause in _CONTENT for one in since)
 
 
 def tree_then(facts: Facts, folder: str, moment: datetime) -> dict[Key, ItemThen]:
@@ -163,12 +179,11 @@ def _was_there(now: ItemState | None, after: list[ItemState], moment: datetime) 
 def _without_events_before(
     facts: Facts, now: ItemState | None, after: list[ItemState], moment: datetime
 ) -> tuple[ItemState, set[Unsure]]:
-    is_covered = facts.reach is not None and facts.reach <= moment
     unsure: set[Unsure] = set()
     if not after:
         assert now is not None
         found = replace(now, is_trashed=False)
-        if not is_covered:
+        if not is_covered(facts, moment):
             unsure |= {Unsure.NAME, Unsure.PLACE}
         return found, unsure
     # The first event of it since tells how it was but for what the event itself changed.
@@ -177,7 +192,7 @@ def _without_events_before(
         unsure.add(Unsure.NAME)
     if after[0].cause == events.MOVE:
         unsure.add(Unsure.PLACE)
-    if not is_covered:
+    if not is_covered(facts, moment):
         # Something may have happened to it before the oldest event that is kept.
         unsure |= {Unsure.NAME, Unsure.PLACE}
     if now is None:
@@ -196,11 +211,11 @@ def _with_content(
         if not made:
             return replace(found, version=None, sha1=None, size=0), None
         best = max(made, key=lambda one: one.made)
-        state = replace(found, version=best.id, sha1=best.sha1, size=best.size)
-        return state, best.name
-    since = [one for one in facts.told.get(found.key, []) if one.at is not None and one.at > moment]
-    is_covered = facts.reach is not None and facts.reach <= moment
-    if now is not None and is_covered and not any(one.cause in _CONTENT for one in since):
+        if best.id != found.version:
+            # When these contents were made is all that a version tells of its times.
+            found = replace(found, version=best.id, sha1=best.sha1, size=best.size, mtime=best.made)
+        return found, best.name
+    if now is not None and is_covered(facts, moment) and not is_newer(facts, found.key, moment):
         return replace(found, version=now.version, sha1=now.sha1, size=now.size), None
     return replace(found, version=None, sha1=None, size=0), None
 

@@ -105,7 +105,7 @@ class VirtualHandles:
 
     async def open(self, node: VirtualFile, flags: int) -> OpenResult:
         if flags & _WRITING and not node.is_writable:
-            raise errno_map.oserror(errno.EACCES, "this is read-only")
+            raise node.refused("this is read-only", errno.EACCES)
         if flags & os.O_TRUNC:
             await with_deadline(node.truncate(0))
         data = await with_deadline(node.open())

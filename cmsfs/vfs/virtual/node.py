@@ -51,6 +51,8 @@ class VirtualNode:
     mode: int = 0o400
     size: int = 0
     timeout: float = TIMEOUT_SECONDS
+    # Part of the past, which nobody changes: EROFS, whatever is tried.
+    is_past = False
 
     def __init__(self, key: Hashable, *, mtime_ns: int | None = None) -> None:
         self.key = key
@@ -74,7 +76,11 @@ class VirtualNode:
     async def set_xattr(self, name: str, value: bytes | None) -> None:
         """Set an attribute, or remove it (None)."""
         # What copying programs pass over in silence.
-        raise errno_map.oserror(errno.ENOTSUP, name)
+        raise self.refused(name, errno.ENOTSUP)
+
+    def refused(self, name: str = "", number: int = errno.EPERM) -> OSError:
+        """What a change that is not to be is answered with."""
+        return errno_map.oserror(errno.EROFS if self.is_past else number, name)
 
 
 class VirtualFolder(VirtualNode):
@@ -104,33 +110,33 @@ class VirtualFolder(VirtualNode):
 
     async def create(self, name: str) -> "VirtualFile":
         """Make an empty file in it, which can be written."""
-        raise errno_map.oserror(errno.EPERM, name)
+        raise self.refused(name)
 
     async def mkdir(self, name: str) -> VirtualNode:
         """Make a folder in it."""
-        raise errno_map.oserror(errno.EPERM, name)
+        raise self.refused(name)
 
     async def symlink(self, name: str, target: bytes) -> VirtualNode:
         """Make a symbolic link in it."""
-        raise errno_map.oserror(errno.EPERM, name)
+        raise self.refused(name)
 
     async def remove(self, name: str, *, folder: bool) -> None:
         """Remove an entry (`unlink`, or `rmdir` where it is a folder)."""
-        raise errno_map.oserror(errno.EPERM, name)
+        raise self.refused(name)
 
     async def rename(self, name: str, into: "VirtualFolder", new_name: str, flags: int) -> None:
         """Rename an entry within what is shown; `into` may be this folder."""
-        raise errno_map.oserror(errno.EPERM, name)
+        raise self.refused(name)
 
     async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> tuple[Hashable, Ino]:
         """Move an entry into a folder of the account: the key that it had, and the node that it is there.
         Whether it can be called so there is to be checked here."""
         # EXDEV would make `mv` copy and remove.
-        raise errno_map.oserror(errno.EPERM, name)
+        raise self.refused(name)
 
     async def take_in(self, parent: Ino, name: str, new_name: str, flags: int) -> None:
         """Take in an item of the account; from then on it is not where it was."""
-        raise errno_map.oserror(errno.EPERM, new_name)
+        raise self.refused(new_name)
 
 
 class VirtualFile(VirtualNode):

@@ -65,7 +65,7 @@ class VirtualFilesystem:
     async def setattr(self, ino: Ino, changes: SetAttr, fh: int | None = None) -> Attributes:
         node = self._inodes.node(ino)
         if not isinstance(node, VirtualFile) or not node.is_writable:
-            raise errno_map.oserror(errno.EPERM, "this is a virtual item, which cannot be changed")
+            raise node.refused("this is a virtual item, which cannot be changed")
         if changes.size is not None:
             await with_deadline(node.truncate(changes.size))
         return node.attributes(ino)
@@ -130,7 +130,7 @@ class VirtualFilesystem:
         return self.looked_up(await with_deadline(self._inodes.folder(parent).mkdir(name)))
 
     async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
-        raise errno_map.oserror(errno.EPERM, name)
+        raise self._inodes.folder(parent).refused(name)
 
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
         return self.looked_up(await with_deadline(self._inodes.folder(parent).symlink(name, target)))
