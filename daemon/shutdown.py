@@ -76,6 +76,8 @@ class Upgrading:
                 except (errors.CmsfsError, OSError) as error:
                     self._failure = error
                 finally:
+                    # Who has asked meanwhile is answered by this one, too.
+                    self._wanted.clear()
                     self._tried.pulse()
                 if self._failure is None:
                     return

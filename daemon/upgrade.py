@@ -26,13 +26,14 @@ import trio
 
 from cmsfs import errors, sd_notify
 from cmsfs.fuse.mount import Inheritance
+from cmsfs.replica import database
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
 # What a handover says; whoever changes its meaning counts on, and is not given what is of before.
-FORMAT = 1
+FORMAT = 2
 
 # How long the version that is installed may take to load.
 LOAD_SECONDS = 60.0
@@ -101,10 +102,8 @@ class Successor:
             said = self._line.recv(4096).decode("utf-8", "replace")
         if said.startswith(_REFUSAL):
             raise errors.UserError(f"The installed version does not start: {said.removeprefix(_REFUSAL)}")
-        if said and said != str(FORMAT):
-            raise errors.UserError(
-                "The installed version cannot take over from this one; unmount the drive and mount it again."
-            )
+        if said:
+            check(said)
         if not said:
             self._process.kill()
             raise errors.UserError("The installed version does not start; see the log of the drive.")
@@ -115,6 +114,23 @@ class Successor:
         sd_notify.tell(MAINPID=self._process.pid)
         socket.send_fds(self._line, [b"!"], [spool, given.connection, given.ground, given.lock])
         self._process.returncode = 0  # it is nobody's to wait for
+
+
+def hello() -> str:
+    """What a version that is ready says: which handovers it reads, and which local state."""
+    return f"{FORMAT} {database.VERSION}"
+
+
+def check(said: str) -> None:
+    """Raises `UserError` unless whoever says `hello` so can go on from here."""
+    form, _, state = said.partition(" ")
+    if form != str(FORMAT) or not state.isdigit():
+        raise errors.UserError(
+            "The installed version cannot take over from this one; unmount the drive and mount it again."
+        )
+    if int(state) < database.VERSION:
+        # It would find that out when it has the drive, and there is no way back then.
+        raise errors.UserError("The installed version is older, and does not read this one's local state.")
 
 
 async def load(arguments: Sequence[str]) -> Successor:
@@ -170,7 +186,7 @@ def received(fd: int) -> Handover:
     numbers: list[int] = []
     if is_asked(fd):
         with socket.socket(fileno=fd) as line:
-            line.sendall(str(FORMAT).encode())
+            line.sendall(hello().encode())
             _, descriptors, _, _ = socket.recv_fds(line, 1, 4)
         if not descriptors:
             sys.exit(0)

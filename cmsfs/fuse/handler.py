@@ -9,9 +9,10 @@ Rule: errors become numbers here and nowhere else; `trio.Cancelled` is not an er
 import errno
 import functools
 import inspect
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import pyfuse3
 
@@ -40,12 +41,21 @@ class Changing:
     requests = 0
 
 
+class UnderWay:
+    """The requests that somebody waits for, each as a number that no other has."""
+
+    requests: ClassVar[set[int]] = set()
+    numbers = itertools.count()
+
+
 def handler(fn: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Bind the log context; turn `OSError` into its number, and anything else into EIO and a traceback."""
     context = _context(fn)
 
     @functools.wraps(fn)
     async def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        number = next(UnderWay.numbers)
+        UnderWay.requests.add(number)
         with logs.context(**context(args)):
             try:
                 return await fn(*args, **kwargs)
@@ -53,6 +63,8 @@ def handler(fn: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]
                 raise
             except Exception as error:
                 raise pyfuse3.FUSEError(_number(error)) from None
+            finally:
+                UnderWay.requests.discard(number)
 
     if fn.__name__ in _REPEATABLE:
         return wrapped

@@ -26,7 +26,7 @@ import trio
 
 from cmsfs import errors, mounts
 from cmsfs.fuse import notifier, takeover
-from cmsfs.fuse.handler import Changing
+from cmsfs.fuse.handler import Changing, UnderWay
 from cmsfs.fuse.operations import Operations
 from cmsfs.mountpoint_guard import MountpointGuard
 from cmsfs.runtime import threads
@@ -141,11 +141,7 @@ class Mounted:
         What the kernel asks waits for `resume`, or for whoever is given the descriptor.  Raises `UserError`,
         and goes on, while a request that must not be carried out twice does not end.
         """
-        with trio.move_on_after(PATIENCE):
-            while Changing.requests:
-                with trio.move_on_after(LOOK):
-                    await self.unmounted.wait()
-        if Changing.requests or self.unmounted.is_set():
+        if not await self._calm() or self.unmounted.is_set():
             raise errors.UserError("A program waits for the service on the drive; try again in a moment.")
         if not await threads.run_sync(partial(notifier.session.closing, timeout=PATIENCE)):
             notifier.session.opened()
@@ -168,6 +164,24 @@ class Mounted:
             self._resumed.set()
             raise errors.UserError("The drive was unmounted.")
         return descriptor
+
+    async def _calm(self) -> bool:
+        """Wait until no request is carried out that cannot be left; False if one does not end.
+
+        What the kernel would not send once more cannot be left, once it has taken longer than a look: those
+        that end at once are waited for when no more are taken.
+        """
+        before = set[int]()
+        with trio.move_on_after(PATIENCE):
+            while True:
+                waiting = UnderWay.requests & before if not takeover.can_resend() else set[int]()
+                if not Changing.requests and not waiting and (before or takeover.can_resend()):
+                    return True
+                before = set(UnderWay.requests) | {-1}
+                with trio.move_on_after(LOOK):
+                    await self.unmounted.wait()
+                    return False
+        return False
 
     async def resume(self, descriptor: int) -> None:
         """Answer again after `hold`, as if nothing had been.  Raises `OSError`."""

@@ -6,12 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from cmsfs import config, errors
+from cmsfs.replica import database
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.virtual.node import FIRST
 from daemon import upgrade
+from daemon.shutdown import Upgrading
 from tests.support.daemon_drive import Drive, Remote, Starting, fails
 
 
@@ -100,6 +104,47 @@ def test_changes_that_the_kernel_has_not_heard_of_are_told_by_the_next() -> None
     changes = [Change(ChangeKind.CONTENT, 7), Change(ChangeKind.GONE, 8, 1, "ä", is_new=True)]
     state = json.loads(json.dumps({"untold": [upgrade.packed(one) for one in changes]}))
     assert upgrade.Handover(-1, -1, 0, -1, state).untold == changes
+
+
+@pytest.mark.parametrize(
+    ("said", "refusal"),
+    [
+        (f"{upgrade.FORMAT} {database.VERSION - 1}", "does not read this one's local state"),
+        (f"{upgrade.FORMAT + 1} {database.VERSION}", "cannot take over"),
+        (f"{upgrade.FORMAT}", "cannot take over"),
+    ],
+)
+def test_a_version_that_could_not_go_on_is_refused_beforehand(said: str, refusal: str) -> None:
+    upgrade.check(upgrade.hello())
+    upgrade.check(f"{upgrade.FORMAT} {database.VERSION + 1}")
+    with pytest.raises(errors.UserError, match=refusal):
+        upgrade.check(said)
+
+
+async def test_two_who_ask_at_once_are_answered_by_one_try() -> None:
+    upgrading, tried, may_fail = Upgrading(), list[int](), trio.Event()
+
+    async def try_it() -> None:
+        tried.append(1)
+        await may_fail.wait()
+        raise errors.UserError("not now")
+
+    async def ask() -> None:
+        with pytest.raises(errors.UserError, match="not now"):
+            await upgrading.ask()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(upgrading.run, try_it)
+        await trio.testing.wait_all_tasks_blocked()
+        async with trio.open_nursery() as two:
+            two.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            two.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            may_fail.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(tried) == 1
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.long

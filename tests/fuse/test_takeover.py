@@ -6,7 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from cmsfs.fuse import takeover
+from cmsfs import errors
+from cmsfs.fuse import mount, takeover
 
 
 async def test_another_session_goes_on_with_open_files_and_what_was_asked(fs, mounting, outside):
@@ -46,6 +47,37 @@ async def test_another_session_goes_on_with_open_files_and_what_was_asked(fs, mo
         assert drive.is_attached
         assert not drive.unmounted.is_set()
         await outside(os.close, file)
+
+
+async def test_what_an_older_kernel_would_not_ask_again_is_waited_for(fs, mounting, outside, monkeypatch):
+    monkeypatch.setattr(takeover, "_RESENDING_KERNEL", (1000, 0))
+    monkeypatch.setattr(mount, "PATIENCE", 0.1)
+    fs.put("a", b"0123456789")
+    asked, answering, read = trio.Event(), trio.Event(), fs.read
+
+    async def slow(fh, offset, size):
+        asked.set()
+        await answering.wait()
+        return await read(fh, offset, size)
+
+    async with mounting(fs) as drive:
+        fs.read = slow
+        got: list[bytes] = []
+
+        async def ask():
+            got.append(await outside((drive.mountpoint / "a").read_bytes))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await asked.wait()
+            with pytest.raises(errors.UserError, match="waits for the service"):
+                await drive.hold()
+            # It goes on as it was.
+            assert await outside(os.listdir, drive.mountpoint) == ["a"]
+            answering.set()
+        assert got == [b"0123456789"]
+        await drive.resume(await drive.hold())
+        assert await outside(os.listdir, drive.mountpoint) == ["a"]
 
 
 async def test_a_drive_that_is_unmounted_while_it_is_held_ends(fs, mounting, outside):
