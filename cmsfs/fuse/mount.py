@@ -12,20 +12,17 @@ import errno
 import logging
 import os
 import select
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import pyfuse3
 import trio
 
 from cmsfs import errors, mounts
-from cmsfs.fuse import notifier, takeover
+from cmsfs.fuse import libfuse_output, notifier, takeover
 from cmsfs.fuse.handler import Changing, UnderWay
 from cmsfs.fuse.operations import Operations
 from cmsfs.mountpoint_guard import MountpointGuard
@@ -54,21 +51,6 @@ SHORTLY = 0.5
 # How long is waited for requests that must not be carried out twice; they wait for a service that is slow.
 PATIENCE = 10.0
 LOOK = 0.01
-
-# What libfuse and fusermount3 print, and what it means to a person: the reason of most failures is told
-# only there.
-_REASONS = (
-    ("user_allow_other", "allow_other needs the line user_allow_other in /etc/fuse.conf"),
-    ("mount_max", "this user has as many FUSE file systems as mount_max in /etc/fuse.conf allows"),
-    (
-        "mount failed: Operation not permitted",
-        "fusermount3 may not mount (it must be setuid root, unconfined)",
-    ),
-    ("fusermount3: No such file", "fusermount3 is missing; it comes with the package fuse3"),
-    ("fusermount3 failed: No such file", "fusermount3 is missing; it comes with the package fuse3"),
-    ("/dev/fuse: Permission denied", "this user may not open /dev/fuse"),
-    ("no write access to mountpoint", "this user may not write to the mountpoint"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,42 +353,9 @@ def _options(fsname: str, *, allow_other: bool, read_only: bool, noexec: bool) -
 
 
 def _init(operations: Operations, mountpoint: Path, options: set[str]) -> None:
-    with _standard_error() as printed:
+    with libfuse_output.caught() as printed:
         try:
             pyfuse3.init(operations, str(mountpoint), options)
         except RuntimeError:
-            message = f"{mountpoint} cannot be mounted: {_reason(printed())}."
+            message = f"{mountpoint} cannot be mounted: {libfuse_output.reason(printed())}."
             raise errors.UserError(message, exit_code=mounts.NO_FUSE) from None
-
-
-def _reason(printed: str) -> str:
-    """One clause from what libfuse printed; its own last line if we do not know better."""
-    for part, meaning in _REASONS:
-        if part in printed:
-            return meaning
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    return lines[-1].rstrip(".") if lines else "no reason given by libfuse"
-
-
-@contextmanager
-def _standard_error() -> Iterator[Callable[[], str]]:
-    """Catch what C code prints to file descriptor 2; what is printed without an error goes out after all."""
-    with tempfile.TemporaryFile() as spool:
-        sys.stderr.flush()
-        outside = os.dup(2)
-        os.dup2(spool.fileno(), 2)
-        try:
-            yield partial(_text, spool)
-        except BaseException:
-            os.dup2(outside, 2)
-            raise
-        else:
-            os.dup2(outside, 2)
-            os.write(2, _text(spool).encode())
-        finally:
-            os.close(outside)
-
-
-def _text(spool: IO[bytes]) -> str:
-    spool.seek(0)
-    return spool.read().decode("utf-8", "replace")

@@ -14,7 +14,7 @@ import trio
 
 from cmsfs import config, errors, mountpoint_guard, mounts
 from cmsfs.cli.doctor import machine
-from cmsfs.fuse import mount, operations
+from cmsfs.fuse import libfuse_output, mount, operations
 
 ACCOUNT = "nobody"
 
@@ -265,7 +265,7 @@ async def test_without_the_device_the_reason_is_told(fs, tmp_path, monkeypatch):
     ],
 )
 def test_what_libfuse_prints_becomes_one_clause(printed, said):
-    assert said in mount._reason(printed)
+    assert said in libfuse_output.reason(printed)
 
 
 async def test_libfuse_output_is_captured(fs, tmp_path, monkeypatch, capfd):
