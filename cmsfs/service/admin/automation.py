@@ -69,7 +69,7 @@ async def end_webhook(desk: Desk, form: dict[str, str]) -> responses.Response:
     number = desk.request.path_params["id"]
     user = _of(desk, "SELECT created_by FROM webhook WHERE id = ?", calls.parse_id(number))
     app = desk.store.read("SELECT app FROM webhook WHERE id = ?", calls.parse_id(number))[0]["app"]
-    await desk.ask("DELETE /webhooks/{id}", wire_id=number, as_user=user, client_id=app)
+    await desk.ask_as(user, "DELETE /webhooks/{id}", wire_id=number, client_id=app)
     return desk.done("The webhook has ended; what waited to be told is told still.", to="/webhooks")
 
 
@@ -91,7 +91,7 @@ async def cascade(desk: Desk, form: dict[str, str]) -> responses.Response:
     folder = form.get("folder", "").strip()
     owner = _of(desk, "SELECT owner FROM item WHERE id = ? AND kind = 0", calls.parse_id(folder))
     body = {"scope": "enterprise", "templateKey": form.get("template", ""), "folder_id": folder}
-    await desk.ask("POST /metadata_cascade_policies", body=body, as_user=owner)
+    await desk.ask_as(owner, "POST /metadata_cascade_policies", body=body)
     return desk.done("The folder's metadata goes down from now on.")
 
 
@@ -102,11 +102,11 @@ async def change_cascade(desk: Desk, form: dict[str, str]) -> responses.Response
     owner = _of(desk, sql, wire_id)
     line = "/metadata_cascade_policies/{id}"
     if action == "end":
-        await desk.ask(f"DELETE {line}", wire_id=wire_id, as_user=owner)
+        await desk.ask_as(owner, f"DELETE {line}", wire_id=wire_id)
         return desk.done("The policy has ended; what it described stays described.", to="/cascades")
     how = "overwrite" if action == "overwrite" else "none"
     body = {"conflict_resolution": how}
-    await desk.ask(f"POST {line}/apply", wire_id=wire_id, body=body, as_user=owner)
+    await desk.ask_as(owner, f"POST {line}/apply", wire_id=wire_id, body=body)
     return desk.done("The metadata was applied to everything below.", to="/cascades")
 
 

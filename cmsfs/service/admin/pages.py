@@ -2,14 +2,14 @@
 
 from starlette import routing
 
-from cmsfs.service.admin import applications, automation, entrance, overview, parties, people, policies
-from cmsfs.service.admin.entrance import admitted, posted
+from cmsfs.service.admin import applications, automation, overview, parties, people, policies
+from cmsfs.service.admin.entrance import ENTRANCE, admitted, posted
 
 AT = "/admin/at/{place}"
 
 routes = [
-    *entrance.routes,
-    routing.Route(f"{AT}/logout", posted(entrance.log_out), methods=["POST"]),
+    *ENTRANCE.routes,
+    routing.Route(f"{AT}/logout", posted(ENTRANCE.log_out), methods=["POST"]),
     routing.Route(f"{AT}", admitted(overview.show), methods=["GET"]),
     routing.Route(f"{AT}/trash", admitted(overview.trash), methods=["GET"]),
     routing.Route(f"{AT}/events", admitted(overview.events), methods=["GET"]),
@@ -36,6 +36,5 @@ routes = [
     routing.Route(f"{AT}/cascades", admitted(automation.cascades), methods=["GET"]),
     routing.Route(f"{AT}/cascades", posted(automation.cascade, automation.cascades), methods=["POST"]),
     routing.Route(AT + "/cascades/{id}", posted(automation.change_cascade, to="/cascades"), methods=["POST"]),
-    routing.Route("/admin", entrance.elsewhere, methods=["GET"]),
-    routing.Route("/admin/{rest:path}", entrance.elsewhere, methods=["GET", "POST"]),
+    *ENTRANCE.last_routes,
 ]

@@ -1,8 +1,10 @@
 """Renders HTML pages; the only way to them.
 
-Plain documents out of `templates/`, without scripts, in the reader's light or dark colours.
+Plain documents out of `templates/`, in the reader's light or dark colours.  Only where files are uploaded is
+there a script, a file of our own.
 
-Rule: templates escape whatever they are given; the policy allows nothing but our own style.
+Rule: templates escape whatever they are given; the policy allows nothing but our own style, and the script
+that carries this answer's `nonce`.
 """
 
 import base64
@@ -65,17 +67,27 @@ def text(template: str, **values: Any) -> str:
     return made
 
 
+@cache
+def script() -> tuple[str, str]:
+    """The script of the pages for people, and a word that is another when the script is."""
+    made: str = _environment().get_template("web/page.js").render()
+    return made, hashlib.sha256(made.encode()).hexdigest()[:12]
+
+
 def page(
-    document: str, *, status: int = 200, form_to: str = "", pictures: bool = False
+    document: str, *, status: int = 200, form_to: str = "", pictures: bool = False, nonce: str = ""
 ) -> responses.HTMLResponse:
     """The answer with a document, perhaps one with pictures of ours.
 
-    `form_to` is where, besides here, the answer to its form may lead.
+    `form_to` is where, besides here, the answer to its form may lead; `nonce` what its script carries, which
+    may send to us what people upload.
     """
     policy = (
         f"default-src 'none'; style-src 'sha256-{_style()[1]}'; base-uri 'none'; frame-ancestors 'none';"
         f" form-action 'self' {form_to}"
-    ).strip() + ("; img-src 'self'" if pictures else "")
+    ).strip() + ("; img-src 'self'; media-src 'self'" if pictures else "")
+    if nonce:
+        policy += f"; script-src 'nonce-{nonce}'; connect-src 'self'"
     headers = {
         "Content-Security-Policy": policy,
         "X-Frame-Options": "DENY",

@@ -3,11 +3,11 @@
 The cookie is random; before the log-in it only ties the form to the browser, at the log-in it is replaced,
 so that nobody can plant one.  A form carries a value made of the cookie, which no other site can know.
 
-There are two doors: the authorize page and the administrators' pages.  Who came in by one is not in by the
-other.
+There are three doors: the authorize page, the administrators' pages and the people's.  Who came in by one is
+not in by the others.
 
 Browsers send a cookie to every port of a host, so to other users of a machine too, if these get the browser
-to their own.  The administrators' cookie therefore goes to a path that nobody can guess, and counts there.
+to their own.  The cookies of the pages therefore go to a path that nobody can guess, and count there.
 
 Rule: of a cookie only the hash is stored, and it counts for a limited time.
 """
@@ -53,6 +53,7 @@ class Door:
 # An application leads here from a page of its own.
 AUTHORIZE = Door("cmsfs_login", 900)
 ADMIN = Door("cmsfs_admin", 4 * 3600, path="/admin", strict=True)
+WEB = Door("cmsfs_web", 12 * 3600, path="/web", strict=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from cmsfs.service.oauth import (
 )
 
 MAX_FORM = 64 * 1024
+# A page of a folder has a box to tick for each of its items.
+MAX_FORM_FIELDS = 300
 
 # What official clients write into assertions, wherever they send them.
 PUBLIC_URL = "https://api.box.com/oauth2/token"
@@ -93,7 +95,9 @@ async def read_form(request: requests.Request) -> dict[str, str]:
         raise problems.OAuthRefused("invalid_request", "The body is no form")
     body = await calls.read_body(request, MAX_FORM)
     try:
-        found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict")
+        found = parse_qs(
+            body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="strict"
+        )
     except ValueError:
         raise problems.OAuthRefused("invalid_request", "The body is no form") from None
     return {name: values[0] for name, values in found.items()}

@@ -14,8 +14,8 @@ from starlette import exceptions, requests, routing, types
 
 from cmsfs.service import problems
 from cmsfs.service.admin import pages
-from cmsfs.service.admin.notices import FlashMessages
 from cmsfs.service.api import operations
+from cmsfs.service.api.notices import FlashMessages
 from cmsfs.service.api.operations import Group, Operation
 from cmsfs.service.archives import zip_downloads
 from cmsfs.service.content import (
@@ -65,6 +65,7 @@ from cmsfs.service.users import (
     transfers,
     users,
 )
+from cmsfs.service.web import pages as web_pages
 from cmsfs.service.webhooks import receivers, webhooks
 
 # In the order of routing: more particular paths come before those with an id in the same place.
@@ -235,7 +236,7 @@ OAUTH = operations.flat(OAUTH_GROUPS)
 PUBLIC = operations.flat(PUBLIC_GROUPS)
 
 # What people look at.
-PAGES = [*docs_page.routes, *share_pages.routes, *pages.routes]
+PAGES = [*docs_page.routes, *share_pages.routes, *web_pages.routes, *pages.routes]
 
 # By method and path, as `scopes` writes them.
 OPERATIONS = {one.line: one for one in API if isinstance(one, Operation)}

@@ -6,7 +6,8 @@ from typing import get_args
 import pytest
 
 from cmsfs.service.access import calls, scopes
-from cmsfs.service.admin import notices, overview, people, policies
+from cmsfs.service.admin import overview, people, policies
+from cmsfs.service.api import notices
 from cmsfs.service.oauth import clients, passwords
 from cmsfs.service.provisioning import demo
 from cmsfs.service.storage import attempt_limits

@@ -1,0 +1,213 @@
+// The script of the pages for people: uploads with their progress, and a button that copies a link.
+// Without it everything but uploads works.
+"use strict";
+
+const box = document.querySelector("[data-upload]");
+const list = box && box.querySelector(".transfers");
+const waiting = [];
+let running = 0;
+let open = 0; // questions and failures that somebody has yet to see
+
+function send(path, body, progress) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", `${box.dataset.at}/send/${path}`);
+    request.setRequestHeader("X-Form-Proof", box.dataset.proof);
+    if (typeof body === "string") request.setRequestHeader("Content-Type", "application/json");
+    if (progress) request.upload.onprogress = progress;
+    request.onload = () => {
+      let said = {};
+      try { said = JSON.parse(request.responseText); } catch { /* a proxy's own page */ }
+      resolve({ status: request.status, said });
+    };
+    request.onerror = () => reject(new Error("The connection broke."));
+    request.onabort = () => reject(new Error("Cancelled."));
+    request.send(body);
+    if (progress) progress.abort = () => request.abort();
+  });
+}
+
+function button(words, label, act) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = words;
+  made.setAttribute("aria-label", label);
+  made.onclick = act;
+  return made;
+}
+
+function row(file) {
+  const item = document.createElement("li");
+  const name = document.createElement("span");
+  const state = document.createElement("span");
+  const bar = document.createElement("progress");
+  name.textContent = file.name;
+  state.className = "soft";
+  bar.max = 1;
+  bar.value = 0;
+  bar.setAttribute("aria-label", `Upload of ${file.name}`);
+  const keys = document.createElement("span");
+  item.append(name, " ", state, bar, keys);
+  list.append(item);
+  return { item, state, bar, keys };
+}
+
+function add(file, folder) {
+  waiting.push({ file, folder, name: file.name, version: "", shown: row(file) });
+  next();
+}
+
+function next() {
+  while (running < 2 && waiting.length) upload(waiting.shift());
+  // The folder as it is now, once there is nothing left to read here.
+  if (!running && !waiting.length && !open && list.childElementCount) location.reload();
+}
+
+async function upload(job) {
+  running += 1;
+  const { shown } = job;
+  const form = new FormData();
+  const when = new Date(job.file.lastModified).toISOString();
+  const attributes = { name: job.name, content_modified_at: when };
+  if (job.version) delete attributes.name;
+  else attributes.parent = { id: job.folder };
+  form.append("attributes", JSON.stringify(attributes));
+  form.append("file", job.file, job.file.name);
+  const progress = (event) => {
+    if (event.lengthComputable) shown.bar.value = event.loaded / event.total;
+    shown.state.textContent = `${Math.round(100 * shown.bar.value)} %`;
+  };
+  shown.keys.replaceChildren(button("Cancel", `Cancel ${job.name}`, () => progress.abort()));
+  try {
+    const { status, said } = await send(job.version ? `versions/${job.version}` : "file", form, progress);
+    if (status === 200 || status === 201) {
+      shown.bar.value = 1;
+      shown.state.textContent = "uploaded";
+      shown.keys.replaceChildren();
+    } else if (status === 409 && said.code === "item_name_in_use") {
+      ask(job, said);
+    } else {
+      fail(job, said.message || `The service answered ${status}.`);
+    }
+  } catch (error) {
+    fail(job, error.message);
+  }
+  running -= 1;
+  next();
+}
+
+function again(job) {
+  open -= 1;
+  job.shown.state.textContent = "";
+  waiting.push(job);
+  next();
+}
+
+function skip(job) {
+  open -= 1;
+  job.shown.item.remove();
+  next();
+}
+
+function ask(job, said) {
+  open += 1;
+  const found = said.context_info && said.context_info.conflicts;
+  const other = Array.isArray(found) ? found[0] : found;
+  job.shown.state.textContent = "There is something of this name already.";
+  const keys = [];
+  if (other && other.type === "file") {
+    keys.push(button("New version", `Upload ${job.name} as a new version`, () => {
+      job.version = other.id;
+      again(job);
+    }));
+  }
+  keys.push(button("Keep both", `Keep both of ${job.name}`, () => {
+    job.count = (job.count || 0) + 1;
+    const dot = job.file.name.lastIndexOf(".");
+    const [stem, end] = dot > 0 ? [job.file.name.slice(0, dot), job.file.name.slice(dot)] : [job.file.name, ""];
+    job.name = `${stem} (${job.count})${end}`;
+    again(job);
+  }));
+  keys.push(button("Skip", `Skip ${job.name}`, () => skip(job)));
+  job.shown.keys.replaceChildren(...keys);
+}
+
+function fail(job, said) {
+  open += 1;
+  job.shown.state.textContent = said;
+  job.shown.state.className = "failed";
+  job.shown.keys.replaceChildren(
+    button("Try again", `Try ${job.name} again`, () => again(job)),
+    button("Dismiss", `Dismiss ${job.name}`, () => skip(job)),
+  );
+}
+
+// A dropped folder: made, or the one of that name that is there; then what is in it.
+async function drop(entry, folder) {
+  if (entry.isFile) {
+    add(await new Promise((resolve, reject) => entry.file(resolve, reject)), folder);
+    return;
+  }
+  const { status, said } = await send("folder", JSON.stringify({ name: entry.name, parent: { id: folder } }));
+  const there = status === 409 && [].concat((said.context_info || {}).conflicts || [])[0];
+  const id = status === 201 ? said.id : there && there.type === "folder" && there.id;
+  if (!id) {
+    fail({ name: entry.name, shown: row(entry) }, said.message || `The service answered ${status}.`);
+    return;
+  }
+  const reader = entry.createReader();
+  for (;;) {
+    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!some.length) break;
+    for (const one of some) await drop(one, id);
+  }
+}
+
+if (box) {
+  const input = box.querySelector("input[type=file]");
+  input.onchange = () => {
+    for (const file of input.files) add(file, box.dataset.folder);
+    input.value = "";
+  };
+  const page = document.documentElement;
+  page.ondragover = (event) => {
+    if (!event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    box.classList.add("over");
+  };
+  page.ondragleave = (event) => { if (!event.relatedTarget) box.classList.remove("over"); };
+  page.ondrop = async (event) => {
+    if (!event.dataTransfer.files.length && !event.dataTransfer.items.length) return;
+    event.preventDefault();
+    box.classList.remove("over");
+    // To be read before this event is over; held so that nothing is over before all of it is listed.
+    const entries = [...event.dataTransfer.items].map((one) => one.webkitGetAsEntry && one.webkitGetAsEntry());
+    const files = [...event.dataTransfer.files];
+    running += 1;
+    try {
+      if (entries.length && entries.every(Boolean)) {
+        for (const one of entries) await drop(one, box.dataset.folder);
+      } else {
+        for (const file of files) add(file, box.dataset.folder);
+      }
+    } finally {
+      running -= 1;
+      if (list.childElementCount) next();
+      else if (entries.length) location.reload();
+    }
+  };
+  window.onbeforeunload = (event) => { if (running || waiting.length) event.preventDefault(); };
+}
+
+for (const field of document.querySelectorAll("[data-copy]")) {
+  const copy = button("Copy", "Copy the shared link", async () => {
+    field.select();
+    try {
+      await navigator.clipboard.writeText(field.value);
+    } catch {
+      document.execCommand("copy"); // without TLS there is no clipboard but this
+    }
+    copy.textContent = "Copied";
+  });
+  field.after(copy);
+}
