@@ -67,6 +67,7 @@ from daemon.pull.reconciler import Reconciler
 from daemon.pull.search_feed import SearchFeed
 from daemon.push.context import PushContext
 from daemon.push.dispatcher import Dispatcher
+from daemon.push.guard import Guard
 from daemon.push.metadata_writer import MetadataWriter
 from daemon.sharing.offers import Offers
 from daemon.sharing.regained_access import RegainedAccess
@@ -160,7 +161,8 @@ class Composition(Answers):
         self.hydrator.fetched = self.remote_updates.happenings.fetched_bytes
         self.offers = Offers(db, client, self.remote_updates, self.hydrator, self.health)
         self.commit = GroupCommit(db, drafts.root)
-        sealer = Sealer(drafts, blocks, self.hydrator, self.commit)
+        self.guard = Guard(settings, db, blocks, nursery)
+        sealer = Sealer(drafts, blocks, self.hydrator, self.commit, self.guard.suspicious)
         self.base_bytes = BaseBytes(db, blocks, self.hydrator, self.health)
         self.delete_guard = DeleteGuard(db, client, self.health, self.base_bytes.depends_on)
         self.copy_detector = CopyDetector()
@@ -183,6 +185,7 @@ class Composition(Answers):
             came_back=self.delete_guard.came_back,
             before_deletion=self.base_bytes.before_deletion,
             ended=lambda ino: self.fs.reap_soon(ino),
+            guard=self.guard,
             copied_from=self.copy_detector.sources,
             metadata_writer=metadata_writer,
         )
@@ -211,6 +214,7 @@ class Composition(Answers):
             delete_guard=self.delete_guard,
             folder_locks=self.folder_locks,
             favorites=self.favorites,
+            mass_changes=self.guard.changes if self.guard.changes.is_on else None,
             offers=client.offers,
             publish=self.remote_updates.publish,
             reserve=state.reserve,
@@ -281,6 +285,7 @@ class Composition(Answers):
             conflicts=self.remote_updates.happenings.conflicts_told,
             returned=self.delete_guard.returned,
             shared=self.sharing.news,
+            guard=lambda: self.guard.notice,
         )
         self.crawler = Crawler(db, self.health, whole, self.hydrator.listing, deepen)
         self._status = StatusReport(
@@ -299,6 +304,7 @@ class Composition(Answers):
             pace=self.pace,
             pausing=self.pausing,
             inodes=self.fs.inodes,
+            guard=self.guard,
             disk=lambda: disk_status.problems(state.reserve, state.blocks),
         )
         self.server = server.ControlServer(db, self.health, self)

@@ -74,6 +74,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "conflicts": ("cmsfs conflicts",),
     "retry": ("cmsfs retry", "cmsfs retry ~/cmsfs/Plan.xlsx"),
     "discard": ("cmsfs discard ~/cmsfs/Plan.xlsx",),
+    "guard": ("cmsfs guard", "cmsfs guard allow"),
     "missing": ("cmsfs missing", "cmsfs missing --keep"),
     "adopt": ("cmsfs adopt",),
     "setup": ("cmsfs setup",),

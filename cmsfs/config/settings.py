@@ -238,6 +238,22 @@ class Settings(pydantic.BaseModel):
         "Lock a file at the service while a program here holds a write lock on it (flock, fcntl) for more"
         " than some seconds. Each lock is a change of the file's properties that everybody sees.",
     )
+    guard_files: int = _setting(
+        30,
+        "Hold uploads and deletions, and ask (`cmsfs guard`), when programs have encrypted so many files"
+        " within two minutes, or given them one strange suffix; 0: never. Programs known for changing many"
+        " files (git, rsync, tar, package managers, compilers) may change ten times as many.",
+        ge=0,
+    )
+    guard_deletions: int = _setting(
+        1000,
+        "Hold them, too, when programs other than those have deleted so many files of the service within two"
+        " minutes; 0: never.",
+        ge=0,
+    )
+    guard_ignores: list[str] = _setting(
+        [], "Programs that the guard leaves alone, by their names (15 characters).", example=["my-backup"]
+    )
     web_links: Literal["plain", "all", "never"] = _setting(
         "plain",
         "Which new .url files become web links at the service: `plain` (those with nothing but an address"

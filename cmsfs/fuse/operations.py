@@ -19,7 +19,7 @@ from cmsfs.fuse.echoes import GHOSTS, HANDLE, Echoes
 from cmsfs.fuse.handler import handler, no_reply_handler
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.heuristics import programs
+from cmsfs.vfs.heuristics import callers, programs
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
 
 # The one namespace of extended attributes that the drive has.
@@ -162,6 +162,7 @@ class Operations(pyfuse3.Operations):
             return self._echoes.open(ino)
         if self._background is not None:
             self._background.check(ctx.pid, ino, flags)
+        callers.CALLER.set(ctx.pid)
         opened = await self._drive.open(ino, flags)
         if opened.is_news:
             notifier.session.doubt_attributes(ino)
@@ -175,6 +176,7 @@ class Operations(pyfuse3.Operations):
     ) -> tuple[pyfuse3.FileInfo, pyfuse3.EntryAttributes]:
         if ctx.pid in self._echoes.pids:
             return convert.idle_file(HANDLE), self._echoes.make(parent, name, echo_process.CREATE)
+        callers.CALLER.set(ctx.pid)
         opened, made = await self._drive.create(parent, convert.new_name(name), mode & 0o7777, flags)
         self._copying.opened(ctx.pid, opened.fh, made.ino, flags)
         return convert.file_info(opened), convert.entry(made, self._owner)
@@ -244,6 +246,7 @@ class Operations(pyfuse3.Operations):
         if ctx.pid in self._echoes.pids:
             self._echoes.remove(parent, name, echo_process.UNLINK)
             return
+        callers.CALLER.set(ctx.pid)
         await self._drive.unlink(parent, convert.known_name(name))
 
     @handler
@@ -266,6 +269,7 @@ class Operations(pyfuse3.Operations):
         if ctx.pid in self._echoes.pids:
             self._echoes.rename(parent, name, new_parent, new_name)
             return
+        callers.CALLER.set(ctx.pid)
         old, new = convert.known_name(name), convert.new_name(new_name)
         await self._drive.rename(parent, old, new_parent, new, flags)
 

@@ -36,6 +36,40 @@ class Missing(_Part):
     paths: list[str] = []  # of the highest of them, the first few
 
 
+class GuardProgram(_Part):
+    """A program that has changed many files, and how many."""
+
+    name: str  # as the kernel has it
+    pid: int  # the last one
+    files: int
+
+
+class GuardNotice(_Part):
+    """Many files were spoiled or deleted by programs in a short time; changes are held until a person has
+    said whether that was meant."""
+
+    since: pydantic.AwareDatetime  # before the first of it
+    spoiled: int = 0  # files that were encrypted, or got a strange suffix
+    deleted: int = 0
+    suffix: str = ""
+    folder: str = "/"  # all of them were below this one
+    programs: list[GuardProgram] = []
+    waiting: int = 0  # changes that are held
+
+    @property
+    def said(self) -> str:
+        """It in a sentence."""
+        done = []
+        if self.spoiled:
+            ending = f" (now .{self.suffix})" if self.suffix else ""
+            done.append(f"encrypted or renamed {self.spoiled:,} files{ending}")
+        if self.deleted:
+            done.append(f"deleted {self.deleted:,} files")
+        names = [one.name for one in self.programs if one.name]
+        who = " and ".join(names[:2]) or "A program"
+        return f"{who} has {' and '.join(done) or 'changed many files'} below {self.folder} in a short time."
+
+
 class OfferStatus(_Part):
     """A share that the user has not accepted yet."""
 
@@ -66,6 +100,7 @@ class Conflicts(_Part):
     recovered: list[RecoveredFile] = []
     copies: list[ConflictCopyStatus] = []
     missing: Missing | None = None
+    guard: GuardNotice | None = None
     offers: list[OfferStatus] = []
     held: list[PendingChange] = []  # at most control.MAX_OPS
     stuck: list[PendingChange] = []  # tried for a minute or more; they go on being tried

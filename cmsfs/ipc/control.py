@@ -247,6 +247,12 @@ class DecideMissing(Request):
     remove: bool
 
 
+class AllowChanges(Request):
+    """A person says that what the guard has noticed was meant: what is held is sent."""
+
+    kind: Literal["allow-changes"] = "allow-changes"
+
+
 # -- answers ----------------------------------------------------------------------------------------
 
 
@@ -322,6 +328,7 @@ class DriveStatus(_Message):
     recovered: int = 0  # files outside the drive that wait for a person to look at them
     offers: int = 0  # items that others share, and a person has not decided on
     missing: int = 0  # items that the service does not have any more, and that a person is asked about
+    guard: attention.GuardNotice | None = None  # why nothing is sent until a person has decided
     disk: list[str] = []  # what the want of room on this machine's disks keeps from being done
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 

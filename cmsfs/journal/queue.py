@@ -82,6 +82,11 @@ def counts(db: Database) -> dict[str, int]:
     return {row["state"]: row["n"] for row in db.rows("SELECT state, count(*) AS n FROM op GROUP BY state")}
 
 
+def pending_files(db: Database) -> set[Ino]:
+    """What has bytes to be uploaded."""
+    return {row["ino"] for row in db.rows("SELECT ino FROM op WHERE kind = 'upload'")}
+
+
 def unsent_bytes(db: Database) -> int:
     """The bytes of all files that are to be uploaded, held ones aside."""
     row = db.row(

@@ -20,6 +20,7 @@ from cmsfs.cache import bitmap, content_table
 from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.cache.local_contents import LocalFile
 from cmsfs.crashpoints import Point
+from cmsfs.journal import entropy
 from cmsfs.journal.draft import Draft, delete_row
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
@@ -41,12 +42,14 @@ FETCHED_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """The content that the draft of a node became; with its bytes, if it is `SMALL`."""
+    """The content that the draft of a node became; with its bytes, if it is `SMALL`, and whether it
+    `looks_encrypted`."""
 
     ino: Ino
     sha1: str
     size: int
     data: bytes | None
+    looks_encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,10 @@ class Sealer:
         blocks: BlockCache,
         fetcher: Fetcher,
         commit: GroupCommit,
+        suspicious: Callable[[Sealed], None] = lambda sealed: None,
     ) -> None:
+        """`suspicious` is called with what looks encrypted, when it has become content."""
+        self._suspicious = suspicious
         self._group = commit
         self._drafts = drafts
         self._blocks = blocks
@@ -175,6 +181,8 @@ class Sealer:
             for draft, sealed in ready:
                 if sealed in became:
                     draft.became(sealed.sha1, sealed.size)
+                    if sealed.looks_encrypted:
+                        self._suspicious(sealed)
                     # The commit is not on the disk yet: until it is, the draft must be found as it was.
                     self._group.unlink(self._drafts.gone(draft.id))
                 else:
@@ -245,7 +253,9 @@ def _read_all(taken: Sequence[_Candidate]) -> list[Sealed]:
         while chunk := os.pread(one.fd, PIECE, offset) if one.size > PIECE else b"":
             digest.update(chunk)
             offset += len(chunk)
-        found.append(Sealed(one.draft.ino, digest.hexdigest(), one.size, data if one.size <= SMALL else None))
+        kept = data if one.size <= SMALL else None
+        is_strange = entropy.looks_encrypted(data[: entropy.HEAD])
+        found.append(Sealed(one.draft.ino, digest.hexdigest(), one.size, kept, is_strange))
     return found
 
 

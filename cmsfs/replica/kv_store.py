@@ -16,6 +16,7 @@ MISSING = (
     "missing"  # what a comparison would take away, if a person says so (JSON, `mass_deletions.Question`)
 )
 PAUSED = "paused"  # the person wants quiet until then (seconds since the epoch), or "for ever"
+GUARD = "guard"  # what the guard has noticed and asks about (JSON, `ipc.attention.GuardNotice`)
 DESKTOP_TRASH = (
     "desktop_trash"  # what file managers here threw away (JSON, `vfs.virtual.desktop_trash.Record`)
 )

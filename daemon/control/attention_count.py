@@ -28,8 +28,9 @@ class AttentionCount:
 
 
 def count(waiting: control.Conflicts) -> int:
-    """What waits for a person: refused and failing changes, conflict copies, recovered files, offers."""
+    """What waits for a person: refused and failing changes, conflict copies, recovered files, offers,
+    what the guard asks."""
     offered = sum(not one.declined for one in waiting.offers)
     refused = len(waiting.held) + len(waiting.stuck)
     found = len(waiting.copies) + len(waiting.recovered)
-    return refused + found + offered + (waiting.missing is not None)
+    return refused + found + offered + (waiting.missing is not None) + (waiting.guard is not None)

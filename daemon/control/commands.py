@@ -37,6 +37,7 @@ from daemon.pull.poller import Poller
 from daemon.pull.reconciler import Reconciler
 from daemon.push import recovered_files
 from daemon.push.dispatcher import Dispatcher
+from daemon.push.guard import Guard
 from daemon.sharing.offers import Offers
 from daemon.shutdown import Shutdown, Upgrading
 
@@ -76,6 +77,7 @@ class Answers:
     hub: Hub
     client: Client
     finder: FinderPort
+    guard: Guard
     _page: PagePort
     settings: config.Settings
     ground: MountpointGuard | None = None  # below the mount
@@ -117,6 +119,8 @@ class Answers:
     async def sync(self) -> control.Done:
         if self.health.is_paused:
             raise errors.UserError("Sync is paused; `cmsfs resume` resumes it.")
+        if self.guard.is_holding:
+            raise errors.UserError(f"Nothing is uploaded. {self.guard.question}")
         self.health.asked_for()
         with self.push.hurrying():
             await self.push.retry_all()
@@ -158,6 +162,7 @@ class Answers:
             stuck=self._status.tired(),
             recovered=found,
             missing=self.deletion_check.pending(),
+            guard=self._status.guard(),
             offers=self.offers.undecided(),
         )
 
@@ -176,6 +181,12 @@ class Answers:
         count = await self.deletion_check.confirm()
         await self.notifier.settled_soon()
         return control.Done(message=f"{count:,} items were removed." if count else "Nothing was removed.")
+
+    @answers(control.AllowChanges)
+    async def allow_changes(self) -> control.Done:
+        was_held = await self.guard.allow()
+        self.push.wake()
+        return control.Done(message="" if was_held else "The guard holds nothing.")
 
     @answers(control.DismissRecovered)
     def dismiss_recovered(self) -> str:

@@ -34,6 +34,7 @@ from daemon.listing.full_enumeration import FullEnumeration
 from daemon.pull.poller import Poller
 from daemon.push import recovered_files
 from daemon.push.dispatcher import Dispatcher
+from daemon.push.guard import Guard
 from daemon.push.loop_detector import is_looping
 
 # So many of what lies below the drive are named.
@@ -62,11 +63,13 @@ class StatusReport:
         pace: RequestScheduler,
         pausing: Pausing,
         inodes: Inodes,
+        guard: Guard,
         *,
         disk: Callable[[], list[str]],
     ) -> None:
         self._disk = disk
         self._inodes = inodes
+        self._guard = guard
         self._pace = pace
         self._pausing = pausing
         self._pins = pins
@@ -138,8 +141,15 @@ class StatusReport:
             recovered=len(recovered_files.waiting(self._settings.paths.recovered)),
             offers=sum(one.state is offers.OfferState.WAITING for one in offers.undecided(self._db)),
             missing=question.count if (question := mass_deletions.pending_question(self._db)) else 0,
+            guard=self.guard(),
             last_poll=self._pull.last,
         )
+
+    def guard(self) -> attention.GuardNotice | None:
+        """What the guard asks about, and how many changes wait for that."""
+        if (notice := self._guard.notice) is None:
+            return None
+        return notice.model_copy(update={"waiting": sum(queue.counts(self._db).values())})
 
     def _gauges(self) -> diagnostics.Gauges:
         lookups, opened = self._inodes.totals()

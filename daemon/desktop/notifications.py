@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import trio
 
 from cmsfs import config
+from cmsfs.ipc.attention import GuardNotice
 from cmsfs.journal import queue
 from cmsfs.replica import tree
 from cmsfs.replica.merge import mass_deletions
@@ -62,7 +63,7 @@ class Notifications:
 
     `problem` says what keeps the pinned from being complete, "" if nothing does; `conflicts` how many
     conflict copies were made so far, with the name of the last; `returned` how many deletions were refused,
-    with a sentence about the last; `shared` the same of what others share.
+    with a sentence about the last; `shared` the same of what others share; `guard` what the guard asks.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Notifications:
         conflicts: Callable[[], tuple[int, str]] = lambda: (0, ""),
         returned: Callable[[], tuple[int, str]] = lambda: (0, ""),
         shared: Callable[[], tuple[int, str]] = lambda: (0, ""),
+        guard: Callable[[], GuardNotice | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._db = db
@@ -83,6 +85,7 @@ class Notifications:
         self._show = show or _show
         self._returned = returned
         self._shared = shared
+        self._guard = guard
         self._conflicts = conflicts
         self._told: dict[str, _Told] = {}
 
@@ -102,6 +105,7 @@ class Notifications:
             ("returned", self._find_returned),
             ("shared", self._find_shared),
             ("missing", self._find_missing),
+            ("guard", self._find_guard),
             ("login", self._find_login),
             ("disk", self._find_full_disk),
         ):
@@ -168,6 +172,15 @@ class Notifications:
             f"{question.count:,} items are missing there. They are kept locally until you decide: `cmsfs "
             "missing`.",
             count=question.count,
+            urgency="critical",
+        )
+
+    def _find_guard(self) -> Trouble | None:
+        if (notice := self._guard()) is None:
+            return None
+        return Trouble(
+            "Uploads are held: are these changes meant?",
+            f"{notice.said} Nothing more is uploaded or deleted until you decide: `cmsfs guard`.",
             urgency="critical",
         )
 

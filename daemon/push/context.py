@@ -30,6 +30,7 @@ from daemon.core import item_search
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.fetch.hydrate import Hydrator
+from daemon.push.guard import Guard
 from daemon.push.metadata_writer import MetadataWriter
 
 # Most of what fails fails once; what goes on failing is tried every five minutes, so that nobody needs to
@@ -86,6 +87,8 @@ class PushContext:
     before_deletion: Callable[[str | None], Awaitable[None]]
     # To be called with the node whose operation has ended, or was pointless.
     ended: Callable[[Ino], None]
+    # Whether anything may be sent.
+    guard: Guard
     # Bytes sent of each running upload, by the number of its operation.
     sent: dict[int, int] = field(default_factory=dict)
     # Files whose writers wait for the service to have them: they are sent while they are open.

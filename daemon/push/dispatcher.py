@@ -198,6 +198,12 @@ class Dispatcher:
         self._wanted.clear()
         self._stuck = False
         await self._context.health.reachable()
+        if self._context.guard.is_holding:
+            # Nobody need wait for what waits for a person.
+            self._stuck = True
+            self._moved.pulse()
+            await self._context.guard.let_go()
+            return
         await self._follow_clock()
         rests = self._hurried and queue.next_due(self._context.db, after_ns=clock.time_ns()) is not None
         if self._runner.dangling or self._unsent or rests:
@@ -272,6 +278,8 @@ class Dispatcher:
             if jobs:
                 sent += await self._hand_over(send, jobs)
                 await self._context.health.reachable()
+                if self._context.guard.is_holding:
+                    break
                 if trio.current_time() > end:
                     self.wake()
                     break
@@ -283,7 +291,7 @@ class Dispatcher:
         try:
             if small := [job.task for job in jobs if job.is_small]:
                 await uploads.seal_ahead(self._context, small)
-            while left and self._context.health.may_work:
+            while left and self._context.health.may_work and not self._context.guard.is_holding:
                 self._runner.running += 1
                 self._runner.large += left[0].is_large
                 await send.send(left[0])

@@ -55,6 +55,7 @@ GROUPS = {
         "conflicts": CommandEntry("sync.conflicts", "List conflicts and items needing attention"),
         "retry": CommandEntry("sync.conflicts", "Retry uploads that the service has refused"),
         "discard": CommandEntry("sync.conflicts", "Discard a local change that the service refuses"),
+        "guard": CommandEntry("sync.guard", "Review mass changes by programs that are held back"),
         "missing": CommandEntry("sync.missing", "Review items that have disappeared from the service"),
         "adopt": CommandEntry("sync.adopt", "Move files from below the mountpoint into the drive"),
     },

@@ -29,6 +29,7 @@ def rows(status: control.DriveStatus) -> list[list[str]]:
         ["service", f"{status.profile}, account {status.account}"],
         ["connection", _connection(status.health)],
         ["changes", changes(status.queue)],
+        *([["guard", _guard(status.guard)]] if status.guard else []),
         ["cache", f"{output.size(cache.used_bytes)} of {output.size(cache.limit_bytes)}"],
         ["tree", _tree(status.listing)],
         *_local(status.local),
@@ -84,6 +85,8 @@ def _pins(pinning: diagnostics.Pinning) -> str:
 
 def summary(status: control.DriveStatus) -> str:
     """Whether all is well, in a word or two."""
+    if status.guard:
+        return "uploads are held by the guard"
     if status.queue.held:
         return f"{output.plural(status.queue.held, 'change')} cannot be uploaded"
     if status.missing:
@@ -124,6 +127,10 @@ def _offers(count: int) -> str:
 def _missing(count: int) -> str:
     items = output.plural(count, "item")
     return f"{items} missing at the service; decide with `{output.command()} missing`"
+
+
+def _guard(notice: attention.GuardNotice) -> str:
+    return f"{notice.said} Nothing more is uploaded; decide with `{output.command()} guard`"
 
 
 def _local(local: diagnostics.LocalStatus) -> list[list[str]]:

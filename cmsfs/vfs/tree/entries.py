@@ -22,6 +22,7 @@ from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.heuristics import local_files, save_patterns
 from cmsfs.vfs.heuristics.local_files import LocalFiles
+from cmsfs.vfs.heuristics.mass_changes import MassChanges
 from cmsfs.vfs.heuristics.save_patterns import SavePatterns
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.ports import DeleteGuardPort, FolderLocksPort
@@ -42,7 +43,9 @@ class Entries:
         allowed: Callable[[Node, NodeRight], Awaitable[None]],
         delete_guard: DeleteGuardPort | None = None,
         folder_locks: FolderLocksPort | None = None,
+        mass_changes: MassChanges | None = None,
     ) -> None:
+        self._mass_changes = mass_changes
         self._delete_guard = delete_guard
         self._folder_locks = folder_locks
         self._db = context.db
@@ -81,6 +84,8 @@ class Entries:
         ino, draft = await self._insert(parent, name, kind, mode, insert)
         if kind is NodeKind.FILE:
             self._save_patterns.note_birth(ino)
+            if self._mass_changes is not None:
+                self._mass_changes.made(parent, name, ino)
         return ino, draft
 
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Ino:
@@ -174,6 +179,8 @@ class Entries:
         removed = await self.change(txn)
         if removed is not None and not folder:
             self._save_patterns.note_left(removed, parent, name)
+            if self._mass_changes is not None and node is not None:
+                self._mass_changes.removed(node)
         return removed
 
     async def _check_unlocked(self, node: Node, *, removes: bool) -> None:
@@ -245,6 +252,8 @@ class Entries:
         if call.flags & renaming.EXCHANGE and target is not None:
             self._save_patterns.note_left(target.ino, call.parent, call.name)
         self._save_patterns.note_left(node.ino, call.old_parent, call.old_name)
+        if self._mass_changes is not None and not call.flags & renaming.EXCHANGE:
+            self._mass_changes.renamed(node, call.name)
         return displaced
 
     def _check_limits(self, call: renaming.Rename, node: Node, target: Node | None) -> None:

@@ -27,6 +27,7 @@ from cmsfs.vfs import errno_map, permissions, ports
 from cmsfs.vfs.heuristics import leftovers
 from cmsfs.vfs.heuristics.local_files import LocalFiles
 from cmsfs.vfs.heuristics.lockfiles import Watcher
+from cmsfs.vfs.heuristics.mass_changes import MassChanges
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.tree import attributes, naming, renaming, symlinks
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
@@ -70,6 +71,7 @@ class Filesystem:
         delete_guard: ports.DeleteGuardPort | None = None,
         folder_locks: ports.FolderLocksPort | None = None,
         favorites: ports.FavoritesPort | None = None,
+        mass_changes: MassChanges | None = None,
         publish: Callable[[list[Change]], None] = lambda changes: None,
         reserve: DiskReserve | None = None,
         offers: ServiceOffers | None = None,
@@ -104,7 +106,10 @@ class Filesystem:
         self.read, self.write = self._files.read, self._files.writes.write
         self.flush, self.release = self._files.flush, self._files.release
         self.handed_over, self.take_over = self._files.handed_over, self._files.take_over
-        self._entries = Entries(context, LocalFiles(local_names), self._allowed, delete_guard, folder_locks)
+        self._mass_changes = mass_changes
+        self._entries = Entries(
+            *(context, LocalFiles(local_names), self._allowed, delete_guard, folder_locks, mass_changes)
+        )
         self._truncations = Truncations(context, self._files, self._entries)
         self._xattrs = Xattrs(
             db=db,
@@ -149,8 +154,7 @@ class Filesystem:
 
     async def opendir(self, ino: Ino) -> int:
         """A handle on a folder, all of whose entries are known when this returns."""
-        node = self._node(ino)
-        if not node.is_folder:
+        if not (node := self._node(ino)).is_folder:
             raise errno_map.oserror(errno.ENOTDIR, node.name)
         await self._entries.listed(ino)
         await self._rights.learn(node)
@@ -252,6 +256,8 @@ class Filesystem:
         if flags & os.O_TRUNC and (node.parent is None or ino in self.inodes.fresh.known):
             await self._truncations.keep_unseen(ino, 0)
         opened = await self._files.open(ino, flags)
+        if flags & os.O_ACCMODE and self._mass_changes is not None:
+            self._mass_changes.opened(ino)
         if ino in self.inodes.fresh.known:
             self.inodes.fresh.opened(ino)
         return opened

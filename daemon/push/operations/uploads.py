@@ -60,6 +60,10 @@ async def upload(context: PushContext, task: queue.Task) -> None:
     node = await _prepare(context, task)
     if node is None:
         return
+    if context.guard.is_holding:
+        # What it has become, once sealed, was the last straw.
+        await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+        return
     may_be_link = node.kind is NodeKind.LINK or node.name.endswith(naming.LINK_SUFFIX)
     if may_be_link and await web_links.upload(context, task, node):
         return

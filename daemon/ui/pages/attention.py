@@ -31,6 +31,11 @@ async def missing(desk: PageDesk, given: dict[str, str]) -> responses.Response:
     return desk.to("attention", done.message or "They are kept here, and asked about again in a day.")
 
 
+async def allow(desk: PageDesk, given: dict[str, str]) -> responses.Response:
+    done = await desk.drive.allow_changes()
+    return desk.to("attention", done.message or "The changes are uploaded now.")
+
+
 async def offer(desk: PageDesk, given: dict[str, str]) -> responses.Response:
     accepts = _choice(given, "accept", "decline")
     done = await desk.drive.decide_offers([given.get("id", "")], accept=accepts)
@@ -50,5 +55,6 @@ FORMS: dict[str, Form] = {
     "discard": discard,
     "dismiss": dismiss,
     "missing": missing,
+    "allow": allow,
     "offer": offer,
 }

@@ -100,6 +100,8 @@ ELSEWHERE = {
     "cmsfs ui PATH": ("tests/cli/commands/drive/test_ui.py", '"ui", "--print"'),
     "cmsfs ui": ("tests/cli/commands/drive/test_ui.py", 'cmsfs("ui")'),
     "cmsfs discard PATH": ("tests/cli/commands/sync/test_conflicts.py", '"discard"'),
+    "cmsfs guard": ("tests/cli/commands/sync/test_conflicts.py", '"guard"'),
+    "cmsfs guard allow": ("tests/cli/commands/sync/test_conflicts.py", '"guard", "allow"'),
     "cmsfs missing --remove": ("tests/cli/commands/sync/test_conflicts.py", '"missing", "--remove"'),
     "cmsfs shared --accept Team": (
         "tests/cli/commands/sync/test_conflicts.py",

@@ -116,9 +116,31 @@ def test_what_is_missing_is_listed_and_decided(cmsfs, spoken_to):
     assert [one.remove for one in said] == [True, False]
 
 
+def test_what_the_guard_holds_is_shown_and_allowed(cmsfs, spoken_to):
+    since = datetime(2026, 11, 21, tzinfo=UTC)
+    programs = [attention.GuardProgram(name="evil.py", pid=7, files=31)]
+    told = attention.GuardNotice(
+        since=since, spoiled=31, suffix="locked", folder="/docs", programs=programs, waiting=970
+    )
+    daemon = spoken_to(
+        lambda request: [
+            control.Conflicts(guard=told) if isinstance(request, control.GetConflicts) else control.Done()
+        ]
+    )
+    done = cmsfs("guard").stdout
+    assert "evil.py has encrypted or renamed 31 files (now .locked) below /docs" in done
+    assert "970 changes held" in done
+    assert "process 7" in done
+    assert "restore /docs --as-of 2026-11-2" in done
+    assert json.loads(cmsfs("guard", "--json").stdout)["spoiled"] == 31
+    assert cmsfs("guard", "allow").stdout == "The changes are uploaded now.\n"
+    assert [one.kind for one in daemon.requests][-1] == "allow-changes"
+
+
 def test_nothing_missing_is_said(cmsfs, spoken_to):
     spoken_to(lambda request: [control.Conflicts()])
     assert cmsfs("missing").stdout == "Nothing is missing at the service.\n"
+    assert cmsfs("guard").stdout == "Nothing was noticed; changes are uploaded.\n"
 
 
 def test_what_others_share_is_listed_and_decided(cmsfs, spoken_to):

@@ -1,0 +1,157 @@
+"""The guard: where a program spoils many files, nothing more is sent until a person has said what it was.
+
+`vfs.heuristics.mass_changes` notices; what looks encrypted is compared with what it was before here.  The
+journal keeps every change meanwhile, and changes of others come as ever.
+
+Rule: what was noticed is a row before anything else is sent, so that a restart does not forget it.
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from sqlite3 import Connection
+
+from cmsfs import config
+from cmsfs.cache.blocks import BlockCache
+from cmsfs.ipc import attention
+from cmsfs.journal import entropy, queue
+from cmsfs.journal.sealing import Sealed
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.nodes import Ino, Node
+from cmsfs.sqlite import Database
+from cmsfs.vfs.heuristics.mass_changes import MassChange, MassChanges
+from cmsfs.wakeup import Signal
+from daemon.core.supervisor import Starts
+
+log = logging.getLogger(__name__)
+
+# Who was allowed to go on is not asked about again for so long.
+ALLOWED_SECONDS = 3600.0
+
+# A file that is called so, and of which no earlier bytes are here, was encrypted before, as far as is known.
+_RANDOM = frozenset(
+    (
+        *(".gpg", ".pgp", ".age", ".enc", ".aes", ".kdbx", ".kdb", ".key", ".p12", ".pfx", ".der", ".crypt"),
+        *(
+            ".hc",
+            ".vc",
+            ".tc",
+            ".luks",
+            ".img",
+            ".bin",
+            ".dat",
+            ".db",
+            ".raw",
+            ".vault",
+            ".c9r",
+            ".cryptomator",
+        ),
+    )
+)
+
+
+class Guard:
+    """Whether changes are held, why, and what a person says to that."""
+
+    def __init__(self, settings: config.Settings, db: Database, blocks: BlockCache, nursery: Starts) -> None:
+        self.changes = MassChanges(settings.guard_files, settings.guard_deletions, settings.guard_ignores)
+        self.changes.alarm = self._noticed
+        self._db = db
+        self._blocks = blocks
+        self._nursery = nursery
+        self._released = Signal()
+        # Files whose changes were held when a person let them go: who wrote them may be forgotten by then.
+        self._let_go: set[Ino] = set()
+        text = kv_store.get(db, kv_store.GUARD)
+        self.notice = attention.GuardNotice.model_validate_json(text) if text is not None else None
+        if self.notice is not None:
+            log.warning("%s Nothing is uploaded or deleted until then.", self.question)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether nothing is to be sent."""
+        return self.notice is not None
+
+    @property
+    def question(self) -> str:
+        """What a person is asked, in two sentences; "" for nothing."""
+        if self.notice is None:
+            return ""
+        return f"{self.notice.said} Look at it with `cmsfs guard`."
+
+    async def let_go(self) -> None:
+        """Return when changes may be sent."""
+        while self.notice is not None:
+            await self._released.wait()
+
+    def suspicious(self, sealed: Sealed) -> None:
+        """Contents that look encrypted were written to a file."""
+        node = tree.find(self._db, sealed.ino)
+        if node is None or node.remote_id is None or node.base_sha1 in (None, sealed.sha1):
+            return  # new here, or nothing new
+        if node.ino in self._let_go:
+            self._let_go.discard(node.ino)
+        elif not self._was_random(node):
+            self.changes.encrypted(node.ino)
+
+    def _was_random(self, node: Node) -> bool:
+        """Whether a file looked as encrypted before; of what is not here, by its name."""
+        assert node.base_sha1 is not None
+        path = self._blocks.checked_file(node.base_sha1)
+        if path is None:
+            return PurePosixPath(node.name).suffix.lower() in _RANDOM
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return entropy.looks_encrypted(os.pread(fd, entropy.HEAD, 0))
+        finally:
+            os.close(fd)
+
+    def _noticed(self, found: MassChange) -> None:
+        is_new = self.notice is None
+        self.notice = attention.GuardNotice(
+            since=datetime.fromtimestamp(found.since, UTC),
+            spoiled=found.spoiled,
+            deleted=found.deleted,
+            suffix=found.suffix,
+            folder=self._folder(found.some),
+            programs=[
+                attention.GuardProgram(name=caller.name, pid=caller.pid, files=files)
+                for caller, files in found.programs
+            ],
+        )
+        if is_new:
+            log.warning("%s Nothing more is uploaded or deleted until then.", self.question)
+        self._nursery.start_soon(self._store)
+
+    def _folder(self, some: Iterable[Ino]) -> str:
+        """The folder that all of these are below."""
+        nodes = [node for ino in some if (node := tree.find(self._db, ino)) is not None]
+        folders = {node.ino if node.is_folder else node.parent for node in nodes} - {None}
+        paths = [tree.path(self._db, ino) for ino in folders if ino is not None]
+        return os.path.commonpath(paths) if paths else "/"
+
+    async def _store(self) -> None:
+        def txn(conn: Connection) -> None:
+            if self.notice is None:
+                kv_store.drop(conn, kv_store.GUARD)
+            else:
+                kv_store.put(conn, kv_store.GUARD, self.notice.model_dump_json())
+
+        await self._db.write(txn)
+
+    async def allow(self) -> bool:
+        """A person says that this is as it should be: what was held goes; whether anything was."""
+        if (notice := self.notice) is None:
+            return False
+        self.notice = None
+        self._let_go = queue.pending_files(self._db)
+        self.changes.allow([one.name for one in notice.programs], ALLOWED_SECONDS)
+        await self._store()
+        self._released.pulse()
+        log.info("the guard was told to let changes go")
+        return True
