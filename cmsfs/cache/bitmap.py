@@ -39,8 +39,16 @@ def has(bits: bytes | bytearray | None, index: int) -> bool:
     return bits is None or bool(bits[index >> 3] & (1 << (index & 7)))
 
 
-def add(bits: bytearray, index: int) -> None:
-    bits[index >> 3] |= 1 << (index & 7)
+def add(bits: bytearray, first: int, last: int) -> None:
+    """The blocks `first`..`last` are here, too."""
+    low, high = first >> 3, last >> 3
+    head, tail = 0xFF << (first & 7) & 0xFF, 0xFF >> (7 - (last & 7))
+    if low == high:
+        bits[low] |= head & tail
+        return
+    bits[low] |= head
+    bits[low + 1 : high] = b"\xff" * (high - low - 1)
+    bits[high] |= tail
 
 
 def run_bytes(size: int, first: int, last: int) -> int:

@@ -69,14 +69,15 @@ class BlockWriter:
             end = min((other - 1 for other in content.writing if index < other <= end), default=end)
             start = (index - first) * bitmap.BLOCK
             piece = view[start : start + bitmap.run_bytes(size, index, end)]
-            marks = dict.fromkeys(range(index, end + 1), trio.Event())
+            landed = trio.Event()
+            marks = dict.fromkeys(range(index, end + 1), landed)
             content.writing |= marks
             try:
                 await self._land(content, index, end, piece)
             finally:
-                for marked, event in marks.items():
+                for marked in marks:
                     del content.writing[marked]
-                    event.set()
+                landed.set()
             if content.dropped:
                 continue  # the file was found damaged, or a local one took its place
             await self._save_now_and_then(len(piece), completed=content.complete)

@@ -225,8 +225,7 @@ class ContentIndex:
     def add_blocks(self, content: CachedContent, first: int, last: int) -> None:
         """The bytes of these blocks, none of which was here, are in the file."""
         assert content.bits is not None
-        for index in range(first, last + 1):
-            bitmap.add(content.bits, index)
+        bitmap.add(content.bits, first, last)
         self.used += bitmap.run_bytes(content.size, first, last)
         self._pending[content.sha1] = content
 

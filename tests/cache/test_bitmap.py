@@ -14,13 +14,21 @@ sizes = st.one_of(
 )
 
 
-@given(sizes, st.sets(st.integers(0, 40)), st.integers(0, 40), st.integers(0, 40))
-def test_a_bitmap_says_what_a_set_says(size: int, chosen: set[int], first: int, length: int) -> None:
+runs_of_blocks = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30)), max_size=6)
+
+
+@given(sizes, runs_of_blocks, st.integers(0, 40), st.integers(0, 40))
+def test_a_bitmap_says_what_a_set_says(
+    size: int, chosen: list[tuple[int, int]], first: int, length: int
+) -> None:
     count = bitmap.blocks(size)
-    here = {index for index in chosen if index < count}
+    here: set[int] = set()
     bits = bitmap.empty(size)
-    for index in here:
-        bitmap.add(bits, index)
+    for start, more in chosen:
+        if start < count:
+            end = min(start + more, count - 1)
+            here |= set(range(start, end + 1))
+            bitmap.add(bits, start, end)
     assert bitmap.fits(bits, size)
     assert [index for index in range(count) if bitmap.has(bits, index)] == sorted(here)
     assert bitmap.absent(bits, size) == count - len(here)
@@ -49,8 +57,8 @@ def test_bitmap_with_stray_bits_is_rejected() -> None:
 
 def test_bits_count_from_low_end() -> None:
     bits = bitmap.empty(10 * BLOCK)
-    bitmap.add(bits, 0)
-    bitmap.add(bits, 9)
+    bitmap.add(bits, 0, 0)
+    bitmap.add(bits, 9, 9)
     assert bytes(bits) == b"\x01\x02"
 
 
@@ -62,5 +70,5 @@ def test_what_lacks_only_these_lacks_no_others(size: int, data: st.DataObject) -
     here = others - data.draw(st.just(set()) | st.sets(st.integers(0, 60)) | st.just(others))
     bits = bitmap.empty(size)
     for index in here:
-        bitmap.add(bits, index)
+        bitmap.add(bits, index, index)
     assert bitmap.lacks_only(bits, size, first, last) == (here == others)
