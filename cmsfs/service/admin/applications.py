@@ -97,6 +97,36 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
     return desk.done(f"{wish.name} is registered.", secrets=shown)
 
 
+async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Other scopes, grants and addresses; or the end of an application, with its tokens and webhooks."""
+    _require_admin(desk)
+    client_id = desk.request.path_params["id"]
+    found = desk.store.read(
+        "SELECT * FROM app WHERE client_id = ? AND enterprise = ?", client_id, desk.enterprise
+    )
+    if not found:
+        raise service_desk.Mistake("There is no such application.")
+    name = found[0]["name"]
+    if form.get("action") == "remove":
+        if form.get("confirm", "").strip() != name:
+            raise service_desk.Mistake("To remove the application, write its name as it is.")
+        await desk.store.write(lambda conn: conn.execute("DELETE FROM app WHERE client_id = ?", (client_id,)))
+        return desk.done(f"{name} is removed; its tokens are worthless.", to="/apps")
+    try:
+        wish = apps.NewApp(
+            name=name,
+            grants=_checked(form, "grant."),
+            scopes=_checked(form, "scope."),
+            redirect_uris=form.get("redirect_uris", "").split(),
+        )
+    except pydantic.ValidationError as error:
+        raise service_desk.Mistake(service_desk.sentence(error)) from None
+    values = (" ".join(wish.grants), " ".join(wish.scopes), json.dumps(wish.redirect_uris), client_id)
+    sql = "UPDATE app SET grants = ?, scopes = ?, redirect_uris = ? WHERE client_id = ?"
+    await desk.store.write(lambda conn: conn.execute(sql, values))
+    return desk.done(f"{name} is changed; tokens that it has are good for no more than that.", to="/apps")
+
+
 async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
     """A new secret in place of the old one, which is worthless from now on; tokens stay."""
     _require_admin(desk)

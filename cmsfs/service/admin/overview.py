@@ -2,7 +2,7 @@
 
 Counts stop at a cap and lists come in pages, so that a page costs the same however much there is.
 
-Rule: nothing here changes anything.
+Rule: of all this, only the trash can be changed here.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.service.access import calls
+from cmsfs.service.admin import desk as service_desk
 from cmsfs.service.admin.desk import Desk
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
@@ -83,6 +84,7 @@ async def trash(desk: Desk) -> responses.Response:
             "name": row["name"],
             "kind": KIND_NAMES[ItemKind(row["kind"])].replace("_", " "),
             "id": row["id"],
+            "wire": f"{KIND_NAMES[ItemKind(row['kind'])]}-{row['id']}",
             "size": row["size"],
             "owner": row["owner_name"],
             "by": row["remover_name"] or "",
@@ -91,6 +93,24 @@ async def trash(desk: Desk) -> responses.Response:
         for row in rows[:PAGE]
     ]
     return desk.page("trash.html", entries=entries, next=marker)
+
+
+async def change_trash(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Bring an item of anybody back, or remove it for good: as its owner, and logged so."""
+    kind, _, wire_id = desk.request.path_params["item"].partition("-")
+    sql = (
+        "SELECT user.* FROM item JOIN user ON user.id = item.owner WHERE item.id = ? AND user.enterprise = ?"
+    )
+    found = desk.store.read(sql, calls.parse_id(wire_id), desk.enterprise)
+    if kind not in KIND_NAMES.values() or not found:
+        raise service_desk.Mistake("That is not in the trash.")
+    if form.get("action") == "restore":
+        made = await desk.ask_as(found[0], f"POST /{kind}s/{{id}}", wire_id=wire_id, body={})
+        return desk.done(f"{made['name']} is back.", to="/trash")
+    if form.get("action") == "purge":
+        await desk.ask_as(found[0], f"DELETE /{kind}s/{{id}}/trash", wire_id=wire_id)
+        return desk.done("It is gone for good.", to="/trash")
+    raise service_desk.Mistake("Choose what to do.")
 
 
 async def events(desk: Desk) -> responses.Response:

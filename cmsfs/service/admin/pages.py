@@ -2,7 +2,16 @@
 
 from starlette import routing
 
-from cmsfs.service.admin import applications, automation, overview, parties, people, policies
+from cmsfs.service.admin import (
+    accounts,
+    applications,
+    automation,
+    overview,
+    parties,
+    people,
+    policies,
+    protections,
+)
 from cmsfs.service.admin.entrance import ENTRANCE, admitted, posted
 
 AT = "/admin/at/{place}"
@@ -13,10 +22,28 @@ routes = [
     routing.Route(f"{AT}", admitted(overview.show), methods=["GET"]),
     routing.Route(f"{AT}/trash", admitted(overview.trash), methods=["GET"]),
     routing.Route(f"{AT}/events", admitted(overview.events), methods=["GET"]),
+    routing.Route(AT + "/trash/{item}", posted(overview.change_trash, to="/trash"), methods=["POST"]),
     routing.Route(f"{AT}/retention", admitted(policies.retention), methods=["GET"]),
+    routing.Route(f"{AT}/retention", posted(protections.make_policy, policies.retention), methods=["POST"]),
+    routing.Route(AT + "/retention/{id}", admitted(protections.show_policy), methods=["GET"]),
+    routing.Route(
+        AT + "/retention/{id}",
+        posted(protections.change_policy, protections.show_policy),
+        methods=["POST"],
+    ),
+    routing.Route(AT + "/holds/{id}", admitted(protections.show_hold), methods=["GET"]),
+    routing.Route(
+        AT + "/holds/{id}", posted(protections.change_hold, protections.show_hold), methods=["POST"]
+    ),
+    routing.Route(
+        AT + "/templates/{key}", posted(policies.change_template, to="/templates"), methods=["POST"]
+    ),
+    routing.Route(AT + "/apps/{id}", posted(applications.change, to="/apps"), methods=["POST"]),
     routing.Route(f"{AT}/users", admitted(people.show), methods=["GET"]),
     routing.Route(f"{AT}/users", posted(people.create, people.show), methods=["POST"]),
     routing.Route(f"{AT}/users/leaving", posted(people.leave, to="/users"), methods=["POST"]),
+    routing.Route(AT + "/users/{id}", admitted(accounts.show), methods=["GET"]),
+    routing.Route(AT + "/users/{id}", posted(accounts.change, accounts.show), methods=["POST"]),
     routing.Route(AT + "/users/{id}/search", posted(people.let_search, to="/users"), methods=["POST"]),
     routing.Route(AT + "/users/{id}/password", posted(people.renew, to="/users"), methods=["POST"]),
     routing.Route(f"{AT}/groups", admitted(parties.show), methods=["GET"]),

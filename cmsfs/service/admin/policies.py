@@ -11,6 +11,7 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.service.admin import desk as service_desk
+from cmsfs.service.admin import protections
 from cmsfs.service.admin.desk import Desk
 
 PAGE = 50
@@ -18,11 +19,6 @@ PAGE = 50
 FIELDS = 6
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_TARGETS = {
-    "user": "What a user owns and has made",
-    "folder": "A folder and what is below",
-    "file": "A file",
-}
 _TYPES = {
     "string": "text",
     "float": "number",
@@ -42,7 +38,7 @@ async def _list(desk: Desk, line: str, template: str, **values: Any) -> response
 
 async def holds(desk: Desk, *, form: dict[str, str] | None = None, mistake: str = "") -> responses.Response:
     line = "GET /legal_hold_policies"
-    return await _list(desk, line, "holds.html", form=form, mistake=mistake, targets=_TARGETS)
+    return await _list(desk, line, "holds.html", form=form, mistake=mistake, targets=protections.HOLD_TARGETS)
 
 
 async def hold(desk: Desk, form: dict[str, str]) -> responses.Response:
@@ -77,8 +73,11 @@ async def hold(desk: Desk, form: dict[str, str]) -> responses.Response:
     return desk.done(f"The hold {made['policy_name']} is in force.")
 
 
-async def retention(desk: Desk) -> responses.Response:
-    return await _list(desk, "GET /retention_policies", "retention.html")
+async def retention(
+    desk: Desk, *, form: dict[str, str] | None = None, mistake: str = ""
+) -> responses.Response:
+    line = "GET /retention_policies"
+    return await _list(desk, line, "retention.html", form=form, mistake=mistake, actions=protections.ACTIONS)
 
 
 async def templates(
@@ -102,6 +101,21 @@ async def template(desk: Desk, form: dict[str, str]) -> responses.Response:
         body["templateKey"] = key
     made = await desk.ask("POST /metadata_templates/schema", body=body)
     return desk.done(f"The template {made['displayName']} is there; its key is {made['templateKey']}.")
+
+
+async def change_template(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Rename or hide a template, or remove it with all of its values."""
+    key, action = desk.request.path_params["key"], form.get("action", "")
+    params, schema = {"scope": "enterprise", "key": key}, "/metadata_templates/{scope}/{key}/schema"
+    if action == "save":
+        data = {"displayName": form.get("name", "").strip(), "hidden": bool(form.get("hidden"))}
+        steps = [{"op": "editTemplate", "data": data}]
+        await desk.ask(f"PUT {schema}", params=params, body=steps)
+        return desk.done("The template is changed.", to="/templates")
+    if action != "remove" or form.get("confirm", "").strip() != key:
+        raise service_desk.Mistake("To remove the template, write its key as it is.")
+    await desk.ask(f"DELETE {schema}", params=params)
+    return desk.done("The template is removed, with all of its values.", to="/templates")
 
 
 def _fields(form: dict[str, str]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pydantic
-from starlette import requests, responses
+from starlette import requests, responses, types
 
 from cmsfs import errors
 from cmsfs.service import problems
@@ -65,7 +65,11 @@ async def answer(
     given = [(name.encode(), one.encode()) for name, one in (headers or {}).items()]
     scope = _scope(request, line, {"id": wire_id, **(params or {})}, given, query or {})
     data = b"{}" if body is None else json.dumps(body).encode()
-    call = calls.Call(requests.Request(scope), store, caller, data)
+
+    async def receive() -> types.Message:
+        return {"type": "http.request", "body": data, "more_body": False}
+
+    call = calls.Call(requests.Request(scope, receive), store, caller, data)
     try:
         found: responses.Response = await request.app.operations[line].handler(call)
     except (problems.Refused, pydantic.ValidationError, errors.UserError) as error:

@@ -1,0 +1,81 @@
+"""What administrators change on the pages: users, holds, retention, templates, applications, the trash."""
+
+import re
+
+
+async def test_a_user_is_changed_and_deleted_on_the_page(admin, uwe):
+    file = await uwe.upload("kept.txt", b"1")
+    here = "/admin/users/2002"
+    assert "uwe@example.com" in await admin.open(here)
+    said = await admin.post(here, action="save", name="Uwe U", role="coadmin", status="inactive", space="0.5")
+    assert "Uwe U is changed" in said
+    (row,) = admin.rows("SELECT * FROM user WHERE id = 2002")
+    assert (row["role"], row["status"], row["space_amount"]) == ("coadmin", "inactive", 1 << 29)
+    assert "number of GiB" in await admin.post(here, action="save", name="Uwe U", space="much")
+    assert "write the login" in await admin.post(here, action="delete", confirm="ann@example.com")
+    assert "owns content" in await admin.post(here, action="delete", confirm="uwe@example.com")
+    assert "is deleted" in await admin.post(
+        here, action="delete", confirm="uwe@example.com", everything="yes"
+    )
+    assert "uwe@example.com" not in await admin.open("/admin/users")
+    assert admin.rows("SELECT 1 FROM item WHERE id = ?", file["id"]) == []
+
+
+async def test_holds_and_retention_are_assigned_and_ended_on_their_pages(admin, api):
+    folder = await api.folder("matter")
+    await admin.open("/admin/holds")
+    await admin.post("/admin/holds", name="Matter")
+    (hold,) = admin.rows("SELECT id FROM legal_hold_policy")
+    here = f"/admin/holds/{hold['id']}"
+    assert "Matter" in await admin.open(here)
+    assert "is assigned" in await admin.post(here, action="assign", target="folder", target_id=folder["id"])
+    number = re.search('value="unassign ([0-9]+)"', admin.page.text)[1]
+    assert "being released" in await admin.post(here, action=f"unassign {number}")
+    assert f"unassign {number}" not in await admin.open(here)
+    assert "being released" in await admin.post(here, action="release")
+    assert admin.rows("SELECT deleted_at FROM legal_hold_policy")[0][0] is not None
+
+    await admin.open("/admin/retention")
+    form = {"policy_name": "Ten days", "days": "10", "disposition_action": "remove_retention"}
+    assert "Ten days is there" in await admin.post("/admin/retention", modifiable="yes", **form)
+    here = admin.page.url.path.replace(admin.at, "/admin")
+    assert "is assigned" in await admin.post(here, action="assign", target="folder", target_id=folder["id"])
+    assert "is changed" in await admin.post(here, action="save", **(form | {"days": "12"}))
+    assert admin.rows("SELECT days FROM retention_policy")[0][0] == 12
+    number = re.search('value="unassign ([0-9]+)"', admin.page.text)[1]
+    assert "has ended" in await admin.post(here, action=f"unassign {number}")
+    assert "is retired" in await admin.post(here, action="retire")
+    assert "is deleted" in await admin.post(here, action="delete")
+    assert admin.rows("SELECT 1 FROM retention_policy") == []
+
+
+async def test_templates_applications_and_the_trash_are_changed_on_their_pages(admin, api, uwe):
+    await admin.open("/admin/templates")
+    await admin.post("/admin/templates", **{"name": "Order", "field.1": "Number", "type.1": "string"})
+    assert "is changed" in await admin.post(
+        "/admin/templates/order", action="save", name="Orders", hidden="1"
+    )
+    made = await api.ask("GET", "/metadata_templates/enterprise/order/schema")
+    assert (made["displayName"], made["hidden"]) == ("Orders", True)
+    assert "write its key" in await admin.post("/admin/templates/order", action="remove", confirm="orders")
+    assert "is removed" in await admin.post("/admin/templates/order", action="remove", confirm="order")
+    await api.ask("GET", "/metadata_templates/enterprise/order/schema", expect=404)
+
+    file = await uwe.upload("theirs.txt", b"1")
+    await uwe.ask("DELETE", f"/files/{file['id']}", expect=204)
+    await admin.open("/admin/trash")
+    assert "theirs.txt is back" in await admin.post(f"/admin/trash/file-{file['id']}", action="restore")
+    assert "is not in the trash" in await admin.post(f"/admin/trash/file-{file['id']}", action="purge")
+    await uwe.ask("DELETE", f"/files/{file['id']}", expect=204)
+    assert "gone for good" in await admin.post(f"/admin/trash/file-{file['id']}", action="purge")
+
+    await admin.open("/admin/apps")
+    scope = {"grant.client_credentials": "yes", "scope.root_readonly": "yes"}
+    assert "is changed" in await admin.post("/admin/apps/tests", action="save", **scope)
+    body = {"name": "x", "parent": {"id": "0"}}
+    # The token that was given out before is good for no more than that.
+    await uwe.ask("POST", "/folders", json=body, expect=403)
+    name = admin.rows("SELECT name FROM app WHERE client_id = 'tests'")[0][0]
+    assert "write its name" in await admin.post("/admin/apps/tests", action="remove", confirm="no")
+    assert "is removed" in await admin.post("/admin/apps/tests", action="remove", confirm=name)
+    await uwe.ask("GET", "/users/me", expect=401)
