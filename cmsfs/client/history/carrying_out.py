@@ -53,8 +53,8 @@ class Carrier:
     async def _place(self, steps: list[RestoreStep]) -> list[tuple[RestoreStep, errors.CmsfsError]]:
         """Those that find their names taken, by what nothing here moves away."""
         while steps:
-            for step in steps:
-                await self._try(step)
+            # Many wait for nobody; those that meet a name that is about to be free are tried again.
+            await self._together(steps)
             stuck = self._drain()
             if len(stuck) == len(steps):
                 free = [step for step, _ in stuck if step.action == "place" and step.key not in self._away]

@@ -1,0 +1,83 @@
+"""A tree of files that a script encrypts, on a real mount: noticed, held, and brought back to the byte."""
+
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from cmsfs import config
+from tests.support.mounted_drive import MountedDrive
+from tests.support.patience import until
+
+FILES = 2_000
+
+# In place, under another name, or as a copy beside the original, which goes; and what deletes all.
+SCRIPTS = {
+    "encrypted": """
+import os, sys
+for folder, _, names in os.walk(sys.argv[1]):
+    for place, name in enumerate(names):
+        path = os.path.join(folder, name)
+        with open(path, "r+b") as file:
+            data = file.read()
+            file.seek(0)
+            file.write(os.urandom(len(data)))
+        if place % 2:
+            os.rename(path, path + ".locked")
+""",
+    "deleted": "import os, shutil, sys; [shutil.rmtree(one) for one in os.scandir(sys.argv[1])]",
+}
+
+
+def _story(drive: MountedDrive, tmp_path: Path, files: int, way: str) -> dict[str, float]:
+    tree, then = drive.top / "tree", tmp_path / "then"
+    for number in range(files):
+        path = then / f"part {number % 100}/report {number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"what report {number} says\n" * 20)
+    drive.sh(f"cp -r {then} tree", timeout=600)
+    drive.cmsfs("sync", seconds=1200)
+    moment = datetime.now().astimezone().isoformat()
+    script = tmp_path / "evil.py"
+    script.write_text(SCRIPTS[way])
+    subprocess.run([sys.executable, "-B", str(script), str(tree)], check=True, timeout=900)
+    until(lambda: drive.status()["guard"] is not None, 120, "nothing was noticed")
+    log = config.Paths("default").log.read_text()
+    first = re.search(r"guard.* has (?:encrypted or renamed|deleted) ([\d,]+) files", log)
+    assert first is not None, log
+    until(lambda: not drive.status()["queue"]["running"], 120, "something is still being sent")
+    notice = drive.status()["guard"]
+    figures = {"noticed after": int(first[1].replace(",", "")), "held": notice["waiting"]}
+    plan = drive.cmsfs("restore", "/tree", "--as-of", moment, "--dry-run", "--json", seconds=600).stdout
+    figures["reached"] = plan.count('"action"')
+    drive.cmsfs("guard", "allow")
+    drive.cmsfs("sync", seconds=1200)
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    # Started afresh, so that its processor time is counted.
+    command = [sys.executable, "-B", "-m", "cmsfs", "restore", "/tree", "--as-of", moment, "--yes"]
+    subprocess.run(command, check=True, timeout=1200, cwd="/", capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    figures["wall"] = time.monotonic() - began
+    figures["processor"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    drive.cmsfs("sync", seconds=600)
+    done = subprocess.run(["diff", "-r", then, tree], capture_output=True, text=True, timeout=900)
+    assert done.stdout == "", done.stdout[:500]
+    return figures
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("way", SCRIPTS)
+def test_a_spoiled_tree_is_noticed_and_comes_back(
+    drive: MountedDrive, tmp_path: Path, way: str, record_property: Callable[[str, object], None]
+) -> None:
+    figures = _story(drive, tmp_path, FILES, way)
+    assert figures["reached"] < FILES // 2, figures
+    for name, value in figures.items():
+        record_property(name, value)
