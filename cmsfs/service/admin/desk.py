@@ -31,6 +31,7 @@ _TABS = (
     ("/retention", "Retention"),
     ("/templates", "Templates"),
     ("/cascades", "Cascades"),
+    ("/exemptions", "Exemptions"),
     ("/webhooks", "Webhooks"),
     ("/trash", "Trash"),
     ("/events", "Events"),

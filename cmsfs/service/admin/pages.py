@@ -6,11 +6,13 @@ from cmsfs.service.admin import (
     accounts,
     applications,
     automation,
+    exemptions,
     overview,
     parties,
     people,
     policies,
     protections,
+    reports,
 )
 from cmsfs.service.admin.entrance import ENTRANCE, admitted, posted
 
@@ -58,6 +60,9 @@ routes = [
     routing.Route(f"{AT}/holds", posted(policies.hold, policies.holds), methods=["POST"]),
     routing.Route(f"{AT}/templates", admitted(policies.templates), methods=["GET"]),
     routing.Route(f"{AT}/templates", posted(policies.template, policies.templates), methods=["POST"]),
+    routing.Route(f"{AT}/exemptions", admitted(exemptions.show), methods=["GET"]),
+    routing.Route(f"{AT}/exemptions", posted(exemptions.change, exemptions.show), methods=["POST"]),
+    routing.Route(AT + "/reports/{report}", admitted(reports.send), methods=["GET"]),
     routing.Route(f"{AT}/webhooks", admitted(automation.webhooks), methods=["GET"]),
     routing.Route(AT + "/webhooks/{id}", posted(automation.end_webhook, to="/webhooks"), methods=["POST"]),
     routing.Route(f"{AT}/cascades", admitted(automation.cascades), methods=["GET"]),

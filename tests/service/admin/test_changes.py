@@ -79,3 +79,24 @@ async def test_templates_applications_and_the_trash_are_changed_on_their_pages(a
     assert "write its name" in await admin.post("/admin/apps/tests", action="remove", confirm="no")
     assert "is removed" in await admin.post("/admin/apps/tests", action="remove", confirm=name)
     await uwe.ask("GET", "/users/me", expect=401)
+
+
+async def test_exemptions_and_reports_of_the_enterprise(admin, api, uwe):
+    await admin.open("/admin/exemptions")
+    assert "every domain" in await admin.post("/admin/exemptions", action="exempt", login="uwe@example.com")
+    (row,) = admin.rows("SELECT id FROM exemption WHERE user = 2002")
+    assert "exempt already" in await admin.post("/admin/exemptions", action="exempt", login="uwe@example.com")
+    assert "has ended" in await admin.post("/admin/exemptions", action=f"end {row['id']}")
+    file = await uwe.upload("=1+1.txt", b"1")
+    await uwe.ask("DELETE", f"/files/{file['id']}", expect=204)
+    text = await admin.open("/admin/reports/trash")
+    assert admin.page.headers["content-disposition"] == "attachment; filename=trash.csv"
+    # No spreadsheet takes a name for a formula.
+    assert f"{file['id']},'=1+1.txt,1,uwe@example.com," in text
+    assert "2002," in await admin.open("/admin/reports/users")
+    folder = await uwe.folder("ours")
+    body = {"item": {"type": "folder", "id": folder["id"]}, "role": "viewer"}
+    body["accessible_by"] = {"type": "user", "login": "ann@example.com"}
+    await uwe.ask("POST", "/collaborations", json=body, expect=201)
+    assert "ours,uwe@example.com,ann@example.com,viewer" in await admin.open("/admin/reports/collaborations")
+    assert "no such report" in await admin.open("/admin/reports/everything")
