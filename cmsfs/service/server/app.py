@@ -40,7 +40,7 @@ from cmsfs.service.oauth import authorize, tokens
 from cmsfs.service.personal import collections, recent_items
 from cmsfs.service.renditions import embed_links, thumbnails
 from cmsfs.service.search import metadata_search, result_cache, search
-from cmsfs.service.server import docs_page, not_offered, openapi, rate_limits
+from cmsfs.service.server import docs_page, health, not_offered, openapi, rate_limits
 from cmsfs.service.server.route_table import RouteTable
 from cmsfs.service.sharing import (
     collaborations,
@@ -236,7 +236,7 @@ OAUTH = operations.flat(OAUTH_GROUPS)
 PUBLIC = operations.flat(PUBLIC_GROUPS)
 
 # What people look at.
-PAGES = [*docs_page.routes, *share_pages.routes, *web_pages.routes, *pages.routes]
+PAGES = [*health.routes, *docs_page.routes, *share_pages.routes, *web_pages.routes, *pages.routes]
 
 # By method and path, as `scopes` writes them.
 OPERATIONS = {one.line: one for one in API if isinstance(one, Operation)}
