@@ -12,13 +12,13 @@ import pytest
 
 
 class _Callback(http.server.BaseHTTPRequestHandler):
-    """The application's page that the browser comes back to."""
+    """The application's page that the browser comes back to, with its icon: nothing is asked for later."""
 
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/html")
         self.end_headers()
-        self.wfile.write(b"<title>back</title><main>You may close this.</main>")
+        self.wfile.write(b"<title>back</title><link rel=icon href='data:,'><main>You may close this.</main>")
 
     def log_message(self, *args: object) -> None:
         pass
