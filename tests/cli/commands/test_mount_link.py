@@ -58,6 +58,7 @@ def _processes():
     return found
 
 
+@pytest.mark.long
 def test_a_shared_folder_is_mounted_without_a_login(
     cmsfs, mountpoint, server, account, second, password, tmp_path
 ):

@@ -17,7 +17,7 @@ def settings() -> config.Settings:
 
 
 # One of each sort in every run.
-USUAL = {"longer", "shorter", "move", "trash", "folder into the trash", "rights"}
+USUAL = {"longer", "move", "trash", "rights"}
 ELSEWHERE = [pytest.param(one, marks=[] if one in USUAL else pytest.mark.long) for one in lineages.ELSEWHERE]
 
 

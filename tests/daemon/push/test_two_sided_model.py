@@ -143,7 +143,9 @@ def settings(request: pytest.FixtureRequest) -> config.Settings:
     return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(more, marks=pytest.mark.long) for more in range(4, 12))]
+)
 async def test_both_sides_end_with_the_same_tree(
     drive: Drive, other: Remote, network: Network, seed: int
 ) -> None:
