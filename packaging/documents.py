@@ -21,7 +21,7 @@ DOCUMENTS = (
 # What the documents show or offer.
 FILES = (
     *("packaging/pictures/file-manager.svg", "packaging/pictures/reads.svg"),
-    "cmsfs/service/enterprise.example.toml",
+    *("cmsfs/service/enterprise.example.toml", "packaging/nginx.example.conf"),
 )
 
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
