@@ -64,7 +64,15 @@ def behind(tmp_path: Path) -> Iterator[httpx.Client]:
         f"{'user root;' if os.getuid() == 0 else ''}\ndaemon off;\npid {tmp_path}/pid;\n"
         f"events {{}}\nhttp {{\n{places}{site}}}\n"
     )
-    command = ["nginx", "-e", tmp_path / "error.log", "-p", tmp_path, "-c", tmp_path / "nginx.conf"]
+    command: list[str | Path] = [
+        "nginx",
+        "-e",
+        tmp_path / "error.log",
+        "-p",
+        tmp_path,
+        "-c",
+        tmp_path / "nginx.conf",
+    ]
     nginx = subprocess.Popen(command)
     try:
         until(lambda: _answers(port))
