@@ -333,8 +333,9 @@ async def test_helper_that_hangs_or_dies_is_replaced(
         os.kill(pid, number)
         elsewhere.put(name)
         with monkeypatch.context() as patch:
-            # Long enough for another one to start on a busy machine.
-            patch.setattr(echo_helper, "SECONDS", 1.5)
+            if number == signal.SIGSTOP:
+                # Long enough for another one to start on a busy machine.
+                patch.setattr(echo_helper, "SECONDS", 3)
             await outside(until, lambda pid=pid: follows.helper_pid != pid)
         await follows.heard()
         assert (await outside(watch.events))[-2:] == [("CREATE", name), ("CLOSE_WRITE", name)]

@@ -159,7 +159,7 @@ class RcloneMount(Contender):
 
 
 class Drive(Contender):
-    """The drive, with the settings that it has by itself."""
+    """The drive, with the settings that it has by itself, except that nobody is asked about `rm -rf`."""
 
     name = "cmsfs"
     remote = True
@@ -216,7 +216,7 @@ class Drive(Contender):
             config.parent.mkdir()
         url = f"https://127.0.0.1:{self.stage.line}"
         config.write_text(
-            f'account = "bench"\nprofile = "server"\nnotifications = false\n'
+            f'account = "bench"\nprofile = "server"\nnotifications = false\nguard_deletions = 0\n'
             f'base_url = "{url}/2.0"\nupload_url = "{url}/api/2.0"\nauth_url = "{url}"\n'
             f'client_id = "{self.stage.credentials["client_id"]}"\nclient_secret_file = "{secret}"\n'
             f'subject_id = "{self.stage.credentials["user_id"]}"\nca_file = "{self.stage.ca_file}"\n'
