@@ -29,7 +29,7 @@ _REPORTS = {
     ),
     "trash": (
         "SELECT item.id, item.name, item.size, owner.login AS owner, item.trashed_at FROM item"
-        " INDEXED BY item_trashed JOIN user AS owner ON owner.id = item.owner"
+        " JOIN user AS owner ON owner.id = item.owner"
         " WHERE item.status = 1 AND owner.enterprise = ? ORDER BY item.owner, item.trashed_at LIMIT ?"
     ),
 }
