@@ -206,7 +206,8 @@ def check_wrong_whole(top: Path, faulty: Faulty) -> None:
     """A large file of which a part comes wrong: nobody reads it to its end, and then it is had right."""
     faulty.upload(["f14"])
     path, data = top / "f14", faulty.versions["f14"][-1]
-    until(lambda: os.getxattr(path, "user.cms.sha1").decode() == hashlib.sha1(data).hexdigest(), 30)
+    sha1 = hashlib.sha1(data).hexdigest().encode()
+    until(lambda: path.exists() and os.getxattr(path, "user.cms.sha1") == sha1, 30)
     faulty.once = faults.Corrupt(100)
     with pytest.raises(OSError, match="Input/output error"), path.open("rb") as file:
         while file.read(KIB * 64):
