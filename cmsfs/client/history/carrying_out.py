@@ -5,6 +5,7 @@ the step waits for that; where two wait for each other, one goes by another name
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import IO
 
 import trio
@@ -14,6 +15,7 @@ from cmsfs.client.history.as_of import ItemState, Key
 from cmsfs.client.history.restore_plan import Action, RestorePlan, RestoreStep
 from cmsfs.client.history.undo_log import UndoLog
 from cmsfs.client.session import Client
+from cmsfs.models import wire_names
 
 AT_ONCE = 8
 
@@ -30,10 +32,21 @@ class Carrier:
         self._waiting: list[tuple[RestoreStep, errors.CmsfsError]] = []
         self._away: set[Key] = set()
 
-    async def carry_out(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
+    async def carry_in_order(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
+        """One step after the other; none is put off."""
+        self._note(plan, now)
+        for step in plan.steps:
+            await self._try(step)
+        self.refused += self._drain()
+
+    def _note(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
         if self._undo is not None:
             for step in plan.steps:
                 UndoLog.note(self._undo, now[step.key])
+
+    async def carry_out(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
+        """Name and place may wait for each other, the rest goes by kinds, in the plan's order."""
+        self._note(plan, now)
         files = [step for step in plan.of("trash") if step.key[0] != "folder"]
         await self._together(files)
         # A folder comes back before what was in it and was deleted before it.
@@ -43,26 +56,51 @@ class Carrier:
         await self._together([step for step in plan.of("restore") if step.key[0] != "folder"])
         await self._together(plan.of("promote"))
         waiting = plan.of("place") + [step for step, _ in self._drain()]
-        stuck = await self._place(waiting)
+        stuck = await self._place(waiting, now)
         for step in plan.of("trash"):
             if step.key[0] == "folder":
                 await self._try(step)
         # The folders that went now may have had the names of what is left.
-        self.refused += self._drain() + await self._place([step for step, _ in stuck])
+        self.refused += self._drain() + await self._place([step for step, _ in stuck], now)
 
-    async def _place(self, steps: list[RestoreStep]) -> list[tuple[RestoreStep, errors.CmsfsError]]:
+    async def _place(
+        self, steps: list[RestoreStep], now: Mapping[Key, ItemState]
+    ) -> list[tuple[RestoreStep, errors.CmsfsError]]:
         """Those that find their names taken, by what nothing here moves away."""
         while steps:
-            # Many wait for nobody; those that meet a name that is about to be free are tried again.
-            await self._together(steps)
+            await self._in_turn(steps, now)
             stuck = self._drain()
             if len(stuck) == len(steps):
-                free = [step for step, _ in stuck if step.action == "place" and step.key not in self._away]
-                if not free:
-                    return stuck
-                await self._step_aside(free[0])
+                return stuck
             steps = [step for step, _ in stuck]
         return []
+
+    async def _in_turn(self, steps: list[RestoreStep], now: Mapping[Key, ItemState]) -> None:
+        """Each step after the one whose item has its name, so that a chain of renames is one request each."""
+        holders = {
+            _place_key(now[step.key].parent, now[step.key].name): step
+            for step in steps
+            if step.action == "place" and step.key not in self._away and not now[step.key].is_trashed
+        }
+        waits: dict[RestoreStep, RestoreStep] = {}
+        after: dict[RestoreStep, list[RestoreStep]] = {}
+        ready = []
+        for step in steps:
+            holder = holders.get(_place_key(step.parent, step.name))
+            if holder is None or holder.key == step.key:
+                ready.append(step)
+            else:
+                waits[step] = holder
+                after.setdefault(holder, []).append(step)
+        while ready or after:
+            if ready:
+                await self._together(ready)
+                moved = ready
+            else:
+                # All that are left wait for one another.
+                moved = [_on_circle(next(iter(after)), waits)]
+                await self._step_aside(moved[0])
+            ready = [next_one for step in moved for next_one in after.pop(step, [])]
 
     async def _step_aside(self, step: RestoreStep) -> None:
         self._away.add(step.key)
@@ -126,28 +164,52 @@ class Carrier:
     }
 
 
+def _place_key(parent: str | None, name: str) -> tuple[str | None, str]:
+    return parent, wire_names.name_key(name)
+
+
+def _on_circle(step: RestoreStep, waits: Mapping[RestoreStep, RestoreStep]) -> RestoreStep:
+    seen: set[RestoreStep] = set()
+    while step not in seen:
+        seen.add(step)
+        step = waits[step]
+    return step
+
+
 async def undo_plan(client: Client, before: Sequence[ItemState]) -> tuple[RestorePlan, dict[Key, ItemState]]:
     """The steps that take a restore back, given how the items were before it, and how they are now."""
-    plan = RestorePlan()
+    found: list[list[RestoreStep]] = [[] for _ in before]
     now: dict[Key, ItemState] = {}
-    for was in before:
-        kind, number = was.key
-        try:
-            item = await client.items.get(kind, number)
-        except errors.NotFound:
-            if not was.is_trashed:
-                now[was.key] = was
-                plan.steps.append(RestoreStep("restore", was.key, was.name, was.parent))
-            continue
-        version = item.file_version.id if item.type == "file" and item.file_version else None
-        parent = item.parent.id if item.parent else None
-        now[was.key] = ItemState(was.key, item.name or "", parent, version=version)
+    limit = trio.CapacityLimiter(AT_ONCE)
+
+    async def look(place: int, was: ItemState) -> None:
+        async with limit:
+            found[place], now[was.key] = await _undo_steps(client, was)
+
+    async with trio.open_nursery() as nursery:
+        for place, was in enumerate(before):
+            nursery.start_soon(look, place, was)
+    return RestorePlan([step for steps in found for step in steps]), now
+
+
+async def _undo_steps(client: Client, was: ItemState) -> tuple[list[RestoreStep], ItemState]:
+    kind, number = was.key
+    try:
+        item = await client.items.get(kind, number)
+    except errors.NotFound:
         if was.is_trashed:
-            plan.steps.append(RestoreStep("trash", was.key, was.name, was.parent))
-            continue
-        if version != was.version and was.version is not None:
-            plan.steps.append(RestoreStep("promote", was.key, was.name, version=was.version))
-        # After a promotion too, which may bring an older name.
-        if (item.name, parent) != (was.name, was.parent) or version != was.version:
-            plan.steps.append(RestoreStep("place", was.key, was.name, was.parent))
-    return plan, now
+            return [], was
+        now = replace(was, is_trashed=True)
+        return [RestoreStep("restore", was.key, was.name, was.parent)], now
+    version = item.file_version.id if item.type == "file" and item.file_version else None
+    parent = item.parent.id if item.parent else None
+    now = ItemState(was.key, item.name or "", parent, version=version)
+    if was.is_trashed:
+        return [RestoreStep("trash", was.key, was.name, was.parent)], now
+    steps = []
+    if version != was.version and was.version is not None:
+        steps.append(RestoreStep("promote", was.key, was.name, version=was.version))
+    # After a promotion too, which may bring an older name.
+    if (item.name, parent) != (was.name, was.parent) or version != was.version:
+        steps.append(RestoreStep("place", was.key, was.name, was.parent))
+    return steps, now

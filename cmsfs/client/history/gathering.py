@@ -4,6 +4,7 @@ Rule: a version is asked for where nothing else says what a file said; a request
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -95,3 +96,22 @@ class PastOfFolder:
         is_newer = as_of.is_newer(self.facts, key, self.moment)
         if (found := await versions_of(self._client, now, is_newer=is_newer)) is not None:
             self.facts.versions[key[1]] = found
+
+
+async def folder_then(client: Client, parent: str, name: str, moment: datetime) -> ItemThen | None:
+    """The folder that was called so in another at the moment, wherever it is now; None if it is nowhere.
+    Raises what the service answers."""
+    heard = HeardEvents()
+    await heard.read(client)
+    facts = Facts(now=await trashed(client), told=heard.told, reach=heard.reach)
+    for key in dict.fromkeys([*facts.told, *facts.now]):
+        then = as_of.item_then(facts, key, moment) if key[0] == "folder" else None
+        if then is None or (then.state.parent, then.state.name) != (parent, name):
+            continue
+        if then.now is not None:
+            return then
+        try:
+            return replace(then, now=state_of(await client.items.get(*key)), unsure=frozenset())
+        except errors.NotFound:
+            continue  # deleted for good, or with the folder that it was in
+    return None

@@ -72,6 +72,17 @@ def make_plan(
     return plan
 
 
+def folder_plan(then: ItemThen, in_the_way: Key | None) -> RestorePlan:
+    """What brings a folder itself back to where it was, with what is in it; `in_the_way` is new there."""
+    state, now = then.state, then.now
+    assert now is not None
+    action: Action = "restore" if now.is_trashed else "place"
+    steps = [RestoreStep(action, then.key, state.name, state.parent)]
+    if in_the_way is not None:
+        steps.insert(0, RestoreStep("trash", in_the_way, state.name, state.parent))
+    return RestorePlan(steps)
+
+
 def _new(others: Mapping[Key, ItemState], elsewhere: Mapping[Key, ItemThen]) -> list[RestoreStep]:
     """What came in goes back to where it was, what is new to the trash, with what is in it."""
     new = {key for key in others if key not in elsewhere}

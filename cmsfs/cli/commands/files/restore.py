@@ -14,8 +14,8 @@ import trio
 from cmsfs import config, errors, output
 from cmsfs.auth import connect
 from cmsfs.cli.support import context, daemonctl, path_argument, progress
-from cmsfs.client import remote_paths
-from cmsfs.client.history import as_of, carrying_out, gathering, moments, restore_plan
+from cmsfs.client import remote_paths, session
+from cmsfs.client.history import as_of, carrying_out, facts, gathering, moments, restore_plan
 from cmsfs.client.history.undo_log import UndoLog
 from cmsfs.runtime import threads
 from cmsfs.user_messages import explain
@@ -86,21 +86,37 @@ def restore(
 async def _restore(
     settings: config.Settings, remote: str, moment: datetime, yes: bool, dry_run: bool, as_json: bool
 ) -> None:
+    above = remote_paths.normal(remote).rstrip("/")
+    log = _undo_log(settings)
     async with connect.open_backend(settings) as client:
-        folder = await remote_paths.RemotePaths(client, settings).get_folder(remote)
-        past = gathering.PastOfFolder(client, folder.id, moment)
+        number, first, now = await _find(client, settings, above, moment)
+        done = []
+        if first.steps:
+            if dry_run or not yes:
+                _show(first, dict.fromkeys(now, above), above, as_json=dry_run and as_json, is_all=True)
+            if dry_run:
+                output.note("What was in it then, and is not now, is seen when it is back.")
+                return
+            if not yes:
+                await threads.run_sync(_confirm, f"Bring {above} back with what is in it")
+            with log.begin(number) as file, progress.counted("restoring", len(first.steps)) as bar:
+                carrier = carrying_out.Carrier(client, file, bar)
+                await carrier.carry_in_order(first, now)
+            if carrier.refused:
+                _report(carrier, restore_plan.RestorePlan(), as_json=as_json)
+            done = carrier.done
+        past = gathering.PastOfFolder(client, number, moment)
         await past.load()
         plan = restore_plan.make_plan(past.then, past.present, past.elsewhere)
-        above = remote_paths.normal(remote).rstrip("/")
         paths = _paths(past, above)
-        if dry_run or not plan.steps:
+        if dry_run or not (plan.steps or done):
             _show(plan, paths, above, as_json=as_json, is_all=True)
             return
-        if not yes:
+        if plan.steps and not yes:
             _show(plan, paths, above, as_json=False, is_all=False)
-            await threads.run_sync(_confirm, f"Bring {above or '/'} back to {moment:%Y-%m-%d %H:%M:%S}")
-        log = _undo_log(settings)
-        with log.begin() as file, progress.counted("restoring", len(plan.steps)) as bar:
+            question = f"Bring {above or '/'} back to {moment:%Y-%m-%d %H:%M:%S}"
+            await threads.run_sync(_confirm, question, "What is in it was left as it is." if done else "")
+        with log.begin(number) as file, progress.counted("restoring", len(plan.steps)) as bar:
             carrier = carrying_out.Carrier(client, file, bar)
             for _ in range(_PASSES):
                 tried = {(step.action, step.key) for step, _ in carrier.refused}
@@ -110,7 +126,34 @@ async def _restore(
                 await carrier.carry_out(plan, past.facts.now)
                 await past.load()
                 plan = restore_plan.make_plan(past.then, past.present, past.elsewhere)
+            log.end(file)
+        carrier.done[:0] = done
         _report(carrier, plan, as_json=as_json)
+
+
+async def _find(
+    client: session.Client, settings: config.Settings, path: str, moment: datetime
+) -> tuple[str, restore_plan.RestorePlan, dict[as_of.Key, as_of.ItemState]]:
+    """The folder that was at a path, and what brings it there: nothing, if it is there."""
+    lookup = remote_paths.RemotePaths(client, settings)
+    nothing = restore_plan.RestorePlan()
+    found = await lookup.find(path)
+    in_the_way: as_of.ItemState | None = None
+    if found is not None:
+        here = facts.state_of(await client.items.get(found.type, found.id)) if path else None
+        if here is None or here.created is None or here.created <= moment:
+            return (await lookup.get_folder(path)).id, nothing, {}
+        in_the_way = here
+    above, _, name = path.rpartition("/")
+    parent = await lookup.get_folder(above)
+    then = await gathering.folder_then(client, parent.id, name, moment)
+    if then is None or then.now is None:
+        return (await lookup.get_folder(path)).id, nothing, {}
+    now = {then.key: then.now}
+    if in_the_way is not None:
+        now[in_the_way.key] = in_the_way
+    plan = restore_plan.folder_plan(then, in_the_way.key if in_the_way is not None else None)
+    return then.key[1], plan, now
 
 
 async def _undo(settings: config.Settings, yes: bool, dry_run: bool, as_json: bool) -> None:
@@ -139,9 +182,9 @@ def _undo_log(settings: config.Settings) -> UndoLog:
     return UndoLog(paths.state / "restore.undo")
 
 
-def _confirm(question: str) -> None:
+def _confirm(question: str, left: str = "") -> None:
     if not output.confirm(question):
-        raise errors.UserError("Nothing was changed.")
+        raise errors.UserError(left or "Nothing was changed.")
 
 
 def _paths(past: gathering.PastOfFolder, above: str) -> Mapping[as_of.Key, str]:

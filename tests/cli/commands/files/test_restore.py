@@ -1,8 +1,10 @@
 """restore: a folder as it was, brought back and taken back again, against the embedded service."""
 
+import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ import trio
 from cmsfs import config
 from cmsfs.auth import connect
 from cmsfs.cli import main
+from cmsfs.cli.support import progress
 from cmsfs.client import remote_paths
+from cmsfs.client.content import items as item_requests
 from cmsfs.client.content import uploads as client_uploads
 from cmsfs.client.session import Client
 from cmsfs.models.base import Reference
@@ -158,6 +162,108 @@ def test_moves_swaps_and_a_deleted_tree_come_back(capsys, tmp_path):
     _json(capsys, "/Projects/tree", "--as-of", moment, "--yes")
     assert _on_service("/Projects/tree") == before
     assert hashlib.sha1(b"4").hexdigest() in before.values()
+    assert main.run(["restore", "--undo", "--yes"]) == 0
+    assert _on_service("/Projects/tree") == after
+
+
+def test_a_folder_that_was_deleted_itself_comes_back_also_where_another_has_its_name(capsys, tmp_path):
+    _put(tmp_path, "/Projects", {"a/one": b"1", "a/two": b"2", "three": b"3"})
+    before = _on_service("/Projects/tree")
+    moment = _now()
+
+    async def spoil(client: Client, paths: remote_paths.RemotePaths) -> None:
+        tree = await paths.get_folder("/Projects/tree")
+        await client.items.delete("file", (await paths.get("/Projects/tree/a/one")).id)
+        await client.items.delete("folder", tree.id, recursive=True)
+
+    async def replace(client: Client, paths: remote_paths.RemotePaths) -> None:
+        new = await client.folders.create("Tree", (await paths.get_folder("/Projects")).id)
+        await _make(client, "new", new.id, b"4")
+
+    _on_service("", spoil)
+    seen = _json(capsys, "/Projects/tree", "--as-of", moment, "--dry-run")
+    assert [one["action"] for one in seen["steps"]] == ["restore"]
+    _json(capsys, "/Projects/tree", "--as-of", moment, "--yes")
+    assert _on_service("/Projects/tree") == before
+    assert main.run(["restore", "--undo", "--yes"]) == 0
+    assert "/tree" not in _on_service("/Projects")
+    _on_service("", replace)
+    _json(capsys, "/Projects/tree", "--as-of", moment, "--yes")
+    assert _on_service("/Projects/tree") == before
+    assert main.run(["restore", "--undo", "--yes"]) == 0
+    assert list(_on_service("/Projects/Tree")) == ["/new"]
+
+
+def test_a_folder_that_was_renamed_itself_comes_back(capsys, tmp_path):
+    _put(tmp_path, "/Projects", {"one": b"1"})
+    moment = _now()
+
+    async def spoil(client: Client, paths: remote_paths.RemotePaths) -> None:
+        tree = await paths.get_folder("/Projects/tree")
+        await client.items.update("folder", tree.id, name="elsewhere")
+
+    _on_service("", spoil)
+    _json(capsys, "/Projects/tree", "--as-of", moment, "--yes")
+    assert list(_on_service("/Projects/tree")) == ["/one"]
+
+
+def test_a_chain_and_a_circle_of_renames_take_a_request_each(capsys, tmp_path, monkeypatch):
+    count = 30
+    _put(tmp_path, "/Projects", {f"{n:02}": str(n).encode() for n in range(count)})
+    before = _on_service("/Projects/tree")
+    moment = _now()
+
+    async def spoil(client: Client, paths: remote_paths.RemotePaths) -> None:
+        tree = (await paths.get_folder("/Projects/tree")).id
+        ids = {item.name: item.id async for item in client.folders.items(tree)}
+        # Each takes the name of the next; the last ten go around.
+        await client.items.update("file", ids["29"], name="between")
+        for n in reversed(range(count - 1)):
+            if n == count - 11:
+                await client.items.update("file", ids["19"], name="free")
+            else:
+                await client.items.update("file", ids[f"{n:02}"], name=f"{n + 1:02}")
+        await client.items.update("file", ids["29"], name="20")
+
+    _on_service("", spoil)
+    sent = []
+    update = item_requests.ItemsApi.update
+
+    async def counted(self: Any, kind: Any, number: str, **change: Any) -> Any:
+        sent.append(number)
+        return await update(self, kind, number, **change)
+
+    monkeypatch.setattr(item_requests.ItemsApi, "update", counted)
+    _json(capsys, "/Projects/tree", "--as-of", moment, "--yes")
+    assert _on_service("/Projects/tree") == before
+    assert len(sent) == count + 1
+
+
+def test_a_restore_that_was_interrupted_and_resumed_is_undone_whole(capsys, tmp_path, monkeypatch):
+    _put(tmp_path, "/Projects", _files(9))
+    before = _on_service("/Projects/tree")
+    moment = _now()
+    _on_service("", _encrypt(".locked", 9))
+    after = _on_service("/Projects/tree")
+
+    class Interrupted(Exception):
+        """As Ctrl-C."""
+
+    @contextlib.contextmanager
+    def counted(_title: str, _total: int) -> Iterator[Callable[[int], None]]:
+        def bar(done: int) -> None:
+            if done == 5:
+                raise Interrupted
+
+        yield bar
+
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "counted", counted)
+        main.run(["restore", "/Projects/tree", "--as-of", moment, "--yes"])
+    capsys.readouterr()
+    assert _on_service("/Projects/tree") not in (before, after)
+    _json(capsys, "/Projects/tree", "--as-of", moment, "--yes")
+    assert _on_service("/Projects/tree") == before
     assert main.run(["restore", "--undo", "--yes"]) == 0
     assert _on_service("/Projects/tree") == after
 
