@@ -50,7 +50,7 @@ async def fill(data: Path, trees: list[Tree]) -> dict[str, str]:
 
 def _top(tree: Tree, user: int, now: int) -> Callable[[Connection], None]:
     def txn(conn: Connection) -> None:
-        owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+        owner = conn.execute("SELECT * FROM account WHERE id = ?", (user,)).fetchone()
         new = items.New(ItemKind.FOLDER, tree.name)
         row = items.insert(conn, items.find(conn, owner["root"]), new, by=user, now=now)
         tree.ids.append(str(row["id"]))

@@ -81,7 +81,7 @@ async def stranger(service: Store, user: int) -> int:
     """Another user of the enterprise."""
 
     def add(conn: Connection) -> int:
-        enterprise = conn.execute("SELECT enterprise FROM user WHERE id = ?", (user,)).fetchone()[0]
+        enterprise = conn.execute("SELECT enterprise FROM account WHERE id = ?", (user,)).fetchone()[0]
         return int(demo.add_user(conn, enterprise, "Ben Tester", "ben@example.com", now=1)["id"])
 
     return await service.write(add)

@@ -244,7 +244,7 @@ async def as_user() -> AsyncIterator[Any]:
 
 
 async def _caller(service: store.Store, login: str) -> ServiceClient:
-    row = service.read("SELECT id FROM user WHERE login = ?", login)[0]
+    row = service.read("SELECT id FROM account WHERE login = ?", login)[0]
     caller = ServiceClient(service, row["id"])
     await caller.log_in()
     return caller

@@ -122,7 +122,7 @@ class _Simulation:
                     await machine.start(nursery)
                 client = await stack.enter_async_context(open_client(_Ever(self.service), user))
                 self.person = Person(world, client, self.service, self.ledger)
-                row = self.service.store.read("SELECT id FROM user WHERE login = ?", OTHER)[0]
+                row = self.service.store.read("SELECT id FROM account WHERE login = ?", OTHER)[0]
                 client = await stack.enter_async_context(open_client(_Ever(self.service), row["id"]))
                 self.other = Person(world, client, self.service, self.ledger, has_root=False)
                 self.programs = {one.name: Programs(one, self.ledger) for one in self.machines}

@@ -32,9 +32,9 @@ _TOPS = f"""
   WHERE {group_rights.HELD} AND {_LIVING} AND item.status = 0 AND item.owner != ?1
 """
 _SEERS = f"""
-  SELECT DISTINCT user.id, user.enterprise FROM collaboration AS c
+  SELECT DISTINCT account.id, account.enterprise FROM collaboration AS c
     LEFT JOIN membership ON membership.user_group = c.user_group
-    JOIN user ON user.id = coalesce(c.user, membership.user)
+    JOIN account ON account.id = coalesce(c.account, membership.account)
   WHERE c.item IN (SELECT value FROM json_each(?1)) AND {_LIVING}
 """
 

@@ -21,10 +21,11 @@ from cmsfs.service.storage.store import Store
 
 _CALLER = """
   SELECT token.expires_at, token.app, token.scopes AS granted, token.bound, token.actor, token.link,
-    app.scopes AS application, app.service_user, user.*
-  FROM token JOIN app ON app.client_id = token.app JOIN user ON user.id = token.user WHERE token.hash = ?
+    app.scopes AS application, app.service_user, account.*
+  FROM token JOIN app ON app.client_id = token.app JOIN account ON account.id = token.account
+  WHERE token.hash = ?
 """
-_AS_USER = "SELECT user.* FROM user WHERE id = ? AND enterprise = ?"
+_AS_USER = "SELECT account.* FROM account WHERE id = ? AND enterprise = ?"
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,7 +301,9 @@ def require_admin(caller: Caller) -> None:
 
 def get_user(read: Read, caller: Caller, wire_id: str, *, name: str = "user") -> Row:
     """A user of the caller's enterprise; 404 if there is none with this id."""
-    found = read("SELECT * FROM user WHERE id = ? AND enterprise = ?", parse_id(wire_id), caller.enterprise)
+    found = read(
+        "SELECT * FROM account WHERE id = ? AND enterprise = ?", parse_id(wire_id), caller.enterprise
+    )
     if not found:
         raise problems.not_found(name, wire_id)
     return found[0]
@@ -310,7 +312,7 @@ def get_user(read: Read, caller: Caller, wire_id: str, *, name: str = "user") ->
 def find_enterprise_item(read: Read, caller: Caller, kind: ItemKind, wire_id: str) -> Row | None:
     """An item of anybody in the caller's enterprise, in whatever state: for administrators only."""
     number = caller.root if wire_id == wire_names.ROOT_ID and kind is ItemKind.FOLDER else parse_id(wire_id)
-    sql = "SELECT item.* FROM item JOIN user ON user.id = item.owner WHERE item.id = ? AND kind = ?"
+    sql = "SELECT item.* FROM item JOIN account ON account.id = item.owner WHERE item.id = ? AND kind = ?"
     found = read(f"{sql} AND enterprise = ?", number, kind, caller.enterprise)
     return found[0] if found else None
 

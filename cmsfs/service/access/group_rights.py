@@ -14,11 +14,11 @@ from typing import Any, Final, Protocol
 from cmsfs.service.storage.store import Read
 
 # Of `collaboration AS c`: it is the user's, ?1, alone or as a member of a group.
-HELD: Final = "(c.user = ?1 OR c.user_group IN (SELECT user_group FROM membership WHERE user = ?1))"
+HELD: Final = "(c.account = ?1 OR c.user_group IN (SELECT user_group FROM membership WHERE account = ?1))"
 
 ADMIN: Final = "admin"
 
-_OF_USER = "SELECT role FROM membership WHERE user_group = ? AND user = ?"
+_OF_USER = "SELECT role FROM membership WHERE user_group = ? AND account = ?"
 
 
 class GroupRight(enum.Flag):
@@ -72,7 +72,7 @@ def is_member(read: Read, user: int, group: int | None) -> bool:
 
 def members(read: Read, group: int | None) -> list[int]:
     """The users that are in a group."""
-    return [row["user"] for row in read("SELECT user FROM membership WHERE user_group = ?", group)]
+    return [row["account"] for row in read("SELECT account FROM membership WHERE user_group = ?", group)]
 
 
 def mini(row: Row) -> dict[str, Any]:

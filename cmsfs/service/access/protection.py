@@ -28,7 +28,7 @@ FOREVER = 2**62
 # The versions of an enterprise (v, of file f) with the assignments (a, of policy p) that hold them.  The
 # argument :now is in both.  A policy's dates bound what a user made or owned, and nothing else.
 HELD = f"""
-  FROM version AS v JOIN item AS f ON f.id = v.file JOIN user AS u ON u.id = f.owner
+  FROM version AS v JOIN item AS f ON f.id = v.file JOIN account AS u ON u.id = f.owner
     JOIN legal_hold_policy AS p ON p.enterprise = u.enterprise
     JOIN legal_hold_assignment AS a ON a.policy = p.id
   WHERE coalesce(p.deleted_at > :now - {RELEASE_MICROS}, 1)
@@ -44,7 +44,7 @@ HELD = f"""
       END OR EXISTS (SELECT 1 FROM legal_hold_kept AS k WHERE k.assignment = a.id AND k.version = v.id))
 """
 _COVERED = """
-  FROM version AS v JOIN item AS f ON f.id = v.file JOIN user AS u ON u.id = f.owner
+  FROM version AS v JOIN item AS f ON f.id = v.file JOIN account AS u ON u.id = f.owner
     JOIN retention_policy AS p ON p.enterprise = u.enterprise
     JOIN retention_assignment AS a ON a.policy = p.id
     LEFT JOIN metadata_instance AS m

@@ -183,7 +183,8 @@ def by_url(read: Read, address: str, *, user: int, enterprise: int, now: int) ->
 def find(read: Read, word: str, *, user: int, enterprise: int, now: int) -> Shared | None:
     """What a link shows to a user who knows its password, if it has one."""
     rows = read(
-        "SELECT item.*, user.enterprise FROM item JOIN user ON user.id = item.owner WHERE link = ?", word
+        "SELECT item.*, account.enterprise FROM item JOIN account ON account.id = item.owner WHERE link = ?",
+        word,
     )
     terms = _terms(rows[0], now) if rows else None
     if terms is None:
@@ -205,7 +206,7 @@ def recent(read: Read, *, user: int, enterprise: int) -> dict[int, Shared]:
     now = clock.time_ns() // 1000
     rows = read(
         "SELECT recent_link.* FROM recent_link JOIN item ON item.id = recent_link.item"
-        " WHERE user = ? AND used_at > ? AND item.link = recent_link.link ORDER BY used_at DESC LIMIT ?",
+        " WHERE account = ? AND used_at > ? AND item.link = recent_link.link ORDER BY used_at DESC LIMIT ?",
         user,
         now - RECENT,
         MAX_RECENT,
@@ -231,15 +232,15 @@ def recall(read: Read, kept: str, *, user: int, enterprise: int, now: int) -> Sh
 async def remember(opened: Store, user: int, shared: Shared) -> None:
     """Note that a user came by a link of somebody else."""
     now = opened.now()
-    sql = "SELECT 1 FROM recent_link WHERE user = ? AND item = ? AND link = ? AND used_at > ?"
+    sql = "SELECT 1 FROM recent_link WHERE account = ? AND item = ? AND link = ? AND used_at > ?"
     if shared.is_own or opened.read(sql, user, shared.item, shared.word, now - _NOTED):
         return
 
     def txn(conn: Connection) -> None:
-        conn.execute("DELETE FROM recent_link WHERE user = ? AND used_at < ?", (user, now - RECENT))
+        conn.execute("DELETE FROM recent_link WHERE account = ? AND used_at < ?", (user, now - RECENT))
         values = (user, shared.item, shared.word, now)
         conn.execute(
-            "INSERT INTO recent_link VALUES (?, ?, ?, ?) ON CONFLICT (user, item)"
+            "INSERT INTO recent_link VALUES (?, ?, ?, ?) ON CONFLICT (account, item)"
             " DO UPDATE SET link = excluded.link, used_at = excluded.used_at",
             values,
         )

@@ -26,8 +26,8 @@ _ITEMS = frozenset(
     }
 )
 _PENDING = """
-  SELECT t.id, t.text, s.id AS status, user.login, user.role FROM terms_of_service AS t
-    JOIN user ON user.id = ?1 LEFT JOIN terms_status AS s ON s.terms = t.id AND s.user = ?1
+  SELECT t.id, t.text, s.id AS status, account.login, account.role FROM terms_of_service AS t
+    JOIN account ON account.id = ?1 LEFT JOIN terms_status AS s ON s.terms = t.id AND s.account = ?1
     WHERE t.enterprise = ?2 AND t.kind = 'managed' AND t.status = 'enabled'
       AND NOT coalesce(s.is_accepted, 0)
 """
@@ -58,7 +58,7 @@ def check(read: Read, caller: callers.Caller, path: str) -> None:
 
 def agree(conn: Connection, user: int, terms: int, *, now: int) -> None:
     conn.execute(
-        "INSERT INTO terms_status (terms, user, is_accepted, created_at, modified_at)"
+        "INSERT INTO terms_status (terms, account, is_accepted, created_at, modified_at)"
         " VALUES (?1, ?2, 1, ?3, ?3)"
         " ON CONFLICT DO UPDATE SET is_accepted = 1, modified_at = excluded.modified_at",
         (terms, user, now),

@@ -29,9 +29,9 @@ _GRANTS = {
     "jwt_bearer": "The application signs with a key (JWT)",
 }
 _APPS = """
-  SELECT app.*, user.name AS service_name,
+  SELECT app.*, account.name AS service_name,
     (SELECT count(*) FROM app_key WHERE app_key.app = app.client_id) AS keys
-  FROM app JOIN user ON user.id = app.service_user
+  FROM app JOIN account ON account.id = app.service_user
   WHERE app.enterprise = ? AND client_id > ? ORDER BY client_id LIMIT ?
 """
 

@@ -20,21 +20,21 @@ from cmsfs.service.serialize import item_serializer
 PAGE = 50
 
 _WEBHOOKS = """
-  SELECT webhook.*, item.name AS item, app.name AS app_name, user.name AS user_name,
-    user.enterprise = ?1 AS is_ours,
+  SELECT webhook.*, item.name AS item, app.name AS app_name, account.name AS user_name,
+    account.enterprise = ?1 AS is_ours,
     (SELECT count(*) FROM webhook_delivery AS d WHERE d.app = webhook.app AND d.address = webhook.address)
       AS waiting,
     (SELECT max(attempts) FROM webhook_delivery AS d WHERE d.app = webhook.app
       AND d.address = webhook.address) AS attempts
-  FROM webhook JOIN app ON app.client_id = webhook.app JOIN user ON user.id = webhook.created_by
-    JOIN item ON item.id = webhook.target JOIN user AS owner ON owner.id = item.owner
-  WHERE (user.enterprise = ?1 OR owner.enterprise = ?1) AND webhook.id > ?2 ORDER BY webhook.id LIMIT ?3
+  FROM webhook JOIN app ON app.client_id = webhook.app JOIN account ON account.id = webhook.created_by
+    JOIN item ON item.id = webhook.target JOIN account AS owner ON owner.id = item.owner
+  WHERE (account.enterprise = ?1 OR owner.enterprise = ?1) AND webhook.id > ?2 ORDER BY webhook.id LIMIT ?3
 """
 _CASCADES = """
-  SELECT p.*, item.name AS item, t.display_name, t.key, user.name AS user_name,
+  SELECT p.*, item.name AS item, t.display_name, t.key, account.name AS user_name,
     (SELECT 1 FROM metadata_instance AS m WHERE m.item = p.folder AND m.template = p.template) AS has_values
-  FROM cascade_policy AS p JOIN item ON item.id = p.folder JOIN user AS owner ON owner.id = item.owner
-    JOIN metadata_template AS t ON t.id = p.template JOIN user ON user.id = p.created_by
+  FROM cascade_policy AS p JOIN item ON item.id = p.folder JOIN account AS owner ON owner.id = item.owner
+    JOIN metadata_template AS t ON t.id = p.template JOIN account ON account.id = p.created_by
   WHERE owner.enterprise = ?1 AND p.id > ?2 ORDER BY p.id LIMIT ?3
 """
 # The page of cascading metadata offers so many templates; others by the API.
@@ -52,7 +52,7 @@ def _rows(desk: Desk, sql: str) -> tuple[list[Row], str]:
 def _of(desk: Desk, sql: str, *args: Any) -> Row:
     """The person that a change is done as: of the enterprise, or it is a mistake."""
     found = desk.store.read(
-        f"SELECT * FROM user WHERE enterprise = ? AND id = ({sql})", desk.enterprise, *args
+        f"SELECT * FROM account WHERE enterprise = ? AND id = ({sql})", desk.enterprise, *args
     )
     if not found:
         raise service_desk.Mistake("That is not there, or belongs to somebody of another enterprise.")

@@ -23,7 +23,7 @@ from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 CAP = 100_000
 PAGE = 50
 
-_OWNERS = "SELECT id FROM user WHERE enterprise = ?"
+_OWNERS = "SELECT id FROM account WHERE enterprise = ?"
 _ITEMS = f"SELECT 1 FROM item INDEXED BY item_created WHERE owner IN ({_OWNERS}) AND status = 0"
 _FOLDERS = (
     f"SELECT 1 FROM item INDEXED BY folder_modified WHERE owner IN ({_OWNERS}) AND status = 0 AND kind = 0"
@@ -35,13 +35,14 @@ _RETENTION = "SELECT 1 FROM retention_policy WHERE enterprise = ? AND retired_at
 # In the order of the index: by owner, the longest in the trash first.
 _TRASHED = """
   SELECT item.*, owner.name AS owner_name, remover.name AS remover_name
-  FROM item INDEXED BY item_trashed JOIN user AS owner ON owner.id = item.owner
-    LEFT JOIN user AS remover ON remover.id = item.trashed_by
+  FROM item INDEXED BY item_trashed JOIN account AS owner ON owner.id = item.owner
+    LEFT JOIN account AS remover ON remover.id = item.trashed_by
   WHERE item.status = 1 AND owner.enterprise = ? AND (item.owner, item.trashed_at, item.id) > (?, ?, ?)
   ORDER BY item.owner, item.trashed_at, item.id LIMIT ?
 """
 _EVENTS = """
-  SELECT event.*, user.name AS maker FROM admin_event AS event LEFT JOIN user ON user.id = event.created_by
+  SELECT event.*, account.name AS maker FROM admin_event AS event
+    LEFT JOIN account ON account.id = event.created_by
   WHERE event.enterprise = ? AND event.id < ? ORDER BY event.id DESC LIMIT ?
 """
 
@@ -57,10 +58,10 @@ def _glance(read: store.Read, enterprise: int) -> dict[str, Any]:
         number: int = read(f"SELECT count(*) AS n FROM ({sql} LIMIT ?)", *args, CAP + 1)[0]["n"]
         return f"more than {CAP:,}" if number > CAP else f"{number:,}"
 
-    stored = "SELECT coalesce(sum(space_used), 0) AS used FROM user WHERE enterprise = ?"
+    stored = "SELECT coalesce(sum(space_used), 0) AS used FROM account WHERE enterprise = ?"
     return {
         "enterprise": read("SELECT * FROM enterprise WHERE id = ?", enterprise)[0],
-        "users": count("SELECT 1 FROM user WHERE enterprise = ?", enterprise),
+        "users": count("SELECT 1 FROM account WHERE enterprise = ?", enterprise),
         "apps": count("SELECT 1 FROM app WHERE enterprise = ?", enterprise),
         "items": count(_ITEMS, enterprise),
         "folders": count(_FOLDERS, enterprise),
@@ -98,10 +99,10 @@ async def trash(desk: Desk) -> responses.Response:
 async def change_trash(desk: Desk, form: dict[str, str]) -> responses.Response:
     """Bring an item of anybody back, or remove it for good: as its owner, and logged so."""
     kind, _, wire_id = desk.request.path_params["item"].partition("-")
-    sql = (
-        "SELECT user.* FROM item JOIN user ON user.id = item.owner WHERE item.id = ? AND user.enterprise = ?"
+    sql = "SELECT account.* FROM item JOIN account ON account.id = item.owner"
+    found = desk.store.read(
+        f"{sql} WHERE item.id = ? AND account.enterprise = ?", calls.parse_id(wire_id), desk.enterprise
     )
-    found = desk.store.read(sql, calls.parse_id(wire_id), desk.enterprise)
     if kind not in KIND_NAMES.values() or not found:
         raise service_desk.Mistake("That is not in the trash.")
     if form.get("action") == "restore":

@@ -86,7 +86,7 @@ async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
     """A new password in place of the old one."""
     wire_id = desk.request.path_params["id"]
     word = await _give_password(desk, wire_id)
-    login = desk.store.read("SELECT login FROM user WHERE id = ?", wire_id)[0]["login"]
+    login = desk.store.read("SELECT login FROM account WHERE id = ?", wire_id)[0]["login"]
     return desk.done("There is a new password.", to="/users", secrets={"Login": login, "Password": word})
 
 
@@ -102,7 +102,7 @@ async def _give_password(desk: Desk, wire_id: str) -> str:
         passwords.keep(conn, row["id"], hashed)
         # Who came in with the old one is out, but not who sits here.
         conn.execute(
-            "DELETE FROM login WHERE user = ? AND hash != ?",
+            "DELETE FROM login WHERE account = ? AND hash != ?",
             (row["id"], desk.visit.door.hashed(desk.visit.secret)),
         )
 

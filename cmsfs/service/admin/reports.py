@@ -18,18 +18,18 @@ _MOST = 1_000_000
 
 _REPORTS = {
     "users": (
-        "SELECT id, name, login, role, status, space_used, space_amount, created_at FROM user"
+        "SELECT id, name, login, role, status, space_used, space_amount, created_at FROM account"
         " WHERE enterprise = ? ORDER BY id LIMIT ?"
     ),
     "collaborations": (
         "SELECT c.id, item.id AS item, item.name AS name, owner.login AS owner, other.login AS collaborator,"
         " c.role, c.status, c.created_at FROM collaboration AS c JOIN item ON item.id = c.item"
-        " JOIN user AS owner ON owner.id = item.owner LEFT JOIN user AS other ON other.id = c.user"
+        " JOIN account AS owner ON owner.id = item.owner LEFT JOIN account AS other ON other.id = c.account"
         " WHERE owner.enterprise = ? ORDER BY c.id LIMIT ?"
     ),
     "trash": (
         "SELECT item.id, item.name, item.size, owner.login AS owner, item.trashed_at FROM item"
-        " JOIN user AS owner ON owner.id = item.owner"
+        " JOIN account AS owner ON owner.id = item.owner"
         " WHERE item.status = 1 AND owner.enterprise = ? ORDER BY item.owner, item.trashed_at LIMIT ?"
     ),
 }

@@ -25,9 +25,9 @@ from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import ItemKind, ItemStatus
 
 _SELECT = """
-  SELECT p.*, t.key, t.enterprise, user.enterprise AS owner_enterprise FROM cascade_policy AS p
+  SELECT p.*, t.key, t.enterprise, account.enterprise AS owner_enterprise FROM cascade_policy AS p
     JOIN metadata_template AS t ON t.id = p.template JOIN item ON item.id = p.folder
-    JOIN user ON user.id = item.owner
+    JOIN account ON account.id = item.owner
 """
 _INSTANCE = "SELECT * FROM metadata_instance WHERE item = ? AND template = ?"
 
@@ -63,7 +63,7 @@ async def of_folder(call: calls.Call) -> responses.Response:
     limit = marker_pagination.read_limit(params)
     after = marker_pagination.read_marker(params)
     wanted = params.get("owner_enterprise_id") or str(call.caller.enterprise)
-    sql = f"{_SELECT} WHERE p.folder = ? AND p.id > ? AND user.enterprise = ? ORDER BY p.id LIMIT ?"
+    sql = f"{_SELECT} WHERE p.folder = ? AND p.id > ? AND account.enterprise = ? ORDER BY p.id LIMIT ?"
     rows = call.store.read(sql, folder["id"], after, calls.parse_id(wanted), limit + 1)
     page, marker = marker_pagination.cut(rows, limit)
     return calls.answer(marker_pagination.envelope([_shape(row) for row in page], limit, marker))

@@ -24,8 +24,8 @@ from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import ItemKind
 
 _SELECT = """
-  SELECT comment.*, user.id AS user, user.name, user.login
-    FROM comment JOIN user ON user.id = comment.created_by
+  SELECT comment.*, account.id AS account, account.name, account.login
+    FROM comment JOIN account ON account.id = comment.created_by
 """
 
 
@@ -40,7 +40,7 @@ def _shape(row: Row) -> dict[str, Any]:
         "tagged_message": row["message"],
         "created_by": {
             "type": "user",
-            "id": str(row["user"]),
+            "id": str(row["account"]),
             "name": row["name"],
             "login": row["login"] or "",
         },

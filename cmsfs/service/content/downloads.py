@@ -96,7 +96,7 @@ def viewer_of(
     opened: store.Store, user: int, bound: int | None, link: str | None
 ) -> access_rights.NotifiedUser | None:
     """For whom an address was made, as they are now; None if they may nothing any more."""
-    users = opened.read("SELECT * FROM user WHERE id = ? AND status != 'inactive'", user)
+    users = opened.read("SELECT * FROM account WHERE id = ? AND status != 'inactive'", user)
     if not users:
         return None
     shared = None

@@ -29,7 +29,7 @@ def _folder(read: store.Read, call: calls.Call, wire_id: str) -> Row:
 
 
 def _shape(read: store.Read, lock: Row, folder: Row) -> dict[str, Any]:
-    users = read("SELECT * FROM user WHERE id = ?", lock["created_by"])
+    users = read("SELECT * FROM account WHERE id = ?", lock["created_by"])
     return {
         "type": "folder_lock",
         "id": str(lock["id"]),

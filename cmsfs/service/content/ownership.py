@@ -28,13 +28,13 @@ def hand_over(conn: Connection, row: Row, owner: int, *, path: str, now: int) ->
     protection.check_leaving(conn, *place, now=now)
     size = read(f"SELECT coalesce(sum(size), 0) AS n FROM version WHERE file IN ({numbers})", *place)[0]["n"]
     quota.check_space(read, owner, size)
-    conn.execute("UPDATE user SET space_used = space_used - ? WHERE id = ?", (size, row["owner"]))
-    conn.execute("UPDATE user SET space_used = space_used + ? WHERE id = ?", (size, owner))
+    conn.execute("UPDATE account SET space_used = space_used - ? WHERE id = ?", (size, row["owner"]))
+    conn.execute("UPDATE account SET space_used = space_used + ? WHERE id = ?", (size, owner))
     conn.execute(f"UPDATE item SET owner = ?4 WHERE id IN ({numbers})", (*place, owner))
     # Owners do not collaborate with themselves.
-    conn.execute(f"DELETE FROM collaboration WHERE user = ?4 AND item IN ({numbers})", (*place, owner))
+    conn.execute(f"DELETE FROM collaboration WHERE account = ?4 AND item IN ({numbers})", (*place, owner))
     conn.execute(
-        f"UPDATE collaboration SET enterprise = (SELECT enterprise FROM user WHERE id = ?4)"
+        f"UPDATE collaboration SET enterprise = (SELECT enterprise FROM account WHERE id = ?4)"
         f" WHERE item IN ({numbers})",
         (*place, owner),
     )

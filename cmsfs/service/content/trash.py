@@ -27,8 +27,9 @@ from cmsfs.service.storage import store, tree_paths
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
 
 _PURGE_AT = """
-  SELECT ? + trash_days * 86400000000 AS moment FROM user JOIN enterprise ON enterprise.id = user.enterprise
-    WHERE user.id = ?
+  SELECT ? + trash_days * 86400000000 AS moment
+    FROM account JOIN enterprise ON enterprise.id = account.enterprise
+    WHERE account.id = ?
 """
 _HIDE = "UPDATE item SET status = 2, trash = ? WHERE path >= ? AND path < ? AND trash = 0"
 _SHOW = "UPDATE item SET status = 0, trash = 0 WHERE path >= ? AND path < ? AND trash = ?"

@@ -43,7 +43,7 @@ async def get_all(call: calls.Call) -> responses.Response:
         args = (row["id"], row["version"])
         total = read(f"SELECT count(*) AS n {past}", *args)[0]["n"]
         rows = read(f"SELECT * {past} ORDER BY id DESC LIMIT ? OFFSET ?", *args, page.limit, page.offset)
-        users = {one["id"]: one for one in read("SELECT * FROM user")}
+        users = {one["id"]: one for one in read("SELECT * FROM account")}
         entries = [_shape(one, users) for one in rows]
         return {
             "total_count": total,
@@ -85,7 +85,9 @@ def _shape(row: Row, users: dict[int, Row]) -> dict[str, Any]:
 
 def _one(read: store.Read, row: Row) -> dict[str, Any]:
     named = (row["created_by"], row["trashed_by"], row["restored_by"])
-    return _shape(row, {one["id"]: one for one in read("SELECT * FROM user WHERE id IN (?, ?, ?)", *named)})
+    return _shape(
+        row, {one["id"]: one for one in read("SELECT * FROM account WHERE id IN (?, ?, ?)", *named)}
+    )
 
 
 def _version_id(call: calls.Call) -> str:

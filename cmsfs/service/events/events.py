@@ -47,7 +47,7 @@ _EXPIRED = "SELECT * FROM collaboration WHERE expires_at <= ?"
 # The newest event behind a position, and whether all of them are of one session.
 _NEWS = (
     "SELECT coalesce(max(id), ?2) AS top, coalesce(min(json_extract(details, '$.session') IS ?3), 1) AS own"
-    " FROM event WHERE user = ?1 AND id > ?2"
+    " FROM event WHERE account = ?1 AND id > ?2"
 )
 
 
@@ -95,7 +95,7 @@ def tell(
     for number in dict.fromkeys(users):
         source = pydantic_core.to_json(_source(read, row, access_rights.NotifiedUser(number))).decode()
         conn.execute(
-            "INSERT INTO event (user, type, created_at, created_by, source, details)"
+            "INSERT INTO event (account, type, created_at, created_by, source, details)"
             " VALUES (?, ?, ?, ?, ?, ?)",
             (number, word, now, by, source, said),
         )
@@ -138,7 +138,7 @@ async def get(call: calls.Call) -> responses.Response:
         rows = []
         if stream != "sync":  # nothing is marked as synced here
             rows = read(
-                "SELECT * FROM event WHERE user = ? AND id > ? AND id <= ?"
+                "SELECT * FROM event WHERE account = ? AND id > ? AND id <= ?"
                 " AND (? OR type IN (SELECT value FROM json_each(?))) ORDER BY id LIMIT ?",
                 call.caller.id,
                 start,
@@ -167,7 +167,7 @@ def _end(conn: Connection, now: int) -> None:
         row = conn.execute("SELECT * FROM item WHERE id = ?", (one["item"],)).fetchone()
         conn.execute("DELETE FROM collaboration WHERE id = ?", (one["id"],))
         besides = group_rights.members(store.reader(conn), one["user_group"])
-        besides += [] if one["user"] is None or one["status"] != "accepted" else [one["user"]]
+        besides += [] if one["account"] is None or one["status"] != "accepted" else [one["account"]]
         details = {"collab_id": str(one["id"]), "reason": "expired"}
         by = one["created_by"]
         record(conn, row, events.COLLAB_REMOVE, by=by, now=now, details=details, besides=besides)

@@ -57,7 +57,7 @@ WORDS: Final = {
 
 def record_item(conn: Connection, row: Row, word: str, *, by: int, now: int, details: str = "{}") -> None:
     """Log what happened to an item, in the enterprise of its owner."""
-    owner = conn.execute("SELECT * FROM user WHERE id = ?", (row["owner"],)).fetchone()
+    owner = conn.execute("SELECT * FROM account WHERE id = ?", (row["owner"],)).fetchone()
     parent = conn.execute("SELECT * FROM item WHERE id = ?", (row["parent"],)).fetchone()
     source = {
         "item_type": KIND_NAMES[ItemKind(row["kind"])],

@@ -96,7 +96,7 @@ def enqueue(
 
 def put(conn: Connection, webhook: Row, trigger: str, source: dict[str, Any], *, by: int, now: int) -> None:
     """Have one webhook told something."""
-    user = conn.execute("SELECT * FROM user WHERE id = ?", (by,)).fetchone()
+    user = conn.execute("SELECT * FROM account WHERE id = ?", (by,)).fetchone()
     body: dict[str, Any] = {
         "type": "webhook_event",
         "id": str(chance.uuid4()),

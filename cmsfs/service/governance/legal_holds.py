@@ -124,7 +124,7 @@ class _Assignments(policy_assignments.Assignments[legal_holds.NewHoldAssignment]
         elif kind == "file_version":
             rows = read(
                 "SELECT v.* FROM version AS v JOIN item AS f ON f.id = v.file"
-                " JOIN user AS u ON u.id = f.owner WHERE v.id = ? AND u.enterprise = ?",
+                " JOIN account AS u ON u.id = f.owner WHERE v.id = ? AND u.enterprise = ?",
                 calls.parse_id(wire_id),
                 caller.enterprise,
             )

@@ -142,7 +142,7 @@ class Policies(ABC, Generic[New, Update]):
         sql = f"SELECT type, count(*) AS n FROM {self.assigned} AS a WHERE policy = ? AND {self.in_force}"
         counts = dict.fromkeys(self.counts.model_fields, 0)
         counts |= {one["type"]: one["n"] for one in read(f"{sql} GROUP BY type", row["id"])}
-        user = read("SELECT * FROM user WHERE id = ?", row["created_by"])[0]
+        user = read("SELECT * FROM account WHERE id = ?", row["created_by"])[0]
         whole = {
             "type": self.name,
             "id": self.wire_id(call, row["id"]),

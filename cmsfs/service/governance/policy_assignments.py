@@ -160,7 +160,7 @@ class Assignments(ABC, Generic[New]):
         return (
             f"SELECT a.*, p.name AS policy_name, u.name, u.login, {self.select}"
             f" FROM {self.of.assigned} AS a JOIN {self.of.name} AS p ON p.id = a.policy"
-            f" JOIN user AS u ON u.id = a.assigned_by {self.join}"
+            f" JOIN account AS u ON u.id = a.assigned_by {self.join}"
         )
 
     def find(self, read: store.Read, call: calls.Call, wire_id: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ async def list_groups(call: calls.Call) -> responses.Response:
     term = wire_names.name_key(params.get("filter_term", ""))
     rows = call.store.read(
         "SELECT * FROM user_group WHERE enterprise = ?1 AND substr(name_key, 1, length(?2)) = ?2 AND (?3"
-        " OR ?4 IN (invited_by, viewed_by) OR id IN (SELECT user_group FROM membership WHERE user = ?5))"
+        " OR ?4 IN (invited_by, viewed_by) OR id IN (SELECT user_group FROM membership WHERE account = ?5))"
         " ORDER BY name_key",
         call.caller.enterprise,
         term,

@@ -37,7 +37,7 @@ def _get(
     group = group_rights.find(read, call.caller, found[0]["user_group"]) if found else None
     if group is not None:
         rights = group_rights.of(read, call.caller, group)
-        if GroupRight.MEMBERS in rights or found[0]["user"] == call.caller.id:
+        if GroupRight.MEMBERS in rights or found[0]["account"] == call.caller.id:
             if needed is not GroupRight.MEMBERS:
                 groups.get_group(read, call, str(group["id"]), needed=needed)
             return found[0], group
@@ -54,7 +54,7 @@ async def of_user(call: calls.Call) -> responses.Response:
         calls.require_admin(call.caller)
         calls.get_user(call.store.read, call.caller, call.id)
     number = call.caller.id if call.id == "me" else calls.parse_id(call.id)
-    return _page(call, "membership.user = ?", number)
+    return _page(call, "membership.account = ?", number)
 
 
 def _page(call: calls.Call, where: str, number: int | None) -> responses.Response:
@@ -108,7 +108,7 @@ def add(
 ) -> Row | None:
     """Put a user into a group; None if they are in it."""
     found = conn.execute(
-        "INSERT INTO membership (user_group, user, role, permissions, created_at, modified_at)"
+        "INSERT INTO membership (user_group, account, role, permissions, created_at, modified_at)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING RETURNING *",
         (group["id"], user["id"], role or "member", json.dumps(permissions or {}), now),
     ).fetchall()
@@ -150,14 +150,14 @@ def remove(conn: Connection, number: int, *, by: int, now: int) -> None:
     read = store.reader(conn)
     row = read("SELECT * FROM membership WHERE id = ?", number)[0]
     group = read("SELECT * FROM user_group WHERE id = ?", row["user_group"])[0]
-    user = read("SELECT * FROM user WHERE id = ?", row["user"])[0]
+    user = read("SELECT * FROM account WHERE id = ?", row["account"])[0]
     conn.execute("DELETE FROM membership WHERE id = ?", (number,))
     _log(conn, group, user, "GROUP_REMOVE_USER", by=by, now=now)
     collaborations.tell_member(conn, group["id"], user["id"], models_events.COLLAB_REMOVE, by=by, now=now)
 
 
 def _shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
-    user = read("SELECT * FROM user WHERE id = ?", row["user"])[0]
+    user = read("SELECT * FROM account WHERE id = ?", row["account"])[0]
     group = read("SELECT * FROM user_group WHERE id = ?", row["user_group"])[0]
     whole = {
         "type": "group_membership",

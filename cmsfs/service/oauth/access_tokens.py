@@ -25,7 +25,7 @@ REFRESH_LIFETIME = 60 * DAY
 _REMEMBER = DAY
 
 _INSERT = """
-  INSERT INTO token (hash, app, user, created_at, expires_at, scopes, bound, family, source, actor, link)
+  INSERT INTO token (hash, app, account, created_at, expires_at, scopes, bound, family, source, actor, link)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
@@ -79,7 +79,7 @@ def access_token(
 def begin_family(conn: Connection, app: str, user: int, *, granted: str | None, now: int) -> int:
     conn.execute("DELETE FROM family WHERE expires_at < ?", (now,))
     cursor = conn.execute(
-        "INSERT INTO family (app, user, scopes, expires_at) VALUES (?, ?, ?, ?)", (app, user, granted, now)
+        "INSERT INTO family (app, account, scopes, expires_at) VALUES (?, ?, ?, ?)", (app, user, granted, now)
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
@@ -88,7 +88,7 @@ def begin_family(conn: Connection, app: str, user: int, *, granted: str | None, 
 def pair(conn: Connection, family: int, *, now: int) -> dict[str, Any]:
     """The next access token of a family with its next refresh token; the one before is used up."""
     row = conn.execute("SELECT * FROM family WHERE id = ?", (family,)).fetchone()
-    made = access_token(conn, row["app"], row["user"], now=now, granted=row["scopes"], family=family)
+    made = access_token(conn, row["app"], row["account"], now=now, granted=row["scopes"], family=family)
     secret = chance.token_urlsafe(32)
     conn.execute("UPDATE refresh_token SET used = 1 WHERE family = ? AND used = 0", (family,))
     conn.execute("INSERT INTO refresh_token (hash, family) VALUES (?, ?)", (calls.hashed(secret), family))

@@ -140,7 +140,7 @@ def subject(store: Store, app: Any, kind: str, wire_id: str) -> int:
         return int(app["service_user"])
     if kind == "user":
         found = store.read(
-            "SELECT id FROM user WHERE id = ? AND enterprise = ? AND status != 'inactive'",
+            "SELECT id FROM account WHERE id = ? AND enterprise = ? AND status != 'inactive'",
             number,
             app["enterprise"],
         )

@@ -87,8 +87,8 @@ def visit(store: Store, request: requests.Request, door: Door = AUTHORIZE) -> Vi
     if not secret or len(secret) > _MAX_COOKIE:
         return Visit(door, chance.token_urlsafe(32), None, is_new=True)
     found = store.read(
-        "SELECT user.* FROM login JOIN user ON user.id = login.user"
-        " WHERE login.hash = ? AND login.expires_at > ? AND user.status != 'inactive'",
+        "SELECT account.* FROM login JOIN account ON account.id = login.account"
+        " WHERE login.hash = ? AND login.expires_at > ? AND account.status != 'inactive'",
         door.hashed(secret),
         store.now(),
     )
@@ -103,7 +103,7 @@ async def log_in(store: Store, user: int, door: Door = AUTHORIZE) -> str:
         now = store.now()
         conn.execute("DELETE FROM login WHERE expires_at < ?", (now,))
         conn.execute(
-            "INSERT INTO login (hash, user, expires_at) VALUES (?, ?, ?)",
+            "INSERT INTO login (hash, account, expires_at) VALUES (?, ?, ?)",
             (door.hashed(secret), user, now + door.lifetime_seconds * 1_000_000),
         )
 

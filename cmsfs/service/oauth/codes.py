@@ -38,7 +38,7 @@ def make(
     conn.execute("DELETE FROM code WHERE expires_at < ?", (now - access_tokens.DAY,))
     secret = chance.token_urlsafe(24)
     conn.execute(
-        "INSERT INTO code (hash, app, user, redirect_uri, scopes, challenge, expires_at)"
+        "INSERT INTO code (hash, app, account, redirect_uri, scopes, challenge, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             calls.hashed(secret),
@@ -61,7 +61,7 @@ async def redeem(ask: clients.Ask) -> dict[str, Any]:
     def txn(conn: Connection) -> dict[str, Any] | None:
         now = ask.store.now()
         row = conn.execute(
-            "SELECT code.*, user.status FROM code JOIN user ON user.id = code.user"
+            "SELECT code.*, account.status FROM code JOIN account ON account.id = code.account"
             " WHERE hash = ? AND app = ?",
             (hashed, app["client_id"]),
         ).fetchone()
@@ -73,7 +73,7 @@ async def redeem(ask: clients.Ask) -> dict[str, Any]:
         conn.execute("UPDATE code SET used = 1 WHERE hash = ?", (hashed,))
         if row["expires_at"] <= now or row["status"] == "inactive" or not _is_rightful(row, ask):
             return None
-        family = access_tokens.begin_family(conn, row["app"], row["user"], granted=row["scopes"], now=now)
+        family = access_tokens.begin_family(conn, row["app"], row["account"], granted=row["scopes"], now=now)
         conn.execute("UPDATE code SET family = ? WHERE hash = ?", (family, hashed))
         return access_tokens.pair(conn, family, now=now)
 

@@ -178,7 +178,7 @@ class Entrance(Generic[S]):
         login = form.get("login", "").strip()
         who = request.app.address(request.scope)
         user = await passwords.check(store, login, form.get("password", ""), who=who)
-        rows = store.read("SELECT * FROM user WHERE id = ?", user)
+        rows = store.read("SELECT * FROM account WHERE id = ?", user)
         if user is None or not rows or not self._admits(rows[0]):
             proof = (browser_sessions.FIELD, visited.proof)
             return pages.log_in(self._where, proof, login=login, said=self._wrong)

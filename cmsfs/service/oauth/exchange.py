@@ -93,7 +93,7 @@ def _from_assertion(ask: clients.Ask, assertion: str) -> _Subject:
     if "jwt_bearer" not in app["grants"].split():
         raise problems.OAuthRefused("unauthorized_client", "The application may not use assertions")
     number = assertions.subject(ask.store, app, str(claims.get("box_sub_type", "")), claims["sub"])
-    user = ask.store.read("SELECT * FROM user WHERE id = ?", number)[0]
+    user = ask.store.read("SELECT * FROM account WHERE id = ?", number)[0]
     return _Subject(
         callers.speaks_for(user, client_id, scopes.effective(app["scopes"], None)), row=None, claims=claims
     )

@@ -34,8 +34,8 @@ def hashed(password: str) -> str:
 def keep(conn: Connection, user: int, password_hash: str) -> None:
     """Give a user a password, in place of any other."""
     conn.execute(
-        "INSERT INTO password (user, hash) VALUES (?, ?)"
-        " ON CONFLICT (user) DO UPDATE SET hash = excluded.hash",
+        "INSERT INTO password (account, hash) VALUES (?, ?)"
+        " ON CONFLICT (account) DO UPDATE SET hash = excluded.hash",
         (user, password_hash),
     )
 
@@ -61,12 +61,12 @@ async def check(store: Store, login: str, password: str, *, who: str = "") -> in
 
 def _find(store: Store, login: str) -> tuple[int, str] | None:
     found = store.read(
-        "SELECT password.* FROM password JOIN user ON user.id = password.user"
-        " WHERE user.status != 'inactive'"
-        " AND (user.login = ?1 OR user.id = (SELECT user FROM email_alias WHERE email = lower(?1)))",
+        "SELECT password.* FROM password JOIN account ON account.id = password.account"
+        " WHERE account.status != 'inactive'"
+        " AND (account.login = ?1 OR account.id = (SELECT account FROM email_alias WHERE email = lower(?1)))",
         login,
     )
-    return (found[0]["user"], found[0]["hash"]) if found else None
+    return (found[0]["account"], found[0]["hash"]) if found else None
 
 
 def _matches(password: str, stored: str) -> bool:

@@ -14,8 +14,8 @@ from cmsfs.service.access import calls
 from cmsfs.service.oauth import access_tokens, clients
 
 _FOUND = """
-  SELECT refresh_token.used, family.*, user.status FROM refresh_token
-  JOIN family ON family.id = refresh_token.family JOIN user ON user.id = family.user
+  SELECT refresh_token.used, family.*, account.status FROM refresh_token
+  JOIN family ON family.id = refresh_token.family JOIN account ON account.id = family.account
   WHERE refresh_token.hash = ? AND family.app = ?
 """
 

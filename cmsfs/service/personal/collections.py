@@ -20,7 +20,7 @@ from cmsfs.service.storage import store
 # The latest come first.
 _FAVORITES = """
   SELECT item.* FROM favorite JOIN item ON item.id = favorite.item
-    WHERE favorite.user = ? AND item.status = 0 ORDER BY added_at DESC, item.id DESC
+    WHERE favorite.account = ? AND item.status = 0 ORDER BY added_at DESC, item.id DESC
 """
 
 

@@ -115,7 +115,7 @@ def _fill(
         conn.execute(
             "UPDATE app SET secret_hash = ? WHERE client_id = ?", (calls.hashed(secret), app["client_id"])
         )
-        owner = conn.execute("SELECT min(id) AS id FROM user WHERE role = 'admin'").fetchone()
+        owner = conn.execute("SELECT min(id) AS id FROM account WHERE role = 'admin'").fetchone()
         _keep_passwords(conn, hashes)
         return Credentials(app["client_id"], secret, str(owner["id"]), str(app["enterprise"]))
     now = store.now()
@@ -142,7 +142,7 @@ def _fill(
 
 def _keep_passwords(conn: Connection, hashes: dict[str, str]) -> None:
     for login, hashed in hashes.items():
-        found = conn.execute("SELECT id FROM user WHERE login = ?", (login,)).fetchone()
+        found = conn.execute("SELECT id FROM account WHERE login = ?", (login,)).fetchone()
         if found is not None:
             passwords.keep(conn, found["id"], hashed)
 
@@ -181,7 +181,7 @@ def _fill_administration(conn: Connection, owner: Row, *, now: int) -> None:
     policy = retention.POLICIES.insert(conn, enterprise, samples.RETENTION, by=by, now=now)
     retained = item(samples.RETAINED)["id"]
     retention.ASSIGNMENTS.assign(conn, policy, "folder", retained, by=by, now=now)
-    exempt = read("SELECT id FROM user WHERE login = 'cleo@example.com'")[0]["id"]
+    exempt = read("SELECT id FROM account WHERE login = 'cleo@example.com'")[0]["id"]
     exemptions.add(conn, enterprise, exempt, now=now)
 
 

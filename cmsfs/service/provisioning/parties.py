@@ -48,7 +48,7 @@ def share(
     """Have a user, or a group, collaborate on a folder; everybody concerned is told."""
     values: dict[str, Any] = {
         "role": role,
-        "user": None,
+        "account": None,
         "email": None,
         "enterprise": enterprise,
         "status": "accepted",
@@ -68,5 +68,5 @@ def share(
         by=folder["owner"],
         now=now,
         details={"role": role, "status": "accepted"},
-        besides=besides + [one for one in (row["user"],) if one is not None],
+        besides=besides + [one for one in (row["account"],) if one is not None],
     )

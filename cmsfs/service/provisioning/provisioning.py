@@ -43,7 +43,7 @@ async def ensure(store: Store, wish: Enterprise) -> int:
 
     Raises `ConfigError`: nothing was made.
     """
-    sql = "SELECT login FROM password JOIN user ON user.id = password.user WHERE login IS NOT NULL"
+    sql = "SELECT login FROM password JOIN account ON account.id = password.account WHERE login IS NOT NULL"
     have = {row["login"].lower() for row in store.read(sql)}
     hashes = {}
     for number, user in enumerate(wish.users, 1):
@@ -69,10 +69,10 @@ def ids(store: Store, wish: Enterprise) -> Ids:
     """The ids of what a file names, once it is all there."""
     number = store.read("SELECT min(id) AS id FROM enterprise WHERE name = ?", wish.enterprise.name)[0]["id"]
     logins = json.dumps([user.login.lower() for user in wish.users])
-    sql = (
-        "SELECT login, id FROM user WHERE enterprise = ? AND lower(login) IN (SELECT value FROM json_each(?))"
+    sql = "SELECT login, id FROM account WHERE enterprise = ?"
+    found = store.read(
+        f"{sql} AND lower(login) IN (SELECT value FROM json_each(?)) ORDER BY id", number, logins
     )
-    found = store.read(f"{sql} ORDER BY id", number, logins)
     return Ids(str(number), {row["login"]: str(row["id"]) for row in found})
 
 
@@ -110,7 +110,7 @@ class _Provision:
         self._ensure_enterprise()
         for user in self._wish.users:
             self._ensure_user(user, hashes.get(user.login.lower()))
-        sql = "SELECT min(id) FROM user WHERE enterprise = ? AND role = 'admin'"
+        sql = "SELECT min(id) FROM account WHERE enterprise = ? AND role = 'admin'"
         self._admin = self._conn.execute(sql, (self._enterprise,)).fetchone()[0]
         for number, app in enumerate(apps, 1):
             self._ensure_app(app, f"apps[{number}]")
@@ -129,7 +129,7 @@ class _Provision:
             self._ensure_retention(policy, f"retention_policies[{number}]")
         for number, exemption in enumerate(self._wish.exemptions, 1):
             user = self._user(exemption.login, f"exemptions[{number}].login")["id"]
-            if not self._has("exemption", enterprise=self._enterprise, user=user):
+            if not self._has("exemption", enterprise=self._enterprise, account=user):
                 exemptions.add(self._conn, self._enterprise, user, now=self._now())
                 self._made += 1
         for place in self._wish.storage_policies:
@@ -166,7 +166,7 @@ class _Provision:
 
     def _user(self, login: str, where: str) -> Row:
         """A user of the enterprise by login.  Raises `ConfigError`."""
-        sql = "SELECT * FROM user WHERE enterprise = ? AND lower(login) = lower(?)"
+        sql = "SELECT * FROM account WHERE enterprise = ? AND lower(login) = lower(?)"
         found: Row | None = self._conn.execute(sql, (self._enterprise, login)).fetchone()
         if found is None:
             raise self._wish.wrong(where, f"the enterprise has no user {login!r}")
@@ -174,7 +174,7 @@ class _Provision:
 
     def _ensure_user(self, user: enterprise_file.ProvisionedUser, password_hash: str | None) -> None:
         found = self._conn.execute(
-            "SELECT * FROM user WHERE lower(login) = lower(?)", (user.login,)
+            "SELECT * FROM account WHERE lower(login) = lower(?)", (user.login,)
         ).fetchone()
         if found is not None and found["enterprise"] != self._enterprise:
             raise self._wish.wrong("users", f"{user.login!r} is a user of another enterprise")
@@ -200,7 +200,7 @@ class _Provision:
             if (value := getattr(user, name)) is not None:
                 columns[name] = value
         parts = ", ".join(f"{name} = ?" for name in columns)
-        self._conn.execute(f"UPDATE user SET {parts} WHERE id = ?", (*columns.values(), row["id"]))
+        self._conn.execute(f"UPDATE account SET {parts} WHERE id = ?", (*columns.values(), row["id"]))
 
     def _ensure_app(self, prepared: _PreparedApp, where: str) -> None:
         app = prepared.app
@@ -274,13 +274,13 @@ class _Provision:
         self, folder: Row, wish: enterprise_file.ProvisionedCollaborator, where: str
     ) -> None:
         if wish.login is not None:
-            party: dict[str, int] = {"user": self._user(wish.login, f"{where}.login")["id"]}
+            party: dict[str, int] = {"account": self._user(wish.login, f"{where}.login")["id"]}
         else:
             group = parties.find_group(self._conn, self._enterprise, wish.group or "")
             if group is None:
                 raise self._wish.wrong(f"{where}.group", f"the enterprise has no group {wish.group!r}")
             party = {"user_group": group["id"]}
-        if folder["owner"] != party.get("user") and not self._has(
+        if folder["owner"] != party.get("account") and not self._has(
             "collaboration", item=folder["id"], **party
         ):
             parties.share(self._conn, folder, self._enterprise, party, wish.role, now=self._now())

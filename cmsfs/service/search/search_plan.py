@@ -174,7 +174,7 @@ def places(
         ids = [row["id"] for row in tops]
         return [*_below(read, caller, asked, tops, whole=enterprise), *search_scopes.these(ids, status)]
     if enterprise:
-        of_all = "item.owner IN (SELECT id FROM user WHERE enterprise = ?)"
+        of_all = "item.owner IN (SELECT id FROM account WHERE enterprise = ?)"
         return [
             search_scopes.SearchScope(f"item.{status} AND {of_all}", (caller.enterprise,), _walked(asked))
         ]

@@ -61,8 +61,8 @@ class ItemExtras:
             sql = f"SELECT * FROM sync_mark WHERE item {_IN}"
             self._synced = {one["item"]: one["state"] for one in read(sql, own)}
         if "collections" in wanted and user is not None:
-            sql = f"SELECT user, item FROM favorite WHERE user = ? AND item {_IN}"
-            self._favorites = {one["item"]: one["user"] for one in read(sql, user, own)}
+            sql = f"SELECT account, item FROM favorite WHERE account = ? AND item {_IN}"
+            self._favorites = {one["item"]: one["account"] for one in read(sql, user, own)}
         if any(row["link"] is not None for row in rows):
             self._uses = {one["item"]: one for one in read(f"SELECT * FROM link_use WHERE item {_IN}", own)}
 
@@ -122,4 +122,4 @@ def set_favorite(conn: Connection, row: Row, user: int, is_one: bool, *, now: in
     if is_one:
         conn.execute("INSERT INTO favorite VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (user, row["id"], now))
     else:
-        conn.execute("DELETE FROM favorite WHERE user = ? AND item = ?", (user, row["id"]))
+        conn.execute("DELETE FROM favorite WHERE account = ? AND item = ?", (user, row["id"]))

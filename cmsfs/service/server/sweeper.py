@@ -47,8 +47,8 @@ _DUE_TRASH = "SELECT id FROM item WHERE purge_at <= ? ORDER BY purge_at, id"
 _DUE_LINKS = "SELECT id FROM item WHERE link IS NOT NULL AND json_extract(link_terms, '$.ends') <= ?"
 _DUE_LOCKS = "SELECT id FROM item WHERE lock IS NOT NULL AND json_extract(lock, '$.expires_at') <= ?"
 _DUE_VERSIONS = """
-  SELECT version.id FROM version JOIN item ON item.id = version.file JOIN user ON user.id = item.owner
-    JOIN enterprise ON enterprise.id = user.enterprise
+  SELECT version.id FROM version JOIN item ON item.id = version.file JOIN account ON account.id = item.owner
+    JOIN enterprise ON enterprise.id = account.enterprise
     WHERE version.trashed_at IS NOT NULL AND version.trashed_at <= ?1 - trash_days * 86400000000
 """
 # All of these say for themselves until when they are good; those that warn of thieves are kept a little.

@@ -28,9 +28,9 @@ from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KINDS, ItemKind, ItemStatus
 
 _INSERT = """
-  INSERT INTO collaboration (item, enterprise, user, user_group, email, role, status, can_view_path,
+  INSERT INTO collaboration (item, enterprise, account, user_group, email, role, status, can_view_path,
     access_only, expires_at, created_by, created_at, modified_at, acknowledged_at)
-  VALUES (:item, :enterprise, :user, :user_group, :email, :role, :status, :path,
+  VALUES (:item, :enterprise, :account, :user_group, :email, :role, :status, :path,
     :access_only, :expires_at, :by, :now, :now, :acknowledged_at)
 """
 
@@ -57,7 +57,7 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
     if wish.can_view_path:
         _check_path(kind, rights)
     now = call.store.now()
-    owner = read("SELECT * FROM user WHERE id = ?", item["owner"])[0]
+    owner = read("SELECT * FROM account WHERE id = ?", item["owner"])[0]
     user, email, group = None, None, None
     if wish.accessible_by.type == "group":
         group = _invited_group(read, call, wish.accessible_by, owner["enterprise"])
@@ -70,7 +70,7 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
         conn,
         item,
         role=wish.role,
-        user=None if user is None else user["id"],
+        account=None if user is None else user["id"],
         user_group=None if group is None else group["id"],
         email=email,
         enterprise=owner["enterprise"],
@@ -107,14 +107,14 @@ def _invited(read: store.Read, wish: collaborations.Invited) -> tuple[Row | None
     """Who is meant: a user, or the address of somebody who is none yet."""
     if wish.id is not None:
         # Deleted users stay as rows of enterprise 0.
-        found = read("SELECT * FROM user WHERE id = ? AND enterprise != 0", calls.parse_id(wish.id))
+        found = read("SELECT * FROM account WHERE id = ? AND enterprise != 0", calls.parse_id(wish.id))
         if not found:
             raise problems.not_found("user", wish.id)
         return found[0], None
     if wish.login is None:
         raise problems.invalid("accessible_by", "id or login is required", reason="missing_parameter")
-    alias = "id = (SELECT user FROM email_alias WHERE email = lower(?1))"
-    found = read(f"SELECT * FROM user WHERE lower(login) = lower(?1) OR {alias}", wish.login)
+    alias = "id = (SELECT account FROM email_alias WHERE email = lower(?1))"
+    found = read(f"SELECT * FROM account WHERE lower(login) = lower(?1) OR {alias}", wish.login)
     return (found[0] if found else None), wish.login.lower()
 
 
@@ -139,7 +139,7 @@ def _make_room(
     party = None if group is None else group["id"]
     found = conn.execute(
         "SELECT * FROM collaboration"
-        " WHERE item = ? AND (user = ? OR user_group = ? OR (user IS NULL AND email = ?))",
+        " WHERE item = ? AND (account = ? OR user_group = ? OR (account IS NULL AND email = ?))",
         (item["id"], number, party, email),
     ).fetchone()
     over = found is not None and (
@@ -211,13 +211,13 @@ def _changes(
     rights = calls.rights(read, call.caller, item)
     columns: dict[str, Any] = {}
     if wish.status is not None and wish.status != row["status"]:
-        if row["user"] != call.caller.id:
+        if row["account"] != call.caller.id:
             raise _insufficient("Only who is invited accepts or rejects.")
         if row["status"] != collaborations.PENDING:
             said = "The invitation was answered already."
             raise problems.Refused(400, "invalid_status", said)
         if wish.status == collaborations.ACCEPTED:
-            invited = read("SELECT * FROM user WHERE id = ?", row["user"])[0]
+            invited = read("SELECT * FROM account WHERE id = ?", row["account"])[0]
             collaborations_allowlist.check(read, item, invited, None)
         columns |= {"status": wish.status, "acknowledged_at": now}
     given = wish.model_fields_set
@@ -240,7 +240,7 @@ def _check_hold(call: calls.Call, rights: ItemRight, row: Row) -> None:
     """403 unless the caller may change this collaboration of somebody else."""
     if ItemRight.INVITE not in rights or (row["role"] == roles.CO_OWNER and ItemRight.MANAGE not in rights):
         raise _insufficient("You may not change this collaboration.")
-    if row["user"] == call.caller.id:
+    if row["account"] == call.caller.id:
         raise _insufficient("Nobody changes their own role.")
 
 
@@ -265,7 +265,7 @@ def _hand_over(conn: Connection, call: calls.Call, row: Row, *, now: int) -> Non
     item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
     if ItemRight.OWN not in calls.rights(read, call.caller, item):
         raise _insufficient("Only the owner hands an item over.")
-    found = read("SELECT * FROM user WHERE id = ?", row["user"])
+    found = read("SELECT * FROM account WHERE id = ?", row["account"])
     if row["status"] != collaborations.ACCEPTED or not found:
         raise problems.Refused(400, "invalid_status", "Who has not accepted cannot become the owner.")
     new = found[0]
@@ -286,7 +286,7 @@ def _hand_over(conn: Connection, call: calls.Call, row: Row, *, now: int) -> Non
         conn,
         item,
         role=roles.CO_OWNER if roles.CO_OWNER in roles.offered(kind, roles.ALL) else "editor",
-        user=item["owner"],
+        account=item["owner"],
         email=None,
         enterprise=new["enterprise"],
         status=collaborations.ACCEPTED,
@@ -304,7 +304,7 @@ async def delete(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
         read = store.reader(conn)
         row = collaborations_list.get(read, call, call.id)
-        if row["user"] != call.caller.id:
+        if row["account"] != call.caller.id:
             item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
             _check_hold(call, calls.rights(read, call.caller, item), row)
         conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
@@ -318,7 +318,7 @@ def end_all(conn: Connection, user: int, *, by: int, now: int) -> None:
     """End whatever a user shares with others, and others with them: they are about to go."""
     rows = conn.execute(
         "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item"
-        " WHERE c.user = ?1 OR item.owner = ?1",
+        " WHERE c.account = ?1 OR item.owner = ?1",
         (user,),
     ).fetchall()
     for row in rows:
@@ -344,7 +344,7 @@ def _tell(conn: Connection, row: Row, word: str, *, by: int, now: int) -> None:
     """Tell everybody who sees the item, and whom it is about."""
     item = items.find(conn, row["item"])
     besides = group_rights.members(store.reader(conn), row["user_group"])
-    besides += [] if row["user"] is None else [row["user"]]
+    besides += [] if row["account"] is None else [row["account"]]
     events.record(conn, item, word, by=by, now=now, details=_details(conn, row), besides=besides)
 
 

@@ -25,7 +25,7 @@ from cmsfs.service.storage import store, tree_paths
 
 def check(read: store.Read, item: Row, invited: Row | None, email: str | None) -> None:
     """403 unless this user, or whoever will have this address, may collaborate on an item."""
-    owner = read("SELECT * FROM user WHERE id = ?", item["owner"])[0]
+    owner = read("SELECT * FROM account WHERE id = ?", item["owner"])[0]
     if invited is not None and invited["enterprise"] == owner["enterprise"]:
         return
     terms = tree_paths.line(item)
@@ -46,7 +46,7 @@ def _check_side(read: store.Read, user: Row, other: str | None, directions: tupl
     entries = read("SELECT * FROM allowlist WHERE enterprise = ?", user["enterprise"])
     if not entries:
         return
-    if read("SELECT 1 FROM exemption WHERE enterprise = ? AND user = ?", user["enterprise"], user["id"]):
+    if read("SELECT 1 FROM exemption WHERE enterprise = ? AND account = ?", user["enterprise"], user["id"]):
         return
     domain = (other or "").rpartition("@")[2].lower()
     if not any(one["domain"] == domain and one["direction"] in directions for one in entries):

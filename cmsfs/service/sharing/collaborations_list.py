@@ -33,7 +33,7 @@ def get(read: store.Read, call: calls.Call, wire_id: str) -> Row:
         row = found[0]
         item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
         is_there = item["status"] == ItemStatus.ACTIVE
-        is_mine = row["user"] == call.caller.id or group_rights.is_member(
+        is_mine = row["account"] == call.caller.id or group_rights.is_member(
             read, call.caller.id, row["user_group"]
         )
         if is_there and (is_mine or _shows(read, call, item)):
@@ -90,7 +90,7 @@ def grantee(read: store.Read, row: Row) -> dict[str, Any] | None:
     """Who collaborates, a user or a group; None if nobody has the address yet."""
     if row["user_group"] is not None:
         return group_rights.mini(read("SELECT * FROM user_group WHERE id = ?", row["user_group"])[0])
-    found = read("SELECT * FROM user WHERE id = ?", row["user"])
+    found = read("SELECT * FROM account WHERE id = ?", row["account"])
     return item_serializer.user_mini(found[0]) if found else None
 
 
@@ -101,7 +101,7 @@ async def pending(call: calls.Call) -> responses.Response:
     limit = marker_pagination.read_limit(params)
     offset = paging.read_number(params, "offset", 0)
     rows = call.store.read(
-        "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item WHERE c.user = ?"
+        "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item WHERE c.account = ?"
         " AND c.status = 'pending' AND item.status = 0 AND (c.expires_at IS NULL OR c.expires_at > ?)"
         " ORDER BY c.id",
         call.caller.id,
@@ -115,9 +115,9 @@ def shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
     """A collaboration as it is answered, with the fields that were asked for."""
     is_open = row["status"] == collaborations.PENDING
     item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
-    found = read("SELECT * FROM user WHERE id IN (?, ?)", row["user"], row["created_by"])
+    found = read("SELECT * FROM account WHERE id IN (?, ?)", row["account"], row["created_by"])
     users = {one["id"]: one for one in found}
-    user = users.get(row["user"])
+    user = users.get(row["account"])
     accessible_by = grantee(read, row)
     if accessible_by is not None and is_open and user and user["enterprise"] != call.caller.enterprise:
         # Who has not answered yet is to others no more than the address that was invited.

@@ -18,8 +18,8 @@ from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 
 _SELECT = """
-  SELECT exemption.*, user.name, user.login, enterprise.name AS enterprise_name FROM exemption
-    JOIN user ON user.id = exemption.user JOIN enterprise ON enterprise.id = exemption.enterprise
+  SELECT exemption.*, account.name, account.login, enterprise.name AS enterprise_name FROM exemption
+    JOIN account ON account.id = exemption.account JOIN enterprise ON enterprise.id = exemption.enterprise
     WHERE exemption.enterprise = ?
 """
 
@@ -51,7 +51,7 @@ async def create(call: calls.Call) -> responses.Response:
 def add(conn: Connection, enterprise: int, user: int, *, now: int) -> int:
     """Exempt a user; 409 if that was done already."""
     cursor = conn.execute(
-        "INSERT INTO exemption (enterprise, user, created_at, modified_at) VALUES (?, ?, ?, ?)"
+        "INSERT INTO exemption (enterprise, account, created_at, modified_at) VALUES (?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING",
         (enterprise, user, now, now),
     )
@@ -92,7 +92,7 @@ def _whole(row: Row) -> dict[str, Any]:
         "enterprise": {"type": "enterprise", "id": str(row["enterprise"]), "name": row["enterprise_name"]},
         "user": {
             "type": "user",
-            "id": str(row["user"]),
+            "id": str(row["account"]),
             "name": row["name"],
             "login": row["login"] or "",
         },

@@ -201,7 +201,7 @@ def _minute(moment: int | None) -> str:
 
 def _page(visit: _Visit, template: str, **values: Any) -> responses.Response:
     row, shared = visit.row, visit.shared
-    owner = visit.store.read("SELECT name FROM user WHERE id = ?", row["owner"])[0]["name"]
+    owner = visit.store.read("SELECT name FROM account WHERE id = ?", row["owner"])[0]["name"]
     is_top = row["id"] == shared.item
     document = pages.text(
         template,

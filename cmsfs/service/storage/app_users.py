@@ -19,13 +19,11 @@ def is_login(login: str | None) -> bool:
     return login is not None and login.lower().endswith(f"@{DOMAIN}")
 
 
+def new_login(number: int) -> str:
+    """A login for a user, that nobody could have guessed, and so invited, before."""
+    return f"AppUser_{number}_{chance.token_hex(8)}@{DOMAIN}"
+
+
 def give_login(conn: Connection, number: int) -> None:
-    """Give a user a login that nobody could have guessed, and so invited, before."""
-    login = f"AppUser_{number}_{chance.token_hex(8)}@{DOMAIN}"
-    conn.execute("UPDATE user SET login = ? WHERE id = ?", (login, number))
-
-
-def give_logins(conn: Connection) -> None:
-    """Give one to every app user of a store in which they had none."""
-    for (number,) in conn.execute("SELECT id FROM user WHERE login IS NULL AND enterprise != 0").fetchall():
-        give_login(conn, number)
+    """Give a user such a login."""
+    conn.execute("UPDATE account SET login = ? WHERE id = ?", (new_login(number), number))

@@ -25,8 +25,8 @@ _BATCH = 100
 _NAMED = "SELECT sha1, max(size) AS size FROM version WHERE sha1 >= ? AND sha1 < ?||'g' GROUP BY sha1"
 _LEAVING = "SELECT sha1 FROM orphan UNION ALL SELECT sha1 FROM aside"
 _FILES = """
-  SELECT version.id AS version, item.id AS file, item.name, user.login FROM version
-    JOIN item ON item.id = version.file JOIN user ON user.id = item.owner WHERE version.sha1 = ?
+  SELECT version.id AS version, item.id AS file, item.name, account.login FROM version
+    JOIN item ON item.id = version.file JOIN account ON account.id = item.owner WHERE version.sha1 = ?
     ORDER BY version.id LIMIT 10
 """
 

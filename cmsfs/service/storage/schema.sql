@@ -14,7 +14,7 @@ CREATE TABLE enterprise (
   trash_days  INTEGER DEFAULT 30               -- for so long is trash kept; NULL: until somebody empties it
 );
 
-CREATE TABLE user (
+CREATE TABLE account (
   id                  INTEGER PRIMARY KEY AUTOINCREMENT,
   enterprise          INTEGER NOT NULL REFERENCES enterprise,
   name                TEXT NOT NULL,
@@ -34,18 +34,18 @@ CREATE TABLE user (
 -- Users of other enterprises who collaborate on content of this one: they are found by their whole login.
 CREATE TABLE collaborator (
   enterprise  INTEGER NOT NULL REFERENCES enterprise,
-  user        INTEGER NOT NULL REFERENCES user,
-  PRIMARY KEY (enterprise, user)
+  account     INTEGER NOT NULL REFERENCES account,
+  PRIMARY KEY (enterprise, account)
 ) WITHOUT ROWID;
 
 -- Users to whom the enterprise's list of domains to collaborate with does not apply.
 CREATE TABLE exemption (
   id           INTEGER PRIMARY KEY AUTOINCREMENT,
   enterprise   INTEGER NOT NULL REFERENCES enterprise,
-  user         INTEGER NOT NULL REFERENCES user,
+  account      INTEGER NOT NULL REFERENCES account,
   created_at   INTEGER NOT NULL,
   modified_at  INTEGER NOT NULL,
-  UNIQUE (enterprise, user)
+  UNIQUE (enterprise, account)
 );
 
 -- An application that may ask for tokens.
@@ -54,7 +54,7 @@ CREATE TABLE app (
   secret_hash    TEXT NOT NULL,                -- SHA-256 of the secret, in hexadecimal
   name           TEXT NOT NULL,
   enterprise     INTEGER NOT NULL REFERENCES enterprise,
-  service_user   INTEGER NOT NULL REFERENCES user, -- for whom an enterprise token speaks
+  service_user   INTEGER NOT NULL REFERENCES account, -- for whom an enterprise token speaks
   scopes         TEXT NOT NULL DEFAULT 'root_readwrite', -- with spaces between: what its tokens are good for
   grants         TEXT NOT NULL DEFAULT 'client_credentials', -- with spaces between: how it may get tokens, of
                                                -- authorization_code, client_credentials, jwt_bearer
@@ -81,7 +81,7 @@ CREATE TABLE assertion (
 CREATE TABLE family (
   id          INTEGER PRIMARY KEY AUTOINCREMENT,
   app         TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
-  user        INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  account     INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
   scopes      TEXT,                            -- as of a token
   expires_at  INTEGER NOT NULL                 -- when its newest refresh token does
 );
@@ -99,7 +99,7 @@ CREATE INDEX refresh_token_of_family ON refresh_token (family);
 CREATE TABLE code (
   hash          TEXT PRIMARY KEY,
   app           TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
-  user          INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  account       INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
   redirect_uri  TEXT NOT NULL,                 -- where the code was sent
   scopes        TEXT,                          -- as of a token
   challenge     TEXT,                          -- PKCE, S256; NULL: none was given
@@ -114,7 +114,7 @@ CREATE INDEX code_of_family ON code (family);
 CREATE TABLE token (
   hash        TEXT PRIMARY KEY,
   app         TEXT NOT NULL REFERENCES app ON DELETE CASCADE,
-  user        INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  account     INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
   created_at  INTEGER NOT NULL,
   expires_at  INTEGER NOT NULL,                -- dead tokens are removed when the next one is issued
   scopes      TEXT,                            -- with spaces between; NULL: all that the application has
@@ -131,14 +131,14 @@ CREATE INDEX token_of_source ON token (source);
 
 -- How a user comes in by the authorize page.
 CREATE TABLE password (
-  user          INTEGER PRIMARY KEY REFERENCES user ON DELETE CASCADE,
+  account       INTEGER PRIMARY KEY REFERENCES account ON DELETE CASCADE,
   hash          TEXT NOT NULL                  -- scrypt, with its parameters and salt
 );
 
 -- Somebody who logged in in a browser; the cookie's hash.
 CREATE TABLE login (
   hash        TEXT PRIMARY KEY,
-  user        INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  account     INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
   expires_at  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
@@ -146,7 +146,7 @@ CREATE TABLE login (
 CREATE TABLE item (
   id                   INTEGER PRIMARY KEY AUTOINCREMENT,
   kind                 INTEGER NOT NULL,       -- 0 folder, 1 file, 2 web link: the order of a listing
-  owner                INTEGER NOT NULL REFERENCES user,
+  owner                INTEGER NOT NULL REFERENCES account,
   parent               INTEGER,                -- item; NULL for a root; may name one that was purged
   path                 TEXT NOT NULL,          -- ids of the folders above, '/12/40/': what is below folder f
                                                -- is path >= f.path||f.id||'/' and < f.path||f.id||'0'
@@ -164,8 +164,8 @@ CREATE TABLE item (
   purge_at             INTEGER,                -- when the sweeper removes it for good; NULL: never, or not in the trash
   content_created_at   INTEGER NOT NULL,
   content_modified_at  INTEGER NOT NULL,
-  created_by           INTEGER NOT NULL REFERENCES user,
-  modified_by          INTEGER NOT NULL REFERENCES user,
+  created_by           INTEGER NOT NULL REFERENCES account,
+  modified_by          INTEGER NOT NULL REFERENCES account,
   size                 INTEGER NOT NULL DEFAULT 0, -- bytes; of a folder: all active files below
   version              INTEGER,                -- file: the current version
   sha1                 TEXT,                   -- file: of the current version
@@ -200,7 +200,7 @@ CREATE TABLE version (
   size        INTEGER NOT NULL,
   name        TEXT NOT NULL,                   -- the file's name when this was current
   created_at  INTEGER NOT NULL,
-  created_by  INTEGER NOT NULL REFERENCES user,
+  created_by  INTEGER NOT NULL REFERENCES account,
   trashed_at  INTEGER,                         -- set: in the trash, listed but not to be downloaded
   trashed_by  INTEGER,                         -- user, as long as it is there
   restored_at  INTEGER,                        -- when it was last taken out of the trash
@@ -255,7 +255,7 @@ CREATE TABLE legal_hold_policy (
   is_ongoing         INTEGER NOT NULL,
   filter_started_at  INTEGER,                  -- of what a user made or owns: versions from here on
   filter_ended_at    INTEGER,                  -- up to here
-  created_by         INTEGER NOT NULL REFERENCES user,
+  created_by         INTEGER NOT NULL REFERENCES account,
   created_at         INTEGER NOT NULL,
   modified_at        INTEGER NOT NULL,
   deleted_at         INTEGER                   -- from then on it is releasing, soon after released
@@ -267,7 +267,7 @@ CREATE TABLE legal_hold_assignment (
   policy       INTEGER NOT NULL REFERENCES legal_hold_policy,
   type         TEXT NOT NULL,                  -- file, file_version, folder, user, ownership, interactions
   target       INTEGER NOT NULL,               -- id of that
-  assigned_by  INTEGER NOT NULL REFERENCES user,
+  assigned_by  INTEGER NOT NULL REFERENCES account,
   assigned_at  INTEGER NOT NULL,
   deleted_at   INTEGER
 );
@@ -290,7 +290,7 @@ CREATE TABLE retention_policy (
   disposition_action  TEXT NOT NULL,           -- permanently_delete, remove_retention
   is_modifiable       INTEGER NOT NULL,
   details             TEXT NOT NULL DEFAULT '{}', -- JSON object: the fields that nothing here looks at
-  created_by          INTEGER NOT NULL REFERENCES user,
+  created_by          INTEGER NOT NULL REFERENCES account,
   created_at          INTEGER NOT NULL,
   modified_at         INTEGER NOT NULL,
   retired_at          INTEGER,                 -- covers no version made after that
@@ -306,7 +306,7 @@ CREATE TABLE retention_assignment (
                                                -- and what they stand for in an instance
   start_field  TEXT,                           -- id of a date field; NULL: the day of the upload
   start_key    TEXT,                           -- its key in an instance
-  assigned_by  INTEGER NOT NULL REFERENCES user,
+  assigned_by  INTEGER NOT NULL REFERENCES account,
   assigned_at  INTEGER NOT NULL,
   UNIQUE (policy, type, target, filters)
 );
@@ -319,11 +319,11 @@ CREATE TABLE retention_kept (
 CREATE INDEX retention_kept_version ON retention_kept (version);
 
 CREATE TRIGGER version_added AFTER INSERT ON version BEGIN
-  UPDATE user SET space_used = space_used + NEW.size WHERE id = (SELECT owner FROM item WHERE id = NEW.file);
+  UPDATE account SET space_used = space_used + NEW.size WHERE id = (SELECT owner FROM item WHERE id = NEW.file);
 END;
 -- BEFORE the item's row goes: afterwards its owner could not be found.
 CREATE TRIGGER item_purged BEFORE DELETE ON item BEGIN
-  UPDATE user SET space_used = space_used - (SELECT coalesce(sum(size), 0) FROM version WHERE file = OLD.id)
+  UPDATE account SET space_used = space_used - (SELECT coalesce(sum(size), 0) FROM version WHERE file = OLD.id)
     WHERE id = OLD.owner;
   DELETE FROM document WHERE id = OLD.id;
 END;
@@ -332,7 +332,7 @@ END;
 -- that expired stays for a while, without its parts, to say so.
 CREATE TABLE upload_session (
   id          TEXT PRIMARY KEY,
-  user        INTEGER NOT NULL REFERENCES user,
+  account     INTEGER NOT NULL REFERENCES account,
   folder      INTEGER,                         -- item: where the new file goes, 0: the root; NULL: a new version
   file        INTEGER,                         -- item: the file that gets a new version; NULL: a new file
   name        TEXT,                            -- of the new file, or the new name with the version
@@ -347,25 +347,25 @@ CREATE INDEX upload_session_by_end ON upload_session (expires_at);
 -- What has arrived of it.  The bytes are in sessions/<session>/<file>, on disk before the row.
 CREATE TABLE upload_part (
   session  TEXT NOT NULL REFERENCES upload_session ON DELETE CASCADE,
-  offset   INTEGER NOT NULL,
+  start    INTEGER NOT NULL,
   id       TEXT NOT NULL,
   size     INTEGER NOT NULL,
   sha1     TEXT NOT NULL,
   file     TEXT NOT NULL,
-  PRIMARY KEY (session, offset)
+  PRIMARY KEY (session, start)
 ) WITHOUT ROWID;
 
 -- What happened, for three weeks, in the stream of each user that sees the item (see events.py).
 CREATE TABLE event (
   id          INTEGER PRIMARY KEY AUTOINCREMENT, -- the position in the stream
-  user        INTEGER NOT NULL,                -- whose stream this is
+  account     INTEGER NOT NULL,                -- whose stream this is
   type        TEXT NOT NULL,
   created_at  INTEGER NOT NULL,
   created_by  INTEGER NOT NULL,                -- user
   source      TEXT NOT NULL,                   -- JSON: the item as it was after the event
   details     TEXT NOT NULL DEFAULT '{}'       -- JSON: what there is to say besides
 );
-CREATE INDEX event_of_user ON event (user, id);
+CREATE INDEX event_of_user ON event (account, id);
 
 -- What search matches words against, one row an item.  Names, descriptions and tags follow the item by
 -- trigger; file_content is written by uploads (the beginning of text files).
@@ -405,7 +405,7 @@ END;
 
 -- Ids of different things begin in different places, so that one taken for another is noticed.  Anonymous
 -- actors have the user id 2 on the wire, roots the item id 0, the trash 1.
-INSERT INTO sqlite_sequence (name, seq) VALUES ('user', 2000), ('item', 100000), ('version', 500000),
+INSERT INTO sqlite_sequence (name, seq) VALUES ('account', 2000), ('item', 100000), ('version', 500000),
   ('exemption', 700000), ('legal_hold_policy', 710000), ('legal_hold_assignment', 720000),
   ('retention_policy', 730000), ('retention_assignment', 740000),
   ('event', 1000000);
@@ -426,7 +426,7 @@ END;
 
 -- A version that goes while its file stays; with the file, item_purged has counted it already.
 CREATE TRIGGER version_removed AFTER DELETE ON version BEGIN
-  UPDATE user SET space_used = space_used - OLD.size WHERE id = (SELECT owner FROM item WHERE id = OLD.file);
+  UPDATE account SET space_used = space_used - OLD.size WHERE id = (SELECT owner FROM item WHERE id = OLD.file);
 END;
 -- Users who are invited together.
 CREATE TABLE user_group (
@@ -444,14 +444,14 @@ CREATE TABLE user_group (
 CREATE TABLE membership (
   id           INTEGER PRIMARY KEY AUTOINCREMENT,
   user_group   INTEGER NOT NULL REFERENCES user_group ON DELETE CASCADE,
-  user         INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  account      INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
   role         TEXT NOT NULL,                  -- member, admin
   permissions  TEXT NOT NULL DEFAULT '{}',     -- JSON object: what an admin of the group may do; asked by nobody
   created_at   INTEGER NOT NULL,
   modified_at  INTEGER NOT NULL,
-  UNIQUE (user_group, user)
+  UNIQUE (user_group, account)
 );
-CREATE INDEX membership_of_user ON membership (user, user_group);
+CREATE INDEX membership_of_user ON membership (account, user_group);
 
 -- Who may see and do what with items of others: collaborations, and what folders say about inviting.
 INSERT INTO sqlite_sequence (name, seq) VALUES ('collaboration', 750000), ('allowlist', 760000),
@@ -461,7 +461,7 @@ CREATE TABLE collaboration (
   id             INTEGER PRIMARY KEY AUTOINCREMENT,
   item           INTEGER NOT NULL REFERENCES item ON DELETE CASCADE, -- a file, or a folder with all below
   enterprise     INTEGER NOT NULL REFERENCES enterprise, -- the owner's
-  user           INTEGER REFERENCES user,      -- who was invited; NULL: nobody has that address yet, or a group
+  account        INTEGER REFERENCES account,   -- who was invited; NULL: nobody has that address yet, or a group
   user_group     INTEGER REFERENCES user_group, -- the group that was invited, for all its members
   email          TEXT,                         -- by which address, in lower case; NULL: by id
   role           TEXT NOT NULL,                -- see service/access/roles.py
@@ -469,45 +469,45 @@ CREATE TABLE collaboration (
   can_view_path  INTEGER NOT NULL DEFAULT 0,   -- 1: the names of the folders above are shown
   access_only    INTEGER NOT NULL DEFAULT 0,   -- 1: it is in no listing of the user's root
   expires_at     INTEGER,                      -- from then on it is none; the row goes a little later
-  created_by     INTEGER NOT NULL REFERENCES user,
+  created_by     INTEGER NOT NULL REFERENCES account,
   created_at     INTEGER NOT NULL,
   modified_at    INTEGER NOT NULL,
   acknowledged_at  INTEGER                     -- when it was accepted or rejected
 );
-CREATE UNIQUE INDEX collaboration_once ON collaboration (item, coalesce(user, email));
-CREATE INDEX collaboration_of_user ON collaboration (user, status);
-CREATE INDEX collaboration_by_email ON collaboration (email) WHERE user IS NULL;
+CREATE UNIQUE INDEX collaboration_once ON collaboration (item, coalesce(account, email));
+CREATE INDEX collaboration_of_user ON collaboration (account, status);
+CREATE INDEX collaboration_by_email ON collaboration (email) WHERE account IS NULL;
 CREATE UNIQUE INDEX collaboration_of_group ON collaboration (user_group, item) WHERE user_group IS NOT NULL;
 CREATE INDEX collaboration_by_end ON collaboration (expires_at) WHERE expires_at IS NOT NULL;
 
 -- Whoever gets the address that was invited has the invitation.
-CREATE TRIGGER user_made AFTER INSERT ON user WHEN NEW.login IS NOT NULL BEGIN
-  UPDATE OR IGNORE collaboration SET user = NEW.id WHERE user IS NULL AND email = lower(NEW.login);
+CREATE TRIGGER user_made AFTER INSERT ON account WHEN NEW.login IS NOT NULL BEGIN
+  UPDATE OR IGNORE collaboration SET account = NEW.id WHERE account IS NULL AND email = lower(NEW.login);
 END;
-CREATE TRIGGER user_renamed AFTER UPDATE OF login ON user WHEN NEW.login IS NOT NULL BEGIN
-  UPDATE OR IGNORE collaboration SET user = NEW.id WHERE user IS NULL AND email = lower(NEW.login);
+CREATE TRIGGER user_renamed AFTER UPDATE OF login ON account WHEN NEW.login IS NOT NULL BEGIN
+  UPDATE OR IGNORE collaboration SET account = NEW.id WHERE account IS NULL AND email = lower(NEW.login);
 END;
 -- Enterprise 0 is that of deleted users.
-CREATE TRIGGER user_left AFTER UPDATE OF enterprise ON user BEGIN
-  DELETE FROM collaboration WHERE user = NEW.id AND NEW.enterprise = 0;
-  DELETE FROM membership WHERE user = NEW.id AND user_group IN (
+CREATE TRIGGER user_left AFTER UPDATE OF enterprise ON account BEGIN
+  DELETE FROM collaboration WHERE account = NEW.id AND NEW.enterprise = 0;
+  DELETE FROM membership WHERE account = NEW.id AND user_group IN (
     SELECT id FROM user_group WHERE enterprise != NEW.enterprise);
-  DELETE FROM collaborator WHERE user = NEW.id AND enterprise = NEW.enterprise;
-  INSERT OR IGNORE INTO collaborator SELECT DISTINCT enterprise, user FROM collaboration
-    WHERE user = NEW.id AND status = 'accepted' AND enterprise != NEW.enterprise;
+  DELETE FROM collaborator WHERE account = NEW.id AND enterprise = NEW.enterprise;
+  INSERT OR IGNORE INTO collaborator SELECT DISTINCT enterprise, account FROM collaboration
+    WHERE account = NEW.id AND status = 'accepted' AND enterprise != NEW.enterprise;
 END;
 -- Who collaborates from elsewhere is known to the enterprise for as long as that lasts.
 CREATE TRIGGER collaboration_made AFTER INSERT ON collaboration
-  WHEN NEW.status = 'accepted' AND NEW.enterprise != (SELECT enterprise FROM user WHERE id = NEW.user) BEGIN
-  INSERT OR IGNORE INTO collaborator VALUES (NEW.enterprise, NEW.user);
+  WHEN NEW.status = 'accepted' AND NEW.enterprise != (SELECT enterprise FROM account WHERE id = NEW.account) BEGIN
+  INSERT OR IGNORE INTO collaborator VALUES (NEW.enterprise, NEW.account);
 END;
 CREATE TRIGGER collaboration_changed AFTER UPDATE OF status ON collaboration
-  WHEN NEW.status = 'accepted' AND NEW.enterprise != (SELECT enterprise FROM user WHERE id = NEW.user) BEGIN
-  INSERT OR IGNORE INTO collaborator VALUES (NEW.enterprise, NEW.user);
+  WHEN NEW.status = 'accepted' AND NEW.enterprise != (SELECT enterprise FROM account WHERE id = NEW.account) BEGIN
+  INSERT OR IGNORE INTO collaborator VALUES (NEW.enterprise, NEW.account);
 END;
 CREATE TRIGGER collaboration_ended AFTER DELETE ON collaboration WHEN OLD.status = 'accepted' BEGIN
-  DELETE FROM collaborator WHERE enterprise = OLD.enterprise AND user = OLD.user AND NOT EXISTS (
-    SELECT 1 FROM collaboration WHERE enterprise = OLD.enterprise AND user = OLD.user AND status = 'accepted');
+  DELETE FROM collaborator WHERE enterprise = OLD.enterprise AND account = OLD.account AND NOT EXISTS (
+    SELECT 1 FROM collaboration WHERE enterprise = OLD.enterprise AND account = OLD.account AND status = 'accepted');
 END;
 
 -- What a folder says about collaborating on it and on all below; one without a row says the usual.
@@ -530,11 +530,11 @@ CREATE TABLE allowlist (
 
 -- What a user came to by shared links of others, for the search that includes that.
 CREATE TABLE recent_link (
-  user     INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  account  INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
   item     INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
   link     TEXT NOT NULL,                      -- item.link as it was then
   used_at  INTEGER NOT NULL,
-  PRIMARY KEY (user, item)
+  PRIMARY KEY (account, item)
 ) WITHOUT ROWID;
 
 -- What happened in an enterprise, for a year: the administrators' streams.
@@ -578,10 +578,10 @@ CREATE TABLE watermark (
 
 -- What users have among their favorites.
 CREATE TABLE favorite (
-  user         INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  account      INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
   item         INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
   added_at     INTEGER NOT NULL,
-  PRIMARY KEY (user, item)
+  PRIMARY KEY (account, item)
 ) WITHOUT ROWID;
 CREATE INDEX favorite_of_item ON favorite (item);
 
@@ -601,7 +601,7 @@ CREATE TABLE comment (
   item         INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
   reply_to     INTEGER REFERENCES comment ON DELETE CASCADE, -- comment; NULL: it is about the file itself
   message      TEXT NOT NULL,                  -- with people as @[id:name]
-  created_by   INTEGER NOT NULL REFERENCES user,
+  created_by   INTEGER NOT NULL REFERENCES account,
   created_at   INTEGER NOT NULL,
   modified_at  INTEGER NOT NULL
 );
@@ -645,20 +645,20 @@ CREATE TABLE task (
   rule        TEXT NOT NULL,                   -- all_assignees, any_assignee
   message     TEXT NOT NULL,
   due_at      INTEGER,
-  created_by  INTEGER NOT NULL REFERENCES user,
+  created_by  INTEGER NOT NULL REFERENCES account,
   created_at  INTEGER NOT NULL
 );
 CREATE INDEX task_of_file ON task (file, id);
 CREATE TABLE task_assignment (
   id           INTEGER PRIMARY KEY AUTOINCREMENT,
   task         INTEGER NOT NULL REFERENCES task ON DELETE CASCADE,
-  user         INTEGER NOT NULL REFERENCES user, -- whose it is
+  account      INTEGER NOT NULL REFERENCES account, -- whose it is
   message      TEXT NOT NULL,
   state        TEXT NOT NULL DEFAULT 'incomplete', -- incomplete, completed, approved, rejected
-  assigned_by  INTEGER NOT NULL REFERENCES user,
+  assigned_by  INTEGER NOT NULL REFERENCES account,
   assigned_at  INTEGER NOT NULL,
   resolved_at  INTEGER,                        -- NULL: it is incomplete
-  UNIQUE (task, user)
+  UNIQUE (task, account)
 );
 
 -- Folders whose metadata of a template everything below gets, too.
@@ -667,7 +667,7 @@ CREATE TABLE cascade_policy (
   uuid        TEXT NOT NULL UNIQUE,            -- the id on the wire
   folder      INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
   template    INTEGER NOT NULL REFERENCES metadata_template ON DELETE CASCADE,
-  created_by  INTEGER NOT NULL REFERENCES user,
+  created_by  INTEGER NOT NULL REFERENCES account,
   created_at  INTEGER NOT NULL,
   UNIQUE (folder, template)
 );
@@ -700,7 +700,7 @@ CREATE TABLE webhook (
   target      INTEGER NOT NULL REFERENCES item ON DELETE CASCADE, -- a file, or a folder with all below
   address     TEXT NOT NULL,
   triggers    TEXT NOT NULL,                   -- JSON array of words: see events/webhook_triggers.py
-  created_by  INTEGER NOT NULL REFERENCES user,
+  created_by  INTEGER NOT NULL REFERENCES account,
   created_at  INTEGER NOT NULL,
   UNIQUE (target, app, created_by)
 );
@@ -728,17 +728,17 @@ INSERT INTO sqlite_sequence (name, seq) VALUES ('task', 800000), ('task_assignme
 -- Further addresses that a user is known by: for logging in and for invitations.
 CREATE TABLE email_alias (
   id          INTEGER PRIMARY KEY AUTOINCREMENT,
-  user        INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  account     INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
   email       TEXT NOT NULL UNIQUE             -- in lower case
 );
-CREATE INDEX email_alias_of_user ON email_alias (user);
+CREATE INDEX email_alias_of_user ON email_alias (account);
 CREATE TRIGGER email_alias_made AFTER INSERT ON email_alias BEGIN
-  UPDATE OR IGNORE collaboration SET user = NEW.user WHERE user IS NULL AND email = NEW.email;
+  UPDATE OR IGNORE collaboration SET account = NEW.account WHERE account IS NULL AND email = NEW.email;
 END;
 
 -- Pictures of users.
 CREATE TABLE avatar (
-  user        INTEGER PRIMARY KEY REFERENCES user ON DELETE CASCADE,
+  account     INTEGER PRIMARY KEY REFERENCES account ON DELETE CASCADE,
   media_type  TEXT NOT NULL,                   -- image/png, image/jpeg
   picture     BLOB NOT NULL                    -- as it was sent, 1 MiB at most
 );
@@ -747,11 +747,11 @@ CREATE TABLE avatar (
 CREATE TABLE invite (
   id           INTEGER PRIMARY KEY AUTOINCREMENT,
   enterprise   INTEGER NOT NULL REFERENCES enterprise,
-  user         INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
-  invited_by   INTEGER NOT NULL REFERENCES user,
+  account      INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
+  invited_by   INTEGER NOT NULL REFERENCES account,
   created_at   INTEGER NOT NULL,
   modified_at  INTEGER NOT NULL,
-  UNIQUE (enterprise, user)
+  UNIQUE (enterprise, account)
 );
 
 -- What users are to agree to, one text for each kind of user, and who has.
@@ -768,11 +768,11 @@ CREATE TABLE terms_of_service (
 CREATE TABLE terms_status (
   id           INTEGER PRIMARY KEY AUTOINCREMENT,
   terms        INTEGER NOT NULL REFERENCES terms_of_service ON DELETE CASCADE,
-  user         INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+  account      INTEGER NOT NULL REFERENCES account ON DELETE CASCADE,
   is_accepted  INTEGER NOT NULL,
   created_at   INTEGER NOT NULL,
   modified_at  INTEGER NOT NULL,
-  UNIQUE (terms, user)
+  UNIQUE (terms, account)
 );
 
 -- The storage policies of an enterprise beside this service's own.
@@ -784,8 +784,8 @@ CREATE TABLE storage_policy (
 );
 -- Users who were given a storage policy of their own; all others have the enterprise's.
 CREATE TABLE storage_assignment (
-  user    INTEGER PRIMARY KEY REFERENCES user ON DELETE CASCADE,
-  policy  INTEGER REFERENCES storage_policy    -- NULL: this service's own
+  account  INTEGER PRIMARY KEY REFERENCES account ON DELETE CASCADE,
+  policy   INTEGER REFERENCES storage_policy   -- NULL: this service's own
 );
 -- Versions that are retained for longer than their policies say.
 CREATE TABLE retention_extended (

@@ -23,6 +23,8 @@ _TRASH = """
       WHERE user.id = item.owner)
     WHERE status = 1 AND purge_at IS NULL
 """
+# They had no login.
+_APP_USERS = "SELECT id FROM user WHERE login IS NULL AND enterprise != 0"
 # The other template that everybody has came later.
 _SKILL_CARDS = """
   INSERT INTO metadata_template (uuid, enterprise, key, display_name)
@@ -30,7 +32,7 @@ _SKILL_CARDS = """
 """
 
 
-VERSION = 11
+VERSION = 12
 
 
 def schema() -> str:
@@ -130,7 +132,8 @@ def _make_anew(conn: Connection, sql: str, table: str, kept: list[str]) -> None:
 def _fill(conn: Connection, new: list[str]) -> None:
     """What the new tables and columns say of what was there before."""
     conn.execute(_TRASH)
-    app_users.give_logins(conn)
+    for (number,) in conn.execute(_APP_USERS).fetchall():
+        conn.execute("UPDATE user SET login = ? WHERE id = ?", (app_users.new_login(number), number))
     if "storage_policy" in new:
         conn.execute(_SKILL_CARDS)
     if "unindexed" in new:

@@ -28,7 +28,7 @@ def user(conn: Connection, *, now: int) -> int:
         (_NOBODY, now),
     )
     cursor = conn.execute(
-        "INSERT INTO user (enterprise, name, role, space_amount, max_upload_size, created_at, modified_at)"
+        "INSERT INTO account (enterprise, name, role, space_amount, max_upload_size, created_at, modified_at)"
         " VALUES (?, ?, 'user', -1, ?, ?, ?)",
         (_NOBODY, NAME, 2**53, now, now),
     )

@@ -52,7 +52,7 @@ async def create(call: calls.Call) -> responses.Response:
         if ItemRight.PREVIEW not in view.rights(file):
             raise problems.Refused(403, "forbidden", "A task is assigned only to who may look into the file.")
         found = conn.execute(
-            "INSERT INTO task_assignment (task, user, message, assigned_by, assigned_at)"
+            "INSERT INTO task_assignment (task, account, message, assigned_by, assigned_at)"
             " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING *",
             (task["id"], user["id"], task["message"], call.caller.id, call.store.now()),
         ).fetchall()
@@ -67,7 +67,7 @@ async def create(call: calls.Call) -> responses.Response:
 def _assignee(read: store.Read, wish: models_tasks.Assignee) -> Row:
     if wish.id is None and wish.login is None:
         raise problems.invalid("assign_to", "id or login is required", reason="missing_parameter")
-    sql = "SELECT * FROM user WHERE enterprise != 0 AND "
+    sql = "SELECT * FROM account WHERE enterprise != 0 AND "
     if wish.id is not None:
         found = read(f"{sql} id = ?", calls.parse_id(wish.id))
     else:
@@ -88,7 +88,7 @@ async def update(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
         row, task, file = _get(read, call, call.id)
-        if row["user"] != call.caller.id:
+        if row["account"] != call.caller.id:
             raise problems.Refused(403, "forbidden", "The task is assigned to somebody else.")
         state = wish.resolution_state or row["state"]
         if state not in models_tasks.STATES[task["action"]]:
@@ -113,7 +113,7 @@ async def delete(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
         read = store.reader(conn)
         row, task, file = _get(read, call, call.id)
-        tasks.check_owns(read, call, task, file, row["assigned_by"], row["user"])
+        tasks.check_owns(read, call, task, file, row["assigned_by"], row["account"])
         if row["state"] != "incomplete":
             said = "The assignment is resolved; it can be opened again, or the task be deleted."
             raise problems.Refused(403, "forbidden", said)
@@ -125,7 +125,7 @@ async def delete(call: calls.Call) -> responses.Response:
 
 
 def _tell(conn: Connection, call: calls.Call, task: Row, file: Row | None, row: Row, word: str) -> None:
-    said = {"task_assignment_id": str(row["id"]), "assigned_to": str(row["user"])}
+    said = {"task_assignment_id": str(row["id"]), "assigned_to": str(row["account"])}
     tasks.tell(conn, call, task, file, word, **said)
 
 

@@ -31,7 +31,7 @@ def get_task(read: store.Read, call: calls.Call, wire_id: str) -> tuple[Row, Row
     if found:
         row = found[0]
         file = visible_file(read, call, row["file"])
-        sql = "SELECT 1 FROM task_assignment WHERE task = ? AND user = ?"
+        sql = "SELECT 1 FROM task_assignment WHERE task = ? AND account = ?"
         if file is not None or row["created_by"] == call.caller.id or read(sql, row["id"], call.caller.id):
             return row, file
     raise problems.not_found("task", wire_id)
@@ -169,7 +169,7 @@ def shape_assignment(read: store.Read, task: Row, row: Row, file: Row | None) ->
         "type": "task_assignment",
         "id": str(row["id"]),
         "item": _mini(read, file),
-        "assigned_to": _user(read, row["user"]),
+        "assigned_to": _user(read, row["account"]),
         "message": row["message"],
         "completed_at": _moment(row["resolved_at"]),
         "assigned_at": _moment(row["assigned_at"]),
@@ -184,7 +184,7 @@ def _mini(read: store.Read, file: Row | None) -> dict[str, Any] | None:
 
 
 def _user(read: store.Read, number: int) -> dict[str, Any]:
-    return item_serializer.user_mini(read("SELECT * FROM user WHERE id = ?", number)[0])
+    return item_serializer.user_mini(read("SELECT * FROM account WHERE id = ?", number)[0])
 
 
 def _moment(micros: int | None) -> str | None:

@@ -43,7 +43,7 @@ def find(read: store.Read, call: calls.Call, *, committed: bool = False) -> Row:
     found = read("SELECT * FROM upload_session WHERE id = ?", call.id)
     if not found or (found[0]["committed"] and not committed):
         raise problems.not_found("upload_session", call.id)
-    if found[0]["user"] != call.caller.id:
+    if found[0]["account"] != call.caller.id:
         said = "Somebody else has begun this upload."
         raise problems.Refused(403, "access_denied_insufficient_permissions", said)
     if found[0]["expires_at"] <= call.store.now():
@@ -52,7 +52,7 @@ def find(read: store.Read, call: calls.Call, *, committed: bool = False) -> Row:
 
 
 def serialize(row: Row) -> dict[str, Any]:
-    return {"part_id": row["id"], "offset": row["offset"], "size": row["size"], "sha1": row["sha1"]}
+    return {"part_id": row["id"], "offset": row["start"], "size": row["size"], "sha1": row["sha1"]}
 
 
 async def put_part(call: calls.Call) -> responses.Response:
@@ -111,7 +111,7 @@ def read_digest(call: calls.Call) -> tuple[str, bytes]:
 
 
 def _check_new(read: store.Read, session: Row, offset: int) -> None:
-    if read("SELECT 1 FROM upload_part WHERE session = ? AND offset = ?", session["id"], offset):
+    if read("SELECT 1 FROM upload_part WHERE session = ? AND start = ?", session["id"], offset):
         raise _overlaps()
 
 
@@ -137,7 +137,7 @@ async def _add_part(
             conn.execute("INSERT INTO upload_part VALUES (?, ?, ?, ?, ?, ?)", values)
         except sqlite3.IntegrityError:
             raise _overlaps() from None
-        found = "SELECT * FROM upload_part WHERE session = ? AND offset = ?"
+        found = "SELECT * FROM upload_part WHERE session = ? AND start = ?"
         row: Row = conn.execute(found, (session["id"], offset)).fetchone()
         return row
 
@@ -164,7 +164,7 @@ async def _find_bytes(call: calls.Call, session: Row, wish: upload_sessions.Plan
     if wish.offset % session["part_size"] or wish.offset + wish.size != end:
         return None
     found = call.store.read(
-        "SELECT * FROM upload_part WHERE session = ? AND offset = ?", session["id"], wish.offset
+        "SELECT * FROM upload_part WHERE session = ? AND start = ?", session["id"], wish.offset
     )
     if found:
         path = call.store.parts.path(session["id"], found[0]["file"])

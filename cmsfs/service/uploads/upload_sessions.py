@@ -40,7 +40,7 @@ RETRY_AFTER = "1"
 
 MAX_COMMIT = 4 * 1024 * 1024
 
-_PARTS = "SELECT * FROM upload_part WHERE session = ? ORDER BY offset"
+_PARTS = "SELECT * FROM upload_part WHERE session = ? ORDER BY start"
 
 
 async def create_for_file(call: calls.Call) -> responses.Response:
@@ -237,7 +237,7 @@ def _check_parts(session: Row, wish: upload_sessions.Commit, found: list[Row]) -
     agree = len(named) == len(wish.parts) == len(found) == -(-session["size"] // session["part_size"])
     for row in found:
         one = named.get(row["id"])
-        agree = agree and one is not None and (one.offset, one.size) == (row["offset"], row["size"])
+        agree = agree and one is not None and (one.offset, one.size) == (row["start"], row["size"])
         agree = agree and (one is None or one.sha1 is None or one.sha1.lower() == row["sha1"])
     if not agree:
         said = "The parts that the commit names are not those that have arrived, or some are missing."

@@ -36,7 +36,7 @@ def _user(read: store.Read, call: calls.Call) -> Row:
 
 async def get(call: calls.Call) -> responses.Response:
     user = calls.get_user(call.store.read, call.caller, call.id)
-    found = call.store.read("SELECT * FROM avatar WHERE user = ?", user["id"])
+    found = call.store.read("SELECT * FROM avatar WHERE account = ?", user["id"])
     if not found:
         raise problems.not_found("avatar", call.id)
     headers = {"Cache-Control": "private, max-age=300", "X-Content-Type-Options": "nosniff"}
@@ -52,7 +52,7 @@ async def create(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
         user = _user(store.reader(conn), call)
         conn.execute(
-            "INSERT INTO avatar VALUES (?, ?, ?) ON CONFLICT (user)"
+            "INSERT INTO avatar VALUES (?, ?, ?) ON CONFLICT (account)"
             " DO UPDATE SET media_type = excluded.media_type, picture = excluded.picture",
             (user["id"], kind, picture),
         )
@@ -91,7 +91,7 @@ async def _picture(call: calls.Call) -> bytes:
 async def delete(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
         user = _user(store.reader(conn), call)
-        if not conn.execute("DELETE FROM avatar WHERE user = ?", (user["id"],)).rowcount:
+        if not conn.execute("DELETE FROM avatar WHERE account = ?", (user["id"],)).rowcount:
             raise problems.not_found("avatar", call.id)
 
     await call.store.write(txn)

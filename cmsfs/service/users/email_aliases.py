@@ -37,7 +37,7 @@ def _shape(row: Row) -> dict[str, Any]:
 
 async def list_of_user(call: calls.Call) -> responses.Response:
     user = _user(call.store.read, call)
-    rows = call.store.read("SELECT * FROM email_alias WHERE user = ? ORDER BY id", user["id"])
+    rows = call.store.read("SELECT * FROM email_alias WHERE account = ? ORDER BY id", user["id"])
     return calls.answer({"total_count": len(rows), "entries": [_shape(row) for row in rows]})
 
 
@@ -50,13 +50,13 @@ async def create(call: calls.Call) -> responses.Response:
         user = _user(read, call, changes=True)
         if app_users.is_one(user) or app_users.is_login(email):
             raise problems.invalid("email", "app users have no addresses")
-        if read("SELECT 1 FROM user WHERE lower(login) = ?", email) or read(
+        if read("SELECT 1 FROM account WHERE lower(login) = ?", email) or read(
             "SELECT 1 FROM email_alias WHERE email = ?", email
         ):
             raise problems.Refused(409, "user_login_already_used", "A user with this address exists already.")
-        if len(read("SELECT 1 FROM email_alias WHERE user = ?", user["id"])) >= MOST:
+        if len(read("SELECT 1 FROM email_alias WHERE account = ?", user["id"])) >= MOST:
             raise problems.Refused(400, "bad_request", f"A user has {MOST} addresses at most.")
-        conn.execute("INSERT INTO email_alias (user, email) VALUES (?, ?)", (user["id"], email))
+        conn.execute("INSERT INTO email_alias (account, email) VALUES (?, ?)", (user["id"], email))
         _log(conn, call, "EMAIL_ALIAS_CONFIRM", user)
         return _shape(read("SELECT * FROM email_alias WHERE email = ?", email)[0])
 
@@ -69,7 +69,7 @@ async def delete(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
         user = _user(store.reader(conn), call, changes=True)
         done = conn.execute(
-            "DELETE FROM email_alias WHERE id = ? AND user = ?", (calls.parse_id(number), user["id"])
+            "DELETE FROM email_alias WHERE id = ? AND account = ?", (calls.parse_id(number), user["id"])
         )
         if not done.rowcount:
             raise problems.not_found("email_alias", number)

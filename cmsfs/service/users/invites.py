@@ -27,14 +27,14 @@ async def create(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
         login, now = wish.actionable_by.login, call.store.now()
-        found = read("SELECT * FROM user WHERE lower(login) = lower(?) AND enterprise != 0", login)
+        found = read("SELECT * FROM account WHERE lower(login) = lower(?) AND enterprise != 0", login)
         if not found:
             raise problems.not_found("actionable_by", login)
         if found[0]["enterprise"] == call.caller.enterprise:
             raise problems.Refused(409, "conflict", "The user is in the enterprise already.")
         # Who was invited before is reminded: the invitation is the same.
         (made,) = read(
-            "INSERT INTO invite (enterprise, user, invited_by, created_at, modified_at)"
+            "INSERT INTO invite (enterprise, account, invited_by, created_at, modified_at)"
             " VALUES (?1, ?2, ?3, ?4, ?4)"
             " ON CONFLICT DO UPDATE SET modified_at = excluded.modified_at RETURNING *",
             *(call.caller.enterprise, found[0]["id"], call.caller.id, now),
@@ -56,10 +56,12 @@ async def get(call: calls.Call) -> responses.Response:
 def _shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
     enterprise = read("SELECT * FROM enterprise WHERE id = ?", row["enterprise"])[0]
     users = {
-        name: item_serializer.user_mini(read("SELECT * FROM user WHERE id = ?", row[column])[0])
-        for name, column in (("actionable_by", "user"), ("invited_by", "invited_by"))
+        name: item_serializer.user_mini(read("SELECT * FROM account WHERE id = ?", row[column])[0])
+        for name, column in (("actionable_by", "account"), ("invited_by", "invited_by"))
     }
-    is_in = bool(read("SELECT 1 FROM user WHERE id = ? AND enterprise = ?", row["user"], row["enterprise"]))
+    is_in = bool(
+        read("SELECT 1 FROM account WHERE id = ? AND enterprise = ?", row["account"], row["enterprise"])
+    )
     whole = {
         "type": "invite",
         "id": str(row["id"]),

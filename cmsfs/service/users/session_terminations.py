@@ -50,7 +50,7 @@ def _end(conn: Connection, call: calls.Call, rows: list[Row]) -> None:
     for row in rows:
         callers.check_rank(call.caller.role, row)
         for table in _GIVEN_OUT:
-            conn.execute(f"DELETE FROM {table} WHERE user = ?", (row["id"],))
+            conn.execute(f"DELETE FROM {table} WHERE account = ?", (row["id"],))
 
 
 def _members(read: store.Read, caller: calls.Caller, wish: users.TerminateGroupSessions) -> Iterator[Row]:
@@ -60,8 +60,8 @@ def _members(read: store.Read, caller: calls.Caller, wish: users.TerminateGroupS
         if not read("SELECT 1 FROM user_group WHERE id = ? AND enterprise = ?", number, caller.enterprise):
             raise problems.not_found("group_ids", wire_id)
         yield from read(
-            "SELECT user.* FROM membership JOIN user ON user.id = user WHERE user_group = ?1"
-            " AND user.enterprise = ?2",
+            "SELECT account.* FROM membership JOIN account ON account.id = membership.account"
+            " WHERE user_group = ?1 AND account.enterprise = ?2",
             number,
             caller.enterprise,
         )
@@ -72,7 +72,7 @@ def _named(read: store.Read, caller: calls.Caller, wish: users.TerminateSessions
     for wire_id in wish.user_ids:
         yield calls.get_user(read, caller, wire_id, name="user_ids")
     for login in wish.user_logins:
-        sql = "SELECT * FROM user WHERE enterprise = ? AND lower(login) = lower(?)"
+        sql = "SELECT * FROM account WHERE enterprise = ? AND lower(login) = lower(?)"
         found = read(sql, caller.enterprise, login)
         if not found:
             raise problems.not_found("user_logins", login)

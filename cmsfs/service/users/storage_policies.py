@@ -63,7 +63,7 @@ def _policy(read: store.Read, call: calls.Call, wire_id: str) -> Row | None:
 
 
 def _assignment(read: store.Read, kind: str, number: int) -> dict[str, Any]:
-    sql = "SELECT policy FROM storage_assignment WHERE user = ? AND policy IS NOT NULL"
+    sql = "SELECT policy FROM storage_assignment WHERE account = ? AND policy IS NOT NULL"
     found = read(sql, number) if kind == "user" else []
     return {
         "type": "storage_policy_assignment",
@@ -83,7 +83,7 @@ def _target(read: store.Read, call: calls.Call, kind: str, wire_id: str) -> int:
 
 
 def _has_own(read: store.Read, number: int) -> bool:
-    return bool(read("SELECT 1 FROM storage_assignment WHERE user = ?", number))
+    return bool(read("SELECT 1 FROM storage_assignment WHERE account = ?", number))
 
 
 def _find(read: store.Read, call: calls.Call) -> tuple[str, int]:
@@ -122,7 +122,7 @@ async def assign(call: calls.Call) -> responses.Response:
         number = _target(read, call, kind, wish.assigned_to.id)
         if kind == "enterprise" or _has_own(read, number):
             raise problems.Refused(409, "conflict", f"This {kind} has a storage policy already.")
-        sql = "INSERT INTO storage_assignment (user, policy) VALUES (?, ?)"
+        sql = "INSERT INTO storage_assignment (account, policy) VALUES (?, ?)"
         conn.execute(sql, (number, policy["id"] if policy else None))
         return _assignment(read, kind, number)
 
@@ -146,7 +146,7 @@ async def update(call: calls.Call) -> responses.Response:
             if kind == "enterprise" and policy is not None:
                 said = "The enterprise has this service's storage policy always."
                 raise problems.Refused(403, "forbidden", said)
-            sql = "UPDATE storage_assignment SET policy = ? WHERE user = ?"
+            sql = "UPDATE storage_assignment SET policy = ? WHERE account = ?"
             conn.execute(sql, (policy["id"] if policy else None, number if kind == "user" else None))
         return _assignment(read, kind, number)
 
@@ -160,7 +160,7 @@ async def delete(call: calls.Call) -> responses.Response:
         kind, number = _find(store.reader(conn), call)
         if kind == "enterprise":
             raise problems.Refused(403, "forbidden", "The enterprise has its storage policy always.")
-        conn.execute("DELETE FROM storage_assignment WHERE user = ?", (number,))
+        conn.execute("DELETE FROM storage_assignment WHERE account = ?", (number,))
 
     await call.store.write(txn)
     return responses.Response(status_code=204)

@@ -33,7 +33,7 @@ def _shape(read: store.Read, row: Row) -> dict[str, Any]:
         "type": _KIND,
         "id": str(row["id"]),
         "tos": {"type": "terms_of_service", "id": str(row["terms"])},
-        "user": item_serializer.user_mini(read("SELECT * FROM user WHERE id = ?", row["user"])[0]),
+        "user": item_serializer.user_mini(read("SELECT * FROM account WHERE id = ?", row["account"])[0]),
         "is_accepted": bool(row["is_accepted"]),
         "created_at": item_serializer.to_timestamp(row["created_at"]),
         "modified_at": item_serializer.to_timestamp(row["modified_at"]),
@@ -46,7 +46,7 @@ async def list_of_terms(call: calls.Call) -> responses.Response:
         raise problems.invalid("tos_id", "is required", reason="missing_parameter")
     terms = terms_of_service.find(read, call, wire_id)
     user = _user(read, call, params.get("user_id") or str(call.caller.id))
-    rows = read("SELECT * FROM terms_status WHERE terms = ? AND user = ?", terms["id"], user["id"])
+    rows = read("SELECT * FROM terms_status WHERE terms = ? AND account = ?", terms["id"], user["id"])
     return calls.answer({"total_count": len(rows), "entries": [_shape(read, row) for row in rows]})
 
 
@@ -58,7 +58,7 @@ async def create(call: calls.Call) -> responses.Response:
         terms = terms_of_service.find(read, call, wish.tos.id)
         user = _user(read, call, wish.user.id)
         done = conn.execute(
-            "INSERT INTO terms_status (terms, user, is_accepted, created_at, modified_at)"
+            "INSERT INTO terms_status (terms, account, is_accepted, created_at, modified_at)"
             " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (terms["id"], user["id"], wish.is_accepted, now, now),
         )
@@ -82,7 +82,7 @@ async def update(call: calls.Call) -> responses.Response:
             " WHERE terms_status.id = ? AND enterprise = ?"
         )
         found = read(sql, calls.parse_id(call.id), call.caller.enterprise)
-        mine = [row for row in found if row["user"] == call.caller.id]
+        mine = [row for row in found if row["account"] == call.caller.id]
         if not mine and (not found or call.caller.role not in ("admin", "coadmin")):
             raise problems.not_found(_KIND, call.id)
         row = found[0]
@@ -90,7 +90,7 @@ async def update(call: calls.Call) -> responses.Response:
             "UPDATE terms_status SET is_accepted = ?, modified_at = ? WHERE id = ?",
             (wish.is_accepted, call.store.now(), row["id"]),
         )
-        _log(conn, call, calls.get_user(read, call.caller, str(row["user"])), bool(wish.is_accepted))
+        _log(conn, call, calls.get_user(read, call.caller, str(row["account"])), bool(wish.is_accepted))
         return _shape(read, read("SELECT * FROM terms_status WHERE id = ?", row["id"])[0])
 
     return calls.answer(await call.store.write(txn))

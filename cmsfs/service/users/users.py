@@ -43,8 +43,8 @@ _COLUMNS = {name: name for name in ("name", "login", "role", "status", "space_am
 _COLUMNS["can_search_enterprise_content"] = "enterprise_content"
 
 _EXTERNAL_USERS = """
-  SELECT user.* FROM collaborator JOIN user ON user.id = collaborator.user
-    WHERE collaborator.enterprise = ?1 AND user.enterprise NOT IN (0, ?1)
+  SELECT account.* FROM collaborator JOIN account ON account.id = collaborator.account
+    WHERE collaborator.enterprise = ?1 AND account.enterprise NOT IN (0, ?1)
 """
 
 
@@ -60,7 +60,7 @@ async def get(call: calls.Call) -> responses.Response:
 
 def _find(call: calls.Call, wire_id: str) -> Row:
     """A user that the caller's enterprise knows; 404 otherwise."""
-    sql = f"{_EXTERNAL_USERS} AND user.id = ?2"
+    sql = f"{_EXTERNAL_USERS} AND account.id = ?2"
     external = call.store.read(sql, call.caller.enterprise, calls.parse_id(wire_id))
     return external[0] if external else calls.get_user(call.store.read, call.caller, wire_id)
 
@@ -104,13 +104,13 @@ def _matching(read: store.Read, caller: calls.Caller, params: datastructures.Que
     term = wire_names.name_key(params.get("filter_term", "").strip())
     wanted = params.get("external_app_user_id")
     if kind != "managed" and term and not wanted:
-        external = read(f"{_EXTERNAL_USERS} ORDER BY user.id", caller.enterprise)
+        external = read(f"{_EXTERNAL_USERS} ORDER BY account.id", caller.enterprise)
         matching = [row for row in external if wire_names.name_key(row["login"] or "") == term][:1]
         if matching:
             return matching
     if kind == "external":
         return []
-    rows = read("SELECT * FROM user WHERE enterprise = ? ORDER BY id", caller.enterprise)
+    rows = read("SELECT * FROM account WHERE enterprise = ? ORDER BY id", caller.enterprise)
     if wanted:
         rows = [row for row in rows if _app_user_id(row) == wanted]
     return [row for row in rows if _begins(row["name"], term) or _begins(row["login"], term)]
@@ -157,7 +157,7 @@ async def update(call: calls.Call) -> responses.Response:
         _log(conn, call, "EDIT_USER", row["id"])
         if "enterprise" in wish.model_fields_set:
             _let_go(conn, row, now=call.store.now())
-        return _shown(call, read, read("SELECT * FROM user WHERE id = ?", row["id"])[0])
+        return _shown(call, read, read("SELECT * FROM account WHERE id = ?", row["id"])[0])
 
     return calls.answer(await call.store.write(txn))
 
@@ -186,7 +186,7 @@ async def delete(call: calls.Call) -> responses.Response:
 
 
 def _log(conn: Connection, call: calls.Call, word: str, number: int) -> None:
-    user = item_serializer.user_mini(conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone())
+    user = item_serializer.user_mini(conn.execute("SELECT * FROM account WHERE id = ?", (number,)).fetchone())
     by, now = call.caller.id, call.store.now()
     events_admin.record(conn, call.caller.enterprise, word, user, by=by, now=now)
 
@@ -196,7 +196,7 @@ def insert(
 ) -> Row:
     """Make a user with an empty root folder; without a login it is an app user."""
     cursor = conn.execute(
-        "INSERT INTO user (enterprise, name, login, role, space_amount, max_upload_size, created_at,"
+        "INSERT INTO account (enterprise, name, login, role, space_amount, max_upload_size, created_at,"
         " modified_at, enterprise_content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (enterprise, name, login, role, SPACE_AMOUNT, MAX_UPLOAD_SIZE, now, now, role == "admin"),
     )
@@ -208,10 +208,10 @@ def insert(
         " VALUES (0, ?1, '/', ?2, '', 3, ?3, ?3, ?3, ?3, ?1, ?1)",
         (number, item_serializer.ROOT_NAME, now),
     )
-    conn.execute("UPDATE user SET root = ? WHERE id = ?", (root.lastrowid, number))
+    conn.execute("UPDATE account SET root = ? WHERE id = ?", (root.lastrowid, number))
     if login is None:
         app_users.give_login(conn, number)
-    row: Row = conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone()
+    row: Row = conn.execute("SELECT * FROM account WHERE id = ?", (number,)).fetchone()
     return row
 
 
@@ -231,10 +231,10 @@ def _check(
             if code.name not in known:
                 raise problems.invalid("tracking_codes", f"the enterprise has no tracking code {code.name!r}")
     if wish.login is not None:
-        found = read("SELECT id FROM user WHERE lower(login) = lower(?)", wish.login)
+        found = read("SELECT id FROM account WHERE lower(login) = lower(?)", wish.login)
         if app_users.is_login(wish.login) and not found:
             raise problems.invalid("login", f"{app_users.DOMAIN} is for app users")
-        alias = read("SELECT user AS id FROM email_alias WHERE email = lower(?)", wish.login)
+        alias = read("SELECT account AS id FROM email_alias WHERE email = lower(?)", wish.login)
         if (found and found[0]["id"] != besides) or alias:
             said = "A user with this login exists already."
             raise problems.Refused(409, "user_login_already_used", said)
@@ -248,7 +248,7 @@ def _zones() -> frozenset[str]:
 
 def _change(conn: Connection, number: int, wish: users.UpdateUser, *, now: int | None = None) -> None:
     """Set what the wish sets.  A null changes nothing, but takes the notification's address away."""
-    row = conn.execute("SELECT * FROM user WHERE id = ?", (number,)).fetchone()
+    row = conn.execute("SELECT * FROM account WHERE id = ?", (number,)).fetchone()
     given = wish.model_dump(mode="json", exclude_none=True, exclude={"notify"})
     if "notification_email" in wish.model_fields_set:
         address = wish.notification_email
@@ -266,7 +266,7 @@ def _change(conn: Connection, number: int, wish: users.UpdateUser, *, now: int |
         "modified_at": row["modified_at"] if now is None else now,
     }
     parts = ", ".join(f"{name} = ?" for name in columns)
-    conn.execute(f"UPDATE user SET {parts} WHERE id = ?", (*columns.values(), number))
+    conn.execute(f"UPDATE account SET {parts} WHERE id = ?", (*columns.values(), number))
 
 
 def _let_go(conn: Connection, row: Row, *, now: int) -> None:
@@ -274,7 +274,7 @@ def _let_go(conn: Connection, row: Row, *, now: int) -> None:
     protection.check_owner(conn, row["id"], now=now)
     cursor = conn.execute("INSERT INTO enterprise (name, created_at) VALUES (?, ?)", (row["name"], now))
     conn.execute(
-        "UPDATE user SET enterprise = ?, role = 'admin', enterprise_content = 0 WHERE id = ?",
+        "UPDATE account SET enterprise = ?, role = 'admin', enterprise_content = 0 WHERE id = ?",
         (cursor.lastrowid, row["id"]),
     )
     _forget(conn, row["id"])
@@ -283,13 +283,13 @@ def _let_go(conn: Connection, row: Row, *, now: int) -> None:
 def _remove(conn: Connection, number: int, *, now: int) -> None:
     conn.execute("DELETE FROM item WHERE owner = ?", (number,))
     for table in ("email_alias", "avatar", "invite", "terms_status", "storage_assignment"):
-        conn.execute(f"DELETE FROM {table} WHERE user = ?", (number,))
+        conn.execute(f"DELETE FROM {table} WHERE account = ?", (number,))
     _forget(conn, number)
     conn.execute(
         "INSERT INTO enterprise (id, name, created_at) VALUES (0, '', ?) ON CONFLICT DO NOTHING", (now,)
     )
     conn.execute(
-        "UPDATE user SET enterprise = 0, login = NULL, status = 'inactive', root = NULL, modified_at = ?"
+        "UPDATE account SET enterprise = 0, login = NULL, status = 'inactive', root = NULL, modified_at = ?"
         " WHERE id = ?",
         (now, number),
     )
@@ -297,15 +297,15 @@ def _remove(conn: Connection, number: int, *, now: int) -> None:
 
 def _forget(conn: Connection, number: int) -> None:
     """End the user's part in the enterprise."""
-    conn.execute("DELETE FROM token WHERE user = ?", (number,))
-    conn.execute("DELETE FROM exemption WHERE user = ?", (number,))
+    conn.execute("DELETE FROM token WHERE account = ?", (number,))
+    conn.execute("DELETE FROM exemption WHERE account = ?", (number,))
 
 
 def _shown(call: calls.Call, read: store.Read, row: Row) -> dict[str, Any]:
     """A user as the caller may see them."""
     enterprise = read("SELECT * FROM enterprise WHERE id = ?", row["enterprise"])[0]
     whole = _whole(row, enterprise)
-    if read("SELECT 1 FROM avatar WHERE user = ?", row["id"]):
+    if read("SELECT 1 FROM avatar WHERE account = ?", row["id"]):
         url = call.request.url
         whole["avatar_url"] = f"{url.scheme}://{url.netloc}/2.0/users/{row['id']}/avatar"
     if row["enterprise"] != call.caller.enterprise:

@@ -29,8 +29,8 @@ from cmsfs.service.webhooks import receivers
 MAX_WEBHOOKS = 1000
 
 _SELECT = """
-  SELECT webhook.*, item.kind, user.name, user.login FROM webhook JOIN item ON item.id = webhook.target
-    JOIN user ON user.id = webhook.created_by WHERE webhook.app = ? AND webhook.created_by = ?
+  SELECT webhook.*, item.kind, account.name, account.login FROM webhook JOIN item ON item.id = webhook.target
+    JOIN account ON account.id = webhook.created_by WHERE webhook.app = ? AND webhook.created_by = ?
 """
 
 

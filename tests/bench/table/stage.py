@@ -198,7 +198,7 @@ async def _fill(data: Path, contents: list[tuple[str, int]]) -> tuple[dict[str, 
                     kept.append((path, size, await incoming.keep()))
 
             def txn(conn: Connection, kept: list[tuple[str, int, str]] = kept) -> None:
-                owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+                owner = conn.execute("SELECT * FROM account WHERE id = ?", (user,)).fetchone()
                 known[""] = str(owner["root"])
                 for number, (path, size, sha1) in enumerate(kept):
                     parts = path.split("/")

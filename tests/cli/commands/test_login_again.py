@@ -106,7 +106,7 @@ def test_running_program_uses_changed_configuration(cmsfs, server, person, app, 
     file = tmp_path / "app.json"
     file.write_text(app.read_text())
     with closing(sqlite3.connect(server.data / "service.db", timeout=20)) as db:
-        (ben,) = db.execute("SELECT CAST(id AS TEXT) FROM user WHERE login = 'ben@example.com'").fetchone()
+        (ben,) = db.execute("SELECT CAST(id AS TEXT) FROM account WHERE login = 'ben@example.com'").fetchone()
     assert cmsfs("login", server.url, "--client-credentials", file).returncode == 0
 
     owner = None

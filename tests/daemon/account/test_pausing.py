@@ -115,7 +115,7 @@ async def _trouble_during_a_pause(drive: Drive) -> None:
 async def test_an_account_that_only_reads(drive: Drive, other: Remote, service: Store, user: int) -> None:
     await other.file("f", b"theirs")
     ino = await drive.ino("f")
-    set_status = "UPDATE user SET status = ? WHERE id = ?"
+    set_status = "UPDATE account SET status = ? WHERE id = ?"
     await service.write(lambda conn: conn.execute(set_status, ("cannot_delete_edit_upload", user)))
     await drive.agents.account.refresh()
     assert drive.agents.health.state is HealthState.READ_ONLY

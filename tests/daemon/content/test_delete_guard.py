@@ -20,7 +20,7 @@ pytestmark = pytest.mark.administers
 async def lock(other: Remote, file_id: str) -> None:
     """Somebody else locks a file."""
     await other.client.locks.lock(file_id)
-    sql = "UPDATE item SET lock = json_set(lock, '$.by', (SELECT max(id) FROM user)) WHERE id = ?"
+    sql = "UPDATE item SET lock = json_set(lock, '$.by', (SELECT max(id) FROM account)) WHERE id = ?"
     await other.store.write(lambda conn: conn.execute(sql, (int(file_id),)))
 
 

@@ -50,7 +50,7 @@ async def test_who_may_not_read_policies_sees_that(drive: Drive, other: Remote) 
     number = await other.file("f", b"1", folder)
     hold = await other.client.legal_holds.create("Case 42")
     await other.client.legal_holds.assign(hold.id, "file", number)
-    await other.store.write(lambda conn: conn.execute("UPDATE user SET role = 'user'"))
+    await other.store.write(lambda conn: conn.execute("UPDATE account SET role = 'user'"))
     await drive.names("d")
     assert await value(drive, "d/f", "hold") == "unknown"
     assert await value(drive, "d/f", "retention") == "unknown"

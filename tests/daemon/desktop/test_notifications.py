@@ -128,7 +128,9 @@ async def test_refusal_notification_suggests_fix(
     expect_log: ExpectLog,
 ) -> None:
     expect_log("the service rejected a change")
-    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 1 WHERE id = ?", (user,)))
+    await service.write(
+        lambda conn: conn.execute("UPDATE account SET space_amount = 1 WHERE id = ?", (user,))
+    )
     await drive.write("large", b"x" * 1000)
     with trio.fail_after(20):
         await drive.agents.sync()

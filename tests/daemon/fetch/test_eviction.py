@@ -108,7 +108,7 @@ async def test_pending_bytes_are_never_freed(
 ) -> None:
     expect_log("the service rejected a change")
     await fill(drive, other, "sent", "version")
-    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 10"))
+    await service.write(lambda conn: conn.execute("UPDATE account SET space_amount = 10"))
     await drive.write("d/new", b"new" * 1000)
     await drive.write("d/version", b"newer" * 1000)
     await drive.write("d/copy", data(0))
@@ -119,7 +119,7 @@ async def test_pending_bytes_are_never_freed(
     for name in ("new", "version", "copy"):
         assert drive.agents.state.blocks.evict(drive.node(await drive.ino(f"d/{name}")).sha1) is None
     assert await drive.read("d/new") == b"new" * 1000
-    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 10000000"))
+    await service.write(lambda conn: conn.execute("UPDATE account SET space_amount = 10000000"))
     await drive.sync()
     assert await other.read("new") == b"new" * 1000
     assert await other.read("version") == b"newer" * 1000

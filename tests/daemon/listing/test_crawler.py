@@ -42,7 +42,7 @@ async def large(service: Store, user: int, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(search_windows, "_SAMPLE_AT", 800)
 
     def txn(conn: Connection) -> None:
-        owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+        owner = conn.execute("SELECT * FROM account WHERE id = ?", (user,)).fetchone()
         root = items.find(conn, owner["root"])
         number = 0
         for folder in range(FOLDERS):
@@ -357,7 +357,7 @@ async def _named(other: Remote, name: str) -> Any:
 
 async def _fill(service: Store, user: int, count: int) -> None:
     def txn(conn: Connection) -> None:
-        owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+        owner = conn.execute("SELECT * FROM account WHERE id = ?", (user,)).fetchone()
         root = items.find(conn, owner["root"])
         for number in range(count):
             new = items.New(ItemKind.FILE, f"file {number:04}", 0, EMPTY)

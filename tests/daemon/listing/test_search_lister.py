@@ -41,7 +41,7 @@ async def fill(
     """`count` files without bytes at the root, made by the service's own hand, for speed."""
 
     def txn(conn: Connection) -> None:
-        owner = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+        owner = conn.execute("SELECT * FROM account WHERE id = ?", (user,)).fetchone()
         root = items.find(conn, owner["root"])
         sha1 = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
         for number in range(first, first + count):

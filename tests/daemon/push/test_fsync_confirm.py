@@ -62,7 +62,7 @@ async def test_a_refusal_is_an_error_and_loses_nothing(
     drive: Drive, other: Remote, service: Store, expect_log: ExpectLog
 ) -> None:
     expect_log("the service reject")
-    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 1"))
+    await service.write(lambda conn: conn.execute("UPDATE account SET space_amount = 1"))
     opened, _ = await drive.fs.create(1, "f", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"too much")
     with pytest.raises(OSError, match="Input/output error"):

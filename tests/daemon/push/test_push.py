@@ -242,14 +242,14 @@ async def test_refused_change_is_held_alone(
     drive: Drive, other: Remote, service: Store, user: int, expect_log: ExpectLog
 ) -> None:
     expect_log("the service rejected a change")
-    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 10"))
+    await service.write(lambda conn: conn.execute("UPDATE account SET space_amount = 10"))
     await drive.write("large", b"x" * 100)
     await drive.write("small", b"x")
     await drive.sync()
     assert await other.paths() == ["small"]
     assert [op[:2] for op in drive.ops()] == [("upload", "held")]
     assert await drive.read("large") == b"x" * 100
-    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 10000"))
+    await service.write(lambda conn: conn.execute("UPDATE account SET space_amount = 10000"))
     await drive.sync()
     assert await other.paths() == ["large", "small"]
 

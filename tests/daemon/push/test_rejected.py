@@ -16,7 +16,7 @@ from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
 
-QUOTA = "UPDATE user SET space_amount = ?"
+QUOTA = "UPDATE account SET space_amount = ?"
 
 
 async def quota(service: Store, size: int) -> None:

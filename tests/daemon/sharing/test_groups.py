@@ -19,7 +19,7 @@ async def test_a_groups_folder_comes_and_goes_with_the_membership(
     await ben.file("plan", b"Ben's plan", folder)
 
     def make(conn: Connection) -> int:
-        now, who = service.now(), conn.execute("SELECT * FROM user WHERE id = ?", (stranger,)).fetchone()
+        now, who = service.now(), conn.execute("SELECT * FROM account WHERE id = ?", (stranger,)).fetchone()
         group = groups.insert(conn, who["enterprise"], models_groups.NewGroup(name="Builders"), now=now)
         row = conn.execute("SELECT * FROM item WHERE id = ?", (folder,)).fetchone()
         parties.share(conn, row, who["enterprise"], {"user_group": group["id"]}, "viewer", now=now)
@@ -29,7 +29,7 @@ async def test_a_groups_folder_comes_and_goes_with_the_membership(
 
     def enter(conn: Connection) -> int:
         row = conn.execute("SELECT * FROM user_group WHERE id = ?", (group,)).fetchone()
-        who = conn.execute("SELECT * FROM user WHERE id = ?", (user,)).fetchone()
+        who = conn.execute("SELECT * FROM account WHERE id = ?", (user,)).fetchone()
         made = memberships.add(conn, row, who, role=None, by=stranger, now=service.now())
         assert made is not None
         return int(made["id"])

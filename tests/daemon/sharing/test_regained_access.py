@@ -29,7 +29,7 @@ async def change_role(team: Team, role: str) -> None:
 
 
 async def room(service: Store, user: int, size: int) -> None:
-    sql = "UPDATE user SET space_amount = ? WHERE id = ?"
+    sql = "UPDATE account SET space_amount = ? WHERE id = ?"
     await service.write(lambda conn: conn.execute(sql, (size, user)))
 
 

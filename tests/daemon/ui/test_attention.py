@@ -101,7 +101,7 @@ async def test_what_is_refused_is_retried_or_discarded(
     expect_log("the service rejected a change")
 
     def limit(most: int) -> Callable[[Connection], object]:
-        return lambda conn: conn.execute("UPDATE user SET space_amount = ?", (most,))
+        return lambda conn: conn.execute("UPDATE account SET space_amount = ?", (most,))
 
     await service.write(limit(10))
     await drive.write("large & wide", b"x" * 100)

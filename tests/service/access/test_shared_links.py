@@ -187,7 +187,7 @@ async def test_for_whom(api, uwe, tree, access, colleague, stranger):
 
     def emigrate(conn):
         other = demo.add_enterprise(conn, "Others", now=api.store.now())
-        conn.execute("UPDATE user SET enterprise = ? WHERE id = ?", (other, uwe.user))
+        conn.execute("UPDATE account SET enterprise = ? WHERE id = ?", (other, uwe.user))
 
     await api.store.write(emigrate)
     await uwe.ask("GET", "/shared_items", headers=headers, expect=stranger)

@@ -87,10 +87,10 @@ async def test_many_wrong_passwords_make_the_right_one_wait(person, service):
 
 
 async def test_who_was_an_administrator_is_out_at_once(admin):
-    await admin.store.write(lambda conn: conn.execute("UPDATE user SET role = 'user' WHERE id = 2001"))
+    await admin.store.write(lambda conn: conn.execute("UPDATE account SET role = 'user' WHERE id = 2001"))
     assert "Log in" in await admin.open("/admin/users")
     await admin.store.write(
-        lambda conn: conn.execute("UPDATE user SET role = 'admin', status = 'inactive' WHERE id = 2001")
+        lambda conn: conn.execute("UPDATE account SET role = 'admin', status = 'inactive' WHERE id = 2001")
     )
     assert "Log in" in await admin.open("/admin/users")
 
@@ -123,7 +123,7 @@ async def test_a_form_without_its_proof_does_nothing(admin):
         assert answer.status_code == 403
     answer = await admin.http.post(admin.address("/admin/users"), content=b"\xff\xfe")
     assert answer.status_code == 403
-    assert admin.rows("SELECT 1 FROM user WHERE login = 'x@example.com'") == []
+    assert admin.rows("SELECT 1 FROM account WHERE login = 'x@example.com'") == []
 
 
 async def test_admin_page_creates_user_like_the_api(admin, api):
@@ -131,7 +131,7 @@ async def test_admin_page_creates_user_like_the_api(admin, api):
     text = await admin.post("/admin/users", name="Nia New", login="nia@example.com", role="user")
     assert "Nia New is a user now." in text
     assert admin.secrets() == {}
-    (row,) = admin.rows("SELECT * FROM user WHERE login = 'nia@example.com'")
+    (row,) = admin.rows("SELECT * FROM account WHERE login = 'nia@example.com'")
     assert (await api.ask("GET", f"/users/{row['id']}"))["name"] == "Nia New"
     for form, said in (
         ({"name": "Nia New", "login": "nia@example.com"}, "exists already"),
@@ -142,12 +142,12 @@ async def test_admin_page_creates_user_like_the_api(admin, api):
     ):
         assert said in await admin.post("/admin/users", **form)
         assert admin.page.status_code == 400
-    assert len(admin.rows("SELECT 1 FROM user")) == 3
+    assert len(admin.rows("SELECT 1 FROM account")) == 3
 
 
 async def test_page_shows_enterprise_search_permission(admin):
     def may():
-        return admin.rows("SELECT enterprise_content FROM user WHERE id = 2002")[0][0]
+        return admin.rows("SELECT enterprise_content FROM account WHERE id = 2002")[0][0]
 
     for word, expected in (("yes", 1), ("no", 0)):
         await admin.open("/admin/users")
@@ -188,7 +188,7 @@ async def test_passwords_need_enterprise_users_with_login(admin):
 @pytest.mark.parametrize("path", ["/admin/apps", "/admin/apps/tests/secret", "/admin/users/2001/password"])
 async def test_what_a_coadministrator_may_not(person, path):
     def txn(conn):
-        conn.execute("UPDATE user SET role = 'coadmin' WHERE id = 2002")
+        conn.execute("UPDATE account SET role = 'coadmin' WHERE id = 2002")
         passwords.keep(conn, 2002, PASSWORD_HASH)
 
     await person.store.write(txn)
@@ -317,7 +317,7 @@ async def test_counting_ends_at_the_cap(admin, api, monkeypatch):
 async def test_another_enterprise_is_not_looked_into(admin, uwe):
     def move(conn):
         away = demo.add_enterprise(conn, "Elsewhere", now=0)
-        conn.execute("UPDATE user SET enterprise = ? WHERE id = 2002", (away,))
+        conn.execute("UPDATE account SET enterprise = ? WHERE id = 2002", (away,))
 
     await admin.store.write(move)
     file = await uwe.upload("theirs.txt")

@@ -48,7 +48,7 @@ async def test_a_co_administrator_ends_no_administrators_webhook(person, api, se
         "triggers": ["FILE.UPLOADED"],
     }
     made = await api.ask("POST", "/webhooks", json=wish, expect=201)
-    sql = "UPDATE user SET role = 'coadmin' WHERE login = 'uwe@example.com'"
+    sql = "UPDATE account SET role = 'coadmin' WHERE login = 'uwe@example.com'"
     await service.write(lambda conn: conn.execute(sql))
     await person.log_in("uwe@example.com", "the password of uwe")
     await person.open("/admin/webhooks")

@@ -9,7 +9,7 @@ async def test_a_user_is_changed_and_deleted_on_the_page(admin, uwe):
     assert "uwe@example.com" in await admin.open(here)
     said = await admin.post(here, action="save", name="Uwe U", role="coadmin", status="inactive", space="0.5")
     assert "Uwe U is changed" in said
-    (row,) = admin.rows("SELECT * FROM user WHERE id = 2002")
+    (row,) = admin.rows("SELECT * FROM account WHERE id = 2002")
     assert (row["role"], row["status"], row["space_amount"]) == ("coadmin", "inactive", 1 << 29)
     assert "number of GiB" in await admin.post(here, action="save", name="Uwe U", space="much")
     assert "write the login" in await admin.post(here, action="delete", confirm="ann@example.com")
@@ -84,7 +84,7 @@ async def test_templates_applications_and_the_trash_are_changed_on_their_pages(a
 async def test_exemptions_and_reports_of_the_enterprise(admin, api, uwe):
     await admin.open("/admin/exemptions")
     assert "every domain" in await admin.post("/admin/exemptions", action="exempt", login="uwe@example.com")
-    (row,) = admin.rows("SELECT id FROM exemption WHERE user = 2002")
+    (row,) = admin.rows("SELECT id FROM exemption WHERE account = 2002")
     assert "exempt already" in await admin.post("/admin/exemptions", action="exempt", login="uwe@example.com")
     assert "has ended" in await admin.post("/admin/exemptions", action=f"end {row['id']}")
     file = await uwe.upload("=1+1.txt", b"1")

@@ -34,7 +34,7 @@ KINDS = {
     "files": "SELECT id FROM item WHERE kind = 1",
     "folders": "SELECT id FROM item WHERE kind = 0 UNION ALL SELECT 0",
     "web_links": "SELECT id FROM item WHERE kind = 2",
-    "users": "SELECT id FROM user",
+    "users": "SELECT id FROM account",
     "internal_files": "SELECT id FROM item WHERE kind = 1",
     "representations": "SELECT 'extracted_text' AS id UNION ALL SELECT 'jpg_thumb_320x320'",
     "collaborations": "SELECT id FROM collaboration",

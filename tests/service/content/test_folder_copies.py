@@ -98,7 +98,7 @@ async def test_what_cannot_be_copied(api, uwe, tree):
 
 @pytest.mark.parametrize("kind", ["folders", "files"])
 async def test_no_space_no_copy(api, tree, kind):
-    await api.store.write(lambda conn: conn.execute("UPDATE user SET space_amount = space_used + 7"))
+    await api.store.write(lambda conn: conn.execute("UPDATE account SET space_amount = space_used + 7"))
     wire_id = tree["id"] if kind == "folders" else (await entries(api, tree["id"]))["a.txt"]["id"]
     body = {"parent": {"id": "0"}, "name": "twin"}
     answer = await api.ask("POST", f"/{kind}/{wire_id}/copy", json=body, expect=403)
@@ -136,7 +136,7 @@ async def test_failed_copy_is_trashed(api, uwe, service, tree, monkeypatch, what
 
     def later(copy, conn):
         if what == "space":
-            conn.execute("UPDATE user SET space_amount = space_used + 1 WHERE id = ?", (api.user,))
+            conn.execute("UPDATE account SET space_amount = space_used + 1 WHERE id = ?", (api.user,))
         elif what == "lock":
             lock = {"by": uwe.user, "created_at": 0, "expires_at": None, "download_prevented": True}
             conn.execute("UPDATE item SET lock = ? WHERE id = ?", (json.dumps(lock | known), int(file)))

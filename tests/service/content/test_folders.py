@@ -67,7 +67,7 @@ async def test_the_root(api):
         problem = await api.ask(method, "/folders/0", json=body, expect=403)
         assert problem["code"] == "access_denied_insufficient_permissions"
     # Its number in the database is not another name for it.
-    number = api.store.read("SELECT root FROM user WHERE id = ?", api.user)[0]["root"]
+    number = api.store.read("SELECT root FROM account WHERE id = ?", api.user)[0]["root"]
     await api.ask("GET", f"/folders/{number}", expect=404)
 
 

@@ -190,7 +190,7 @@ async def test_folder_owner_pays_for_upload(api, uwe, service):
     await share(api, folder, uwe)
 
     async def meanwhile():
-        sql = "UPDATE user SET space_amount = space_used + 3 WHERE id = ?"
+        sql = "UPDATE account SET space_amount = space_used + 3 WHERE id = ?"
         await service.write(lambda conn: conn.execute(sql, (api.user,)))
 
     url = "http://service.test/api/2.0/files/content"
@@ -206,7 +206,7 @@ async def test_folder_owner_pays_for_upload(api, uwe, service):
     assert answer["code"] == "storage_limit_exceeded"
     assert await api.names() == {"shared"}
     await service.write(
-        lambda conn: conn.execute("UPDATE user SET space_amount = 0 WHERE id = ?", (uwe.user,))
+        lambda conn: conn.execute("UPDATE account SET space_amount = 0 WHERE id = ?", (uwe.user,))
     )
     await uwe.upload("b.txt", b"123", folder["id"])
 
@@ -215,7 +215,7 @@ async def test_what_changes_hands_needs_the_new_owners_space(api, uwe, service):
     folder = await api.folder("shared")
     await share(api, folder, uwe)
     file = await uwe.upload("a.txt", b"12345")
-    sql = "UPDATE user SET space_amount = space_used + 4 WHERE id = ?"
+    sql = "UPDATE account SET space_amount = space_used + 4 WHERE id = ?"
     await service.write(lambda conn: conn.execute(sql, (api.user,)))
     move = {"parent": {"id": folder["id"]}}
     answer = await uwe.ask("PUT", f"/files/{file['id']}", json=move, expect=403)
@@ -229,7 +229,7 @@ async def test_promoted_version_uses_space(api, service):
     file = await api.upload("a.txt", b"12345")
     old = file["file_version"]["id"]
     await api.version(file["id"], b"1")
-    sql = "UPDATE user SET space_amount = space_used + 4 WHERE id = ?"
+    sql = "UPDATE account SET space_amount = space_used + 4 WHERE id = ?"
     await service.write(lambda conn: conn.execute(sql, (api.user,)))
     body = {"id": old, "type": "file_version"}
     answer = await api.ask("POST", f"/files/{file['id']}/versions/current", json=body, expect=403)

@@ -300,7 +300,7 @@ from cmsfs.service.storage.kinds import ItemKind
 async def main():
     async with store.open_store(Path(sys.argv[1])) as opened:
         def txn(conn):
-            user = conn.execute("SELECT * FROM user WHERE login = 'ann@example.com'").fetchone()
+            user = conn.execute("SELECT * FROM account WHERE login = 'ann@example.com'").fetchone()
             parent = items.find(conn, user["root"])
             items.insert(conn, parent, items.New(ItemKind.FOLDER, "theirs"), by=user["id"], now=opened.now())
         await opened.write(txn)

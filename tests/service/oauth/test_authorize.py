@@ -367,7 +367,7 @@ async def test_code_is_bound_to_redirect_uri_and_app(browser, uwe, service):
 async def test_an_inactive_user_gets_nothing(browser, uwe, service):
     code = await browser.code()
     await service.write(
-        lambda conn: conn.execute("UPDATE user SET status = 'inactive' WHERE login LIKE 'uwe%'")
+        lambda conn: conn.execute("UPDATE account SET status = 'inactive' WHERE login LIKE 'uwe%'")
     )
     assert await uwe.refused(code_form(code)) == "invalid_grant"
     page = await browser.open()

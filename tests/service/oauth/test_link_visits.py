@@ -201,7 +201,7 @@ async def test_a_visitors_token_is_kept_as_a_hash(api, tree, service):
     assert token not in str([list(row) for row in service.read("SELECT * FROM token")])
     # All are one user, whom nobody can log in as, invite or list.
     await visit(api, await share(api, tree["other"]))
-    assert len(service.read("SELECT * FROM user WHERE enterprise = 0")) == 1
+    assert len(service.read("SELECT * FROM account WHERE enterprise = 0")) == 1
     assert visitors.NAME not in str(await api.ask("GET", "/users"))
     secret = {"grant_type": "client_credentials", "client_id": visitors.APP, "client_secret": ""}
     assert await api.refused(secret) == "invalid_client"

@@ -22,7 +22,7 @@ def test_two_hashes_of_one_password_differ(monkeypatch):
 
 
 async def test_the_right_password_lets_in(service):
-    user = service.read("SELECT id FROM user WHERE login = ?", LOGIN)[0]["id"]
+    user = service.read("SELECT id FROM account WHERE login = ?", LOGIN)[0]["id"]
     assert await passwords.check(service, LOGIN, PASSWORD) == user
     for login, password in (
         (LOGIN, "wrong"),
@@ -58,8 +58,8 @@ async def test_guessing_is_slowed_down_by_more_each_time(service, clock):
 
 
 async def test_an_alias_is_no_second_budget(service, clock):
-    user = service.read("SELECT id FROM user WHERE login = ?", LOGIN)[0]["id"]
-    sql = "INSERT INTO email_alias (user, email) VALUES (?, 'other@example.com')"
+    user = service.read("SELECT id FROM account WHERE login = ?", LOGIN)[0]["id"]
+    sql = "INSERT INTO email_alias (account, email) VALUES (?, 'other@example.com')"
     await service.write(lambda conn: conn.execute(sql, (user,)))
     assert await passwords.check(service, "Other@example.com", PASSWORD) == user
     for _ in range(attempt_limits.FREE):
@@ -70,7 +70,7 @@ async def test_an_alias_is_no_second_budget(service, clock):
 
 async def test_a_stranger_locks_nobody_out(service, clock):
     """However often somebody guesses elsewhere, whoever comes from an address of their own gets in."""
-    user = service.read("SELECT id FROM user WHERE login = ?", LOGIN)[0]["id"]
+    user = service.read("SELECT id FROM account WHERE login = ?", LOGIN)[0]["id"]
     for number in range(attempt_limits.MANY):
         assert service.attempts.take(f"192.0.2.{number}", f"user:{user}") == 0
     assert await passwords.check(service, LOGIN, PASSWORD, who="198.51.100.1") is not None

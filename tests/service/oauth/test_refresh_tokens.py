@@ -81,7 +81,7 @@ async def test_access_token_cannot_refresh(api, pair):
 
 
 async def test_an_inactive_user_gets_no_more(api, pair, service):
-    await service.write(lambda conn: conn.execute("UPDATE user SET status = 'inactive'"))
+    await service.write(lambda conn: conn.execute("UPDATE account SET status = 'inactive'"))
     assert await api.refused(form(pair)) == "invalid_grant"
 
 

@@ -24,8 +24,15 @@ role = "admin"
 """
 
 TABLES = (
-    *("enterprise", "user", "password", "app", "app_key", "item", "metadata_template", "legal_hold_policy"),
-    *("legal_hold_assignment", "retention_policy", "retention_assignment", "exemption", "collaboration"),
+    *("enterprise", "account", "password", "app", "app_key", "item", "metadata_template"),
+    *(
+        "legal_hold_policy",
+        "legal_hold_assignment",
+        "retention_policy",
+        "retention_assignment",
+        "exemption",
+        "collaboration",
+    ),
     *("user_group", "membership", "signature_key", "storage_policy"),
 )
 
@@ -66,7 +73,7 @@ async def test_the_example_is_made_and_made_once(root, file):
         made = everything(opened)
         assert {name: len(rows) for name, rows in made.items() if name != "item"} == {
             "enterprise": 1,
-            "user": 4,
+            "account": 4,
             "password": 2,
             "app": 2,
             "app_key": 1,
@@ -96,7 +103,7 @@ async def test_provisioned_app_finds_its_items(root, file):
     wish = file(EXAMPLE.read_text(encoding="utf-8"))
     async with store.open_store(root) as opened:
         await provisioning.ensure(opened, wish)
-        ann = opened.read("SELECT id FROM user WHERE login LIKE 'ann%'")[0]["id"]
+        ann = opened.read("SELECT id FROM account WHERE login LIKE 'ann%'")[0]["id"]
         form = {
             "grant_type": "client_credentials",
             "client_id": "nightly-backup",
@@ -127,7 +134,7 @@ async def test_reprovisioning_adds_what_is_new(root, file):
     async with store.open_store(root) as opened:
         await provisioning.ensure(opened, file(text))
         await opened.write(
-            lambda conn: conn.execute("UPDATE user SET name = 'Ann Other' WHERE role = 'admin'")
+            lambda conn: conn.execute("UPDATE account SET name = 'Ann Other' WHERE role = 'admin'")
         )
         more = text.replace('/in"]', '/in", "https://new.example.com/in"]')
         more = more.replace('path = "Logs"\n', 'path = "Logs/2026"\n')
@@ -138,11 +145,11 @@ async def test_reprovisioning_adds_what_is_new(root, file):
         assert await provisioning.ensure(opened, file(more)) == 4
         names = [
             row["name"]
-            for row in opened.read("SELECT name FROM user WHERE login NOT LIKE '%.invalid' ORDER BY id")
+            for row in opened.read("SELECT name FROM account WHERE login NOT LIKE '%.invalid' ORDER BY id")
         ]
         assert names == ["Ann Other", "Ben Boatswain", "Cleo"]
         assert await provisioning.ensure(opened, file(LEAST.replace("Small", "Northern Ferries"))) == 1
-        assert len(opened.read("SELECT * FROM user WHERE login NOT LIKE '%.invalid'")) == 4
+        assert len(opened.read("SELECT * FROM account WHERE login NOT LIKE '%.invalid'")) == 4
 
 
 async def test_a_file_that_cannot_be_done_makes_nothing(root, file):
@@ -247,7 +254,7 @@ async def test_who_may_search_everything(root, file):
     text = LEAST + more.format("bea", "enterprise_content = true") + more.format("cid", "")
     async with store.open_store(root) as opened:
         await provisioning.ensure(opened, file(text))
-        sql = "SELECT name, enterprise_content FROM user WHERE login NOT LIKE '%.invalid'"
+        sql = "SELECT name, enterprise_content FROM account WHERE login NOT LIKE '%.invalid'"
         assert {row["name"]: row["enterprise_content"] for row in opened.read(sql)} == {
             "Ann": 1,
             "bea": 1,

@@ -55,7 +55,7 @@ async def everybody(root, nursery):
             return eva["id"]
 
         eva = await opened.write(fill)
-        ben = opened.read("SELECT id FROM user WHERE login = 'ben@example.com'")[0]["id"]
+        ben = opened.read("SELECT id FROM account WHERE login = 'ben@example.com'")[0]["id"]
         urls = BaseUrls(base_url=url, upload_url=f"{url}/api", oauth_2_url=f"{url}/api/oauth2")
 
         def client(client_id, secret, user):

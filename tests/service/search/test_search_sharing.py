@@ -177,7 +177,7 @@ async def many(api, uwe, service):
             items.insert(conn, below, new, by=api.user, now=now + number)
             ids.append(folder["id"])
         conn.executemany(
-            "INSERT INTO collaboration (item, role, user, enterprise, status, created_by, created_at,"
+            "INSERT INTO collaboration (item, role, account, enterprise, status, created_by, created_at,"
             " modified_at) VALUES (?, 'viewer', ?, 1, 'accepted', ?, ?, ?)",
             [(one, uwe.user, api.user, now, now) for one in ids],
         )

@@ -125,7 +125,7 @@ async def judge(root, client):
         sessions = {row["id"] for row in opened.read("SELECT id FROM upload_session WHERE NOT committed")}
         assert {path.name for path in (root / "sessions").iterdir()} == sessions
         assert opened.read("PRAGMA integrity_check")[0][0] == "ok"
-        used = opened.read("SELECT space_used FROM user WHERE login LIKE 'ann%'")[0]["space_used"]
+        used = opened.read("SELECT space_used FROM account WHERE login LIKE 'ann%'")[0]["space_used"]
         assert used == opened.read("SELECT coalesce(sum(size), 0) AS n FROM version")[0]["n"]
 
 

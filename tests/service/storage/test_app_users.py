@@ -47,6 +47,6 @@ async def test_app_user_keeps_its_login(api):
 async def test_a_deleted_app_user_has_no_login(api, service):
     made = await api.ask("POST", "/users", json=APP, expect=201)
     await api.ask("DELETE", f"/users/{made['id']}", expect=204)
-    assert service.read("SELECT login FROM user WHERE id = ?", int(made["id"]))[0]["login"] is None
+    assert service.read("SELECT login FROM account WHERE id = ?", int(made["id"]))[0]["login"] is None
     folder = await api.folder("shared")
     assert (await _invite(api, folder, made["login"]))["status"] == "pending"

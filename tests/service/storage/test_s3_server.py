@@ -252,7 +252,7 @@ async def test_what_was_acknowledged_outlives_kills_and_outages(tmp_path, blobs_
         there = {row["name"]: row["sha1"] for row in rows}
         sha1s = {name: hashlib.sha1(data, usedforsecurity=False).hexdigest() for name, data in known.items()}
         assert there.items() >= sha1s.items()
-        (used,) = opened.read("SELECT sum(space_used) AS n FROM user")
+        (used,) = opened.read("SELECT sum(space_used) AS n FROM account")
         (sizes,) = opened.read("SELECT sum(size) AS n FROM version")
         assert used["n"] == sizes["n"]
         assert opened.read("PRAGMA integrity_check")[0][0] == "ok"

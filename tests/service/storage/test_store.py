@@ -164,7 +164,7 @@ async def test_equal_contents_are_one_blob(root):
         sha1 = opened.blobs.keep_bytes(b"twice")
 
         def txn(conn):
-            row = conn.execute("SELECT root FROM user WHERE id = ?", (credentials.user_id,)).fetchone()
+            row = conn.execute("SELECT root FROM account WHERE id = ?", (credentials.user_id,)).fetchone()
             for name in ("one", "two"):
                 made = items.insert(
                     *(conn, items.find(conn, row["root"]), items.New(ItemKind.FILE, name, 5, sha1)),

@@ -144,11 +144,11 @@ async def test_damage_on_the_way_is_noticed(api, digest):
 
 
 async def test_limits_of_the_account(api, service):
-    await service.write(lambda conn: conn.execute("UPDATE user SET max_upload_size = 10"))
+    await service.write(lambda conn: conn.execute("UPDATE account SET max_upload_size = 10"))
     wish = {"name": "a", "parent": {"id": "0"}}
     problem = await api.send("/files/content", wish, b"x" * 11, expect=403)
     assert problem["code"] == "file_size_limit_exceeded"
-    await service.write(lambda conn: conn.execute("UPDATE user SET space_amount = 7"))
+    await service.write(lambda conn: conn.execute("UPDATE account SET space_amount = 7"))
     problem = await api.send("/files/content", wish, b"x" * 8, expect=403)
     assert problem["code"] == "storage_limit_exceeded"
     await api.send("/files/content", wish, b"x" * 7, expect=201)

@@ -103,7 +103,7 @@ async def test_what_cannot_be_begun(api, small, body, status, word):
 
 
 async def test_no_space_no_session(api, small):
-    await api.store.write(lambda conn: conn.execute("UPDATE user SET space_amount = space_used + 2000"))
+    await api.store.write(lambda conn: conn.execute("UPDATE account SET space_amount = space_used + 2000"))
     assert (await api.begin(expect=403))["code"] == "storage_limit_exceeded"
 
 

@@ -14,13 +14,13 @@ async def test_all_that_was_given_out_ends(api, uwe, service):
     owner = (uwe.user,)
 
     def txn(conn):
-        conn.execute("INSERT INTO family (app, user, expires_at) VALUES ('tests', ?, 9e18)", owner)
+        conn.execute("INSERT INTO family (app, account, expires_at) VALUES ('tests', ?, 9e18)", owner)
         conn.execute(
-            "INSERT INTO code (hash, app, user, redirect_uri, expires_at)"
+            "INSERT INTO code (hash, app, account, redirect_uri, expires_at)"
             " VALUES ('c', 'tests', ?, 'r', 9e18)",
             owner,
         )
-        conn.execute("INSERT INTO login (hash, user, expires_at) VALUES ('l', ?, 9e18)", owner)
+        conn.execute("INSERT INTO login (hash, account, expires_at) VALUES ('l', ?, 9e18)", owner)
 
     await service.write(txn)
     narrowed = await uwe.narrowed("item_download")
@@ -29,7 +29,7 @@ async def test_all_that_was_given_out_ends(api, uwe, service):
     await uwe.ask("GET", "/users/me", expect=401)
     assert await uwe.status(narrowed) == 401
     for table in ("token", "family", "code", "login"):
-        assert service.read(f"SELECT 1 FROM {table} WHERE user = ?", uwe.user) == []
+        assert service.read(f"SELECT 1 FROM {table} WHERE account = ?", uwe.user) == []
     # Nobody else's end, and who may come in comes in again.
     await api.ask("GET", "/users/me")
     await uwe.log_in()
@@ -81,4 +81,4 @@ async def test_the_public_client(client, sample):
         return client.session_termination.terminate_users_sessions([credentials.user_id], ["ben@example.com"])
 
     assert (await trio.to_thread.run_sync(story)).message
-    assert opened.read("SELECT 1 FROM token WHERE user = ?", credentials.user_id) == []
+    assert opened.read("SELECT 1 FROM token WHERE account = ?", credentials.user_id) == []

@@ -74,7 +74,7 @@ async def test_as_user_needs_manage_users_scope(service, api, uwe):
 
 async def test_an_inactive_administrator_acts_as_nobody(service, api, uwe):
     await service.write(
-        lambda conn: conn.execute("UPDATE user SET status = 'inactive' WHERE id = ?", (api.user,))
+        lambda conn: conn.execute("UPDATE account SET status = 'inactive' WHERE id = ?", (api.user,))
     )
     await api.ask("GET", "/users/me", headers={"as-user": str(uwe.user)}, expect=401)
 
@@ -236,7 +236,7 @@ async def eve(service):
         other = demo.add_enterprise(conn, "Other", now=1)
         demo.add_user(conn, other, "Uwe Unknown", "unknown@example.org", now=1)
         row = demo.add_user(conn, other, "Uwe External", "eve@example.org", now=1)
-        conn.execute("INSERT INTO collaborator (enterprise, user) VALUES (1, ?)", (row["id"],))
+        conn.execute("INSERT INTO collaborator (enterprise, account) VALUES (1, ?)", (row["id"],))
         return row["id"]
 
     return await service.write(txn)

@@ -34,7 +34,7 @@ async def test_a_page_of_people_is_theirs_alone(visitor, service, other):
         assert (answer.status_code, answer.headers["location"]) == (303, "/web/login?to=%2Ffolders%2F0")
     answer = await other.http.get("/web//evil.example.com/")
     assert answer.headers["location"] == "/web/login"
-    await service.write(lambda conn: conn.execute("UPDATE user SET status = 'inactive' WHERE id = 2001"))
+    await service.write(lambda conn: conn.execute("UPDATE account SET status = 'inactive' WHERE id = 2001"))
     assert "Log in" in await visitor.open("/folders/0")
 
 

@@ -280,7 +280,7 @@ def test_a_key_of_a_server(cmsfs, serving, tmp_path):
     assert done.returncode == 2
     assert "names no user or enterprise" in done.stderr
     with sqlite3.connect(server.data / "service.db") as db:
-        (user,) = db.execute("SELECT id FROM user WHERE login = 'dora@example.com'").fetchone()
+        (user,) = db.execute("SELECT id FROM account WHERE login = 'dora@example.com'").fetchone()
     db.close()
     done = cmsfs("login", server.url, "--jwt", file, "--user", str(user))
     assert done.returncode == 0, done.stderr
