@@ -42,6 +42,7 @@ def test_rpms_have_the_files_and_the_scripts(rpms: Path, run: Run) -> None:
     readers = run("rpm", "-qpl", server).stdout
     assert "/site-packages/lxml/" in readers
     assert "/usr/lib/systemd/user/cmsfs-serve.service" in readers.splitlines()
+    assert "/usr/lib/systemd/system/cmsfs-serve@.service" in readers.splitlines()
     assert not any("/site-packages/lxml/" in name for name in files)
     needs = run("rpm", "-qp", "--requires", drive).stdout
     assert "fuse3\n" in needs

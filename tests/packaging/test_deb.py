@@ -45,6 +45,7 @@ def test_nothing_lies_outside_its_places(package, run):
         assert f"/site-packages/{reader}/" in listed
         assert not any(f"/site-packages/{reader}/" in name for name in files), reader
     assert "./usr/lib/systemd/user/cmsfs-serve.service" in listed
+    assert "./usr/lib/systemd/system/cmsfs-serve@.service" in listed
 
 
 def test_lintian_finds_nothing_unexplained(package, run):

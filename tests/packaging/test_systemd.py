@@ -13,6 +13,27 @@ from tests.support import documents
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
+def test_the_service_of_a_company(installed):
+    done = installed.sh("systemd-analyze verify /usr/lib/systemd/system/cmsfs-serve@.service")
+    assert done.stderr == ""
+    installed.sh(
+        "mkdir -p /etc/cmsfs; umask 077; "
+        "echo CMSFS_SERVE_OPTIONS=--metrics 9477 > /etc/cmsfs/serve-8477.env; "
+        "systemctl enable --now cmsfs-serve@8477.service"
+    )
+    ask = "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:{}\").read().decode())'"
+    assert installed.sh(ask.format("8477/readyz")).stdout.strip() == "ok"
+    assert "cmsfs_users 1" in installed.sh(ask.format("9477/metrics")).stdout
+    shown = installed.sh("systemctl show -P MainPID -P User cmsfs-serve@8477.service").stdout.split()
+    owner = installed.sh(f"ps -o user:40= -p {shown[0]}").stdout.strip()
+    assert owner.startswith("cmsfs-serve")
+    assert installed.sh("stat -c %a /var/lib/private/cmsfs-serve/8477/service.db").stdout.strip() == "600"
+    installed.sh("systemctl kill -s KILL cmsfs-serve@8477.service")
+    until(lambda: installed.sh(ask.format("8477/healthz"), check=False).returncode == 0)
+    installed.sh("systemctl disable --now cmsfs-serve@8477.service")
+    assert installed.sh("systemctl show -P Result cmsfs-serve@8477.service").stdout.strip() == "success"
+
+
 def mounted(person) -> None:
     person.serve()
     person.sh("cmsfs mount --enable")

@@ -67,7 +67,35 @@ SERVICE = {
     "SystemCallErrorNumber=EPERM": "a call too many would end the service, not fail",
     "WantedBy=default.target": "it could not be enabled",
 }
-UNITS = {"cmsfs@.service": DRIVE, "cmsfs-serve.service": SERVICE}
+_OURS = ("Environment=CMSFS_SERVE", "ExecStart=", "TimeoutStartSec=", "WantedBy=", "UMask=")
+COMPANY = {line: why for line, why in SERVICE.items() if not line.startswith(_OURS)} | {
+    "After=network-online.target": "an address of the network could not be listened on yet",
+    "Wants=network-online.target": "nobody would wait for the network",
+    "Environment=CMSFS_SERVE_OPTIONS=": "a variable of the manager's own would be its command line",
+    "EnvironmentFile=-/etc/cmsfs/serve.env": "no options for all instances",
+    "EnvironmentFile=-/etc/cmsfs/serve-%i.env": "no options for one instance",
+    "ExecStart=/usr/bin/cmsfs serve --data ${STATE_DIRECTORY} --port %i .*$CMSFS_SERVE_OPTIONS": "no service",
+    "TimeoutStartSec=900": "the upgrade of a company's store would be ended",
+    "DynamicUser=yes": "it would run as root",
+    "StateDirectory=cmsfs-serve/%i": "it would have nowhere to write",
+    "StateDirectoryMode=0700": "others could read the service's data",
+    "Environment=HOME=%S/cmsfs-serve/%i": "configuration would be looked for in /",
+    "UMask=0077": "others could read the service's data",
+    "LimitNOFILE=16384": "two thousand connections with a file each would not be had",
+    **{
+        f"{fence}=yes": "a hole in the service would reach further"
+        for fence in (
+            "ProtectHome",
+            "PrivateDevices",
+            "ProtectKernelTunables",
+            "ProtectControlGroups",
+            "ProtectClock",
+        )
+    },
+    "ProtectSystem=strict": "a hole in the service would reach further",
+    "WantedBy=multi-user.target": "it could not be enabled",
+}
+UNITS = {"cmsfs@.service": DRIVE, "cmsfs-serve.service": SERVICE, "cmsfs-serve@.service": COMPANY}
 # What only describes a unit.
 WORDS = ("Description=", "Documentation=")
 
@@ -81,7 +109,9 @@ def missing(lines: list[str], wanted: dict[str, str]) -> list[str]:
     """What follows from the lines that are not there."""
 
     def holds(line: str, words: str) -> bool:
-        return line == words or (".*" in words and re.match(words.replace("$", r"\$"), line) is not None)
+        return line == words or (
+            ".*" in words and re.match(re.sub(r"[${}]", r"\\\g<0>", words), line) is not None
+        )
 
     return [why for words, why in wanted.items() if not any(holds(line, words) for line in lines)]
 

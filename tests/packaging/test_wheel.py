@@ -44,6 +44,7 @@ def test_wheel_has_data_and_shared_files(built: Path) -> None:
         "share/fish/vendor_completions.d/cmsfs.fish",
         "share/systemd/user/cmsfs@.service",
         "share/systemd/user/cmsfs-serve.service",
+        "share/systemd/system/cmsfs-serve@.service",
         "share/applications/cmsfs.desktop",
         "share/icons/hicolor/scalable/apps/cmsfs.svg",
     ):

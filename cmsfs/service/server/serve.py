@@ -24,7 +24,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.service.renditions import indexing
-from cmsfs.service.server import access_log, app, client_limits, http1, rate_limits, sweeper
+from cmsfs.service.server import access_log, app, client_limits, http1, metrics, rate_limits, sweeper
 from cmsfs.service.server import tls as server_tls
 from cmsfs.service.server.connections import Connections, Stream
 from cmsfs.service.storage.store import Store
@@ -54,13 +54,15 @@ async def serve(
     public_url: str | None = None,
     rates: rate_limits.RateLimits | None = None,
     webhook_networks: receivers.Networks = (),
+    metrics_address: tuple[str, int] | None = None,
     stop: trio.Event | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until `stop` or cancelled; starts with the URL that it listens on (port 0 takes a free one).
 
     `stop` ends it gracefully, within STOP_SECONDS; cancelled: at once, and what is being answered is cut off.
-    Raises `UserError` if the address cannot be had or the certificate not be read.
+    With `metrics_address`, a host and a port, metrics are served there, in clear.
+    Raises `UserError` if an address cannot be had or the certificate not be read.
     """
     names = {host.lower(), socket.gethostname().lower()}
     try:
@@ -77,10 +79,15 @@ async def serve(
     with listener:
         taken = Connections()
         inner = app.build(store, url, public_url=public_url, rates=rates, webhook_networks=webhook_networks)
+        observer = None if metrics_address is None else metrics.ServiceMetrics(store, taken)
         built = access_log.AccessLog(
-            client_limits.ClientLimits(inner, taken, names=frozenset(names), tls=tls is not None)
+            client_limits.ClientLimits(inner, taken, names=frozenset(names), tls=tls is not None),
+            proxied=public_url is not None,
+            observer=observer,
         )
         async with trio.open_nursery() as nursery:
+            if metrics_address is not None and observer is not None:
+                nursery.start_soon(metrics.serve, observer, _listen_for_metrics(*metrics_address))
             nursery.start_soon(sweeper.run, store)
             nursery.start_soon(indexing.run, store)
             nursery.start_soon(deliveries.run, store, webhook_networks)
@@ -126,6 +133,17 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setblocking(False)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_MS)
+    return listener
+
+
+def _listen_for_metrics(host: str, port: int) -> socket.socket:
+    try:
+        listener = _listen(host, port)
+    except OSError as error:
+        said = f"Metrics cannot be served at {host} port {port}: {error.strerror or error}."
+        raise errors.UserError(said) from error
+    shown, port = listener.getsockname()[:2]
+    log.info("metrics at http://%s:%d/metrics", f"[{shown}]" if ":" in shown else shown, port)
     return listener
 
 

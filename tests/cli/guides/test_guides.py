@@ -117,6 +117,7 @@ NOT_TYPED = {
     "git status": "it is about a second machine",
     "git config core.checkStat minimal": "it is about a second machine",
     "systemctl --user edit cmsfs-serve.service": "an editor waits for a person",
+    "systemctl enable --now cmsfs-serve@8472.service": "tests/packaging/test_systemd.py has it, on a machine",
 }
 
 # What is typed in place of a command that would not come here to what the document is about.

@@ -82,6 +82,27 @@ async def test_an_error_body_names_the_same_request(api, client, lines):
     assert len({line[6] for line in lines.parsed()}) == 3
 
 
+async def test_request_ids_of_a_proxy_are_kept(service, api, client, lines):
+    transport = httpx.ASGITransport(
+        access_log.AccessLog(app.build(service, "http://service.test"), proxied=True)
+    )
+    async with httpx.AsyncClient(transport=transport, base_url="http://service.test") as behind:
+        for given, kept in (
+            ("0f3c9a7e-edge.1", True),
+            ("short", False),
+            ("a b\tc=d" * 2, False),
+            ("x" * 65, False),
+        ):
+            answer = await behind.get("/nowhere", headers={"x-request-id": given})
+            assert (answer.headers["x-request-id"] == given) is kept
+            assert answer.json()["request_id"] == answer.headers["x-request-id"]
+            assert f"request={answer.headers['x-request-id']}" in lines.texts[-1]
+    # Who comes by no proxy names nothing in our log.
+    answer = await client.get("/nowhere", headers={"x-request-id": "0f3c9a7e-edge.1"})
+    assert lines.texts[-1].endswith(f" request={answer.headers['x-request-id']}")
+    assert answer.headers["x-request-id"] != "0f3c9a7e-edge.1"
+
+
 async def test_no_secret_is_ever_in_a_line(api, client, lines, service):
     secret = "5ecre7word"
     token = api.http.headers["authorization"].removeprefix("Bearer ")

@@ -54,6 +54,7 @@ class _Options:
     public_url: str | None
     rates: bool
     webhook_networks: receivers.Networks
+    metrics: tuple[str, int] | None
     enterprise: provisioning.Enterprise | None
     as_json: bool
 
@@ -90,6 +91,11 @@ class _Options:
     metavar="CIDR",
     help="Private network that webhooks may go to, such as 10.1.0.0/16; repeatable.",
 )
+@click.option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    help="Serve metrics for Prometheus there, at /metrics; on this machine alone unless a host is given.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format.")
 @output.json_option
 @context.pass_context
@@ -107,6 +113,7 @@ def serve(
     public_url: str | None,
     rate_limits: bool,
     webhook_networks: tuple[str, ...],
+    metrics: str | None,
     log_format: str | None,
     as_json: bool,
 ) -> None:
@@ -139,6 +146,7 @@ def serve(
             public_url=_origin(public_url),
             rates=rate_limits,
             webhook_networks=[_network(one) for one in webhook_networks],
+            metrics=_address(metrics),
             enterprise=provisioning.load(enterprise_file) if enterprise_file else None,
             as_json=as_json,
         ),
@@ -158,6 +166,17 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     except ValueError as error:
         said = f"--webhook-network takes a network such as 10.1.0.0/16: {error}."
         raise errors.UserError(said, exit_code=2) from None
+
+
+def _address(text: str | None) -> tuple[str, int] | None:
+    """A host and a port.  Raises `UserError` for anything else."""
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 65536):
+        said = f"--metrics takes a port, or a host and a port such as 10.0.0.5:9090, not {text}."
+        raise errors.UserError(said, exit_code=2)
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def _origin(url: str | None) -> str | None:
@@ -200,6 +219,7 @@ async def _serve_store(opened: store.Store, options: _Options) -> None:
         public_url=options.public_url,
         rates=service_rate_limits.RateLimits() if options.rates else None,
         webhook_networks=options.webhook_networks,
+        metrics_address=options.metrics,
         stop=stop,
     )
 

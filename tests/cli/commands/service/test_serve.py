@@ -52,10 +52,20 @@ def test_a_signal_ends_it_in_good_order(server):
     assert server.stop() == 0
 
 
+@pytest.mark.parametrize("address", ["nine", "host:", ":70000", "10.0.0.1:x"])
+def test_an_address_for_metrics_is_checked(tmp_path, cmsfs, address):
+    done = cmsfs("serve", "--data", tmp_path / "data", "--metrics", address)
+    assert done.returncode == 2
+    assert "--metrics takes a port" in done.stderr
+
+
 def test_a_port_in_use_is_told(tmp_path, cmsfs):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = cmsfs("serve", "--data", tmp_path / "data", "--port", str(port))
+        again = cmsfs("serve", "--data", tmp_path / "data", "--port", "0", "--metrics", str(port))
+    assert again.returncode == 1
+    assert f"Metrics cannot be served at 127.0.0.1 port {port}" in again.stderr
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == f"cmsfs: Port {port} of 127.0.0.1 is in use; choose another with --port.\n"
