@@ -27,7 +27,7 @@ _SECONDS = (0.005, 0.025, 0.1, 0.5, 2.5, 10, 60)
 # Scraped every few seconds by one program or two.
 _KEEP_ALIVE_SECONDS = 75
 
-_STORED = "SELECT count(*) AS users, coalesce(sum(space_used), 0) AS bytes FROM user"
+_STORED = "SELECT count(*) AS users, coalesce(sum(space_used), 0) AS bytes FROM account"
 _WAITING = {
     "index": "SELECT count(*) AS n FROM unindexed",
     "webhooks": "SELECT count(*) AS n FROM webhook_delivery",
