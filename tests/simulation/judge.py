@@ -68,7 +68,7 @@ async def judge(one: "_Simulation") -> None:
             await machine.agents.poll(full=True)
             await trio.sleep(QUIET_SECONDS)
         if machine.name not in one.rotten:
-            await _remembered(machine, there, failures)
+            await _remembered(machine, there, failures, lost=lost[machine.name])
         is_rotten = machine.name in one.rotten
         here = await drive_tree(machine, failures, is_rotten=is_rotten, lost=lost[machine.name])
         kept |= {value for value in here.values() if value}
@@ -102,9 +102,13 @@ def _lost_with_service(one: "_Simulation", machine: Machine) -> set[str]:
     return found
 
 
-async def _remembered(machine: Machine, there: dict[str, str], failures: list[str]) -> None:
-    """What the kernel remembers of the names that programs use is what the service has."""
+async def _remembered(
+    machine: Machine, there: dict[str, str], failures: list[str], *, lost: Collection[str]
+) -> None:
+    """What the kernel remembers of the names that programs use is what the service has; not so the `lost`."""
     for path in map(path_of, range(PATHS)):
+        if path in lost:
+            continue
         found = await machine.kernel.exists(path)
         if found != (path in there):
             failures.append(f"stale: {machine.name}: {path} {'is' if found else 'is not'} there")

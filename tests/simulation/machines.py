@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import trio
 
-from cmsfs import config
+from cmsfs import config, errors
 from cmsfs.auth import bearer, grants
 from cmsfs.client import session
 from cmsfs.client.transport import embedded
@@ -282,7 +282,17 @@ class Machine(Process):
                 supervisor.keep(work, *args, name=name)
             self.is_alive = True
             task_status.started()
-            await agents.contact()
+            try:
+                await agents.contact()
+            except errors.UserError as refused:
+                # As `cmsfs mount` does: it ends, and a person starts it again.
+                self.world.note(f"{self.name} ends: {refused}")
+                await agents.fs.finish()
+                await agents.commit.commit()
+                self.deaths += 1
+                self._end_calls()
+                nursery.cancel_scope.cancel()
+                return
             agents.start(supervisor)
             await agents.shutdown.wanted.wait()
             await agents.fs.finish()
@@ -300,8 +310,11 @@ class Machine(Process):
     def strike(self, *, power: random.Random | None = None) -> None:
         super().strike(power=power)
         if self.is_dying:
-            for scope in list(self._calls):
-                scope.cancel()
+            self._end_calls()
+
+    def _end_calls(self) -> None:
+        for scope in list(self._calls):
+            scope.cancel()
 
     async def stop(self) -> None:
         """Unmount: what can be sent is sent."""

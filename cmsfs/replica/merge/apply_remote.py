@@ -42,6 +42,9 @@ BASE_COLUMNS = (
     " base_parent = :parent, base_name = :name, base_key = coalesce(:key, base_key), item = :item"
 )
 
+# No item has this one: whatever is sent over it is refused, and decided with what the service has at hand.
+NO_ETAG = "none"
+
 # The `sequence` that a node had when the service was asked for its item by its id.
 Believed = Mapping[tuple[NodeKind, str], int]
 
@@ -114,7 +117,7 @@ def _apply_one(
     if node is None:
         _appear(conn, remote, generation, changes)
     elif verdict is Verdict.ASIDE:
-        _leave_aside(conn, node, remote.sequence)
+        _leave_news_aside(conn, node, remote)
     elif verdict is Verdict.BESIDE:
         _appear_beside(conn, node, remote, generation, changes)
     else:
@@ -131,7 +134,10 @@ def _merge(
     if verdict in (Verdict.DISARM, Verdict.PART_DISARM):
         conn.execute("UPDATE node SET mode = mode & ~? WHERE ino = ?", (decisions.EXECUTE, node.ino))
     if verdict is Verdict.KEEP:
-        _leave_aside(conn, node, remote.sequence)
+        _leave_news_aside(conn, node, remote)
+        if remote.etag == node.etag:
+            # Other bytes under the number that ours were laid over: no upload may take them for those.
+            conn.execute("UPDATE node SET etag = ? WHERE ino = ?", (NO_ETAG, node.ino))
     elif verdict is not Verdict.PLACE:
         _update_content(conn, node, remote, pending, changes)
     _update_place(conn, node, remote, pending, changes)
@@ -250,6 +256,11 @@ def place_from_remote(conn: Connection, node: Node, remote: Remote, changes: lis
 def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:
     assert node.remote_id is not None
     local_work.defer(conn, local_work.DeferredUpdate(node.kind, node.remote_id, sequence, node.ino))
+
+
+def _leave_news_aside(conn: Connection, node: Node, remote: Remote) -> None:
+    # A service that came back from a backup gives numbers a second time: by its number it is no news.
+    _leave_aside(conn, node, remote.sequence if remote.sequence > node.sequence else local_work.ANYHOW)
 
 
 def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Change]) -> None:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from sqlite3 import Connection
 from typing import Any
 
-from cmsfs.models import wire_names
+from cmsfs.models import url_files, wire_names
 from cmsfs.replica import local_attributes, naming, numbers, tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, NodeKind, Remote
+from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, NodeKind, Remote, said_by
 from cmsfs.replica.sharing import shares
 
 ROOT_ID = "0"
@@ -49,7 +49,8 @@ _FOLDERS = """
 """
 
 _UNCHANGED = """
-  SELECT n.ino, n.remote_id, n.name, n.sequence, n.etag, above.remote_id
+  SELECT n.ino, n.remote_id, n.name, n.sequence, n.etag, above.remote_id, n.base_sha1,
+    CASE WHEN ?1 = 'web_link' THEN n.item END
   FROM json_each(?2) AS j
   CROSS JOIN node AS n ON n.kind = ?1 AND n.remote_id = j.value AND n.base_parent IS NOT NULL
   CROSS JOIN node AS above ON above.ino = n.parent
@@ -105,12 +106,15 @@ def unchanged(conn: Connection, remotes: Iterable[Remote], generation: int) -> l
     seen: list[Ino] = []
     same: set[tuple[NodeKind, str]] = set()
     for kind, some in by_kind.items():
-        for ino, remote_id, name, sequence, etag, above in conn.execute(
+        for ino, remote_id, name, sequence, etag, above, sha1, item in conn.execute(
             _UNCHANGED, (kind.value, json.dumps(list(some)))
         ):
             remote = some[remote_id]
-            if (sequence, etag, above) == (remote.sequence, remote.etag, remote.parent_id) and (
-                name == naming.file_name(kind, remote.name)
+            known = (sequence, etag, above, sha1)
+            if (
+                known == (remote.sequence, remote.etag, remote.parent_id, remote.sha1)
+                and name == naming.file_name(kind, remote.name)
+                and (kind is not NodeKind.LINK or url_files.of_item(item) == said_by(remote.item))
             ):
                 seen.append(ino)
                 same.add((kind, remote_id))

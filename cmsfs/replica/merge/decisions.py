@@ -103,8 +103,7 @@ def decide(conn: Connection, node: Node | None, remote: Remote, pending: Set[str
         return VERDICTS[Local.OFFERED if is_offered else Local.UNKNOWN, News.FACTS]
     if node.ino == ROOT:
         return VERDICTS[Local.ROOT, News.FACTS]
-    # Whether the service says something else of the item than it said last, beside where it is.
-    is_version = node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag
+    is_version = _is_version(conn, node, remote)
     if not is_version and placement.is_in_place(conn, node, remote):
         return Verdict.IGNORE
     local = _local(conn, node, remote, pending)
@@ -117,6 +116,16 @@ def decide(conn: Connection, node: Node | None, remote: Remote, pending: Set[str
     if local in _OPEN and inodes.is_open(conn, node.ino):
         local = _OPEN[local]
     return VERDICTS[local, news]
+
+
+def _is_version(conn: Connection, node: Node, remote: Remote) -> bool:
+    """Whether the service says something else of the item than it said last, beside where it is."""
+    if node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag:
+        return True
+    # A service that came back from a backup gives numbers a second time, for something else.
+    if node.kind is NodeKind.LINK:
+        return link_texts.said(conn, node.ino) != said_by(remote.item)
+    return remote.sha1 != node.base_sha1
 
 
 def _local(conn: Connection, node: Node, remote: Remote, pending: Set[str]) -> Local:

@@ -10,7 +10,7 @@ Rule: what only we have does not go because a program meant the file that had it
 """
 
 import itertools
-from sqlite3 import Connection
+from sqlite3 import Connection, Row
 
 from cmsfs.models import wire_names
 from cmsfs.replica import inodes, naming, tree
@@ -186,13 +186,15 @@ def restore_name(
     """
     if tree.child_at(conn, parent, name) is not None:
         return
-    before = naming.distinct(name, "id \0").split("\0")[0]
-    key = wire_names.name_key(f"{before}0")[:-1]
-    rows = conn.execute(
-        f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key >= ? AND name_key < ?"
-        " AND remote_id IS NOT NULL AND base_name IS NOT NULL",
-        (parent, key, f"{key}\U0010ffff"),
-    ).fetchall()
+    rows: list[Row] = []
+    for tag in ("id \0", "link \0"):
+        before = naming.distinct(name, tag).split("\0")[0]
+        key = wire_names.name_key(f"{before}0")[:-1]
+        rows += conn.execute(
+            f"SELECT {COLUMNS} FROM node WHERE parent = ? AND name_key >= ? AND name_key < ?"
+            " AND remote_id IS NOT NULL AND base_name IS NOT NULL",
+            (parent, key, f"{key}\U0010ffff"),
+        )
     at_service = tree.at_service(conn, parent).remote_id
     waiting = [
         node

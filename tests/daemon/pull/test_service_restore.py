@@ -9,6 +9,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.replica import kv_store
+from cmsfs.vfs.tree.attributes import SetAttr
 from daemon.pull import reconciler
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
@@ -106,3 +107,30 @@ async def test_events_that_begin_anew_have_everything_compared_soon(
     assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
     with trio.fail_after(5):
         await drive.agents.reconciler._until_due(3600)
+
+
+async def test_a_number_that_is_given_a_second_time_is_something_else(
+    drive: Drive, other: Remote, tmp_path: Path
+) -> None:
+    """Item, version and etag are the ones that the drive knows, and what they stand for is not."""
+    database, backup = place(other), tmp_path / "backup.db"
+    files = [await other.file(name, b"first") for name in ("text", "program")]
+    await drive.names()
+    await drive.poll()
+    copied(database, backup)
+    for file in files:
+        await other.write(file, b"lost with the service")
+    gone = await other.file("gone", b"gone, too")
+    await drive.poll()
+    assert await drive.read("text") == b"lost with the service"
+    await drive.fs.setattr(await drive.ino("program"), SetAttr(mode=0o755), None)
+    copied(backup, database)
+    for file in files:
+        await other.write(file, b"of the service")
+    assert await other.file("anew", b"anew") == gone
+    await drive.poll()
+    await drive.agents.reconciler.once(full=True)
+    await drive.agents.deferred_updates.settle()
+    assert await drive.names() == ["anew", "program", "text"]
+    assert await drive.read("text") == await drive.read("program") == b"of the service"
+    assert await drive.read("anew") == b"anew"

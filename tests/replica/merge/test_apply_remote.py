@@ -307,6 +307,16 @@ async def test_web_link_beside_file_of_same_name(db: Database) -> None:
     assert node.size == len("[InternetShortcut]\nURL=https://example.com/\n")
 
 
+async def test_a_web_link_that_made_way_gets_its_name_when_that_is_free(db: Database) -> None:
+    first, second = (an_item("web_link", number, "a", url="https://example.com/") for number in (1, 2))
+    await apply(db, first, second)
+    assert names(db) == ["a (link 2).url", "a.url"]
+    there = tree.find_remote(db, NodeKind.LINK, "1")
+    assert there is not None
+    await db.write(lambda conn: deletions.remove_gone(conn, there.ino))
+    assert names(db) == ["a.url"]
+
+
 NAMES = st.sampled_from(["a", "b", "A", "c"])
 STEP = st.tuples(st.integers(1, 4), NAMES, st.sampled_from([0, 11, 12]))
 

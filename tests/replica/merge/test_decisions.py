@@ -6,7 +6,7 @@ import pytest
 
 from cmsfs.models.content import items
 from cmsfs.replica import tree
-from cmsfs.replica.merge import apply_remote, decisions
+from cmsfs.replica.merge import apply_remote, decisions, local_work
 from cmsfs.replica.merge.decisions import VERDICTS, Local, News, Verdict
 from cmsfs.replica.nodes import NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import node_rows, op_rows
@@ -95,3 +95,21 @@ async def test_news_of_what_is_known_are_none(db: Database):
         return [unknown, decisions.decide(conn, tree.remote_at(conn, NodeKind.FILE, "5"), a_file(), set())]
 
     assert await db.write(txn) == [Verdict.APPEAR, Verdict.IGNORE]
+
+
+async def test_a_number_that_is_given_a_second_time_is_something_else(db: Database):
+    """As by a service that came back from a backup: what ours was laid over is not there any more."""
+
+    def txn(conn: Connection) -> tuple[Verdict, str | None, str | None]:
+        apply_remote.apply(conn, [a_file()], generation=0)
+        node = tree.remote_at(conn, NodeKind.FILE, "5")
+        assert node is not None
+        taken = decisions.decide(conn, node, a_file(sha1="2" * 40), set())
+        op_rows.record(conn, node.ino, "upload", due_ns=0)
+        apply_remote.apply(conn, [a_file(sha1="2" * 40)], generation=0)
+        after = tree.get(conn, node.ino)
+        return taken, after.etag, after.base_sha1
+
+    # The upload that waits is refused, and decided as a conflict.
+    assert await db.write(txn) == (Verdict.TAKE, apply_remote.NO_ETAG, "1" * 40)
+    assert local_work.count_deferred(db) == 1
