@@ -23,7 +23,7 @@ def test_the_service_of_a_company(installed):
     )
     ask = "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:{}\").read().decode())'"
     assert installed.sh(ask.format("8477/readyz")).stdout.strip() == "ok"
-    assert "cmsfs_users 1" in installed.sh(ask.format("9477/metrics")).stdout
+    assert "\ncmsfs_users " in installed.sh(ask.format("9477/metrics")).stdout
     shown = installed.sh("systemctl show -P MainPID -P User cmsfs-serve@8477.service").stdout.split()
     owner = installed.sh(f"ps -o user:40= -p {shown[0]}").stdout.strip()
     assert owner.startswith("cmsfs-serve")

@@ -14,6 +14,7 @@ from starlette import responses
 
 from cmsfs.service.access import calls
 from cmsfs.service.admin import desk as service_desk
+from cmsfs.service.admin import usage, usage_plots
 from cmsfs.service.admin.desk import Desk
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
@@ -49,7 +50,16 @@ _EVENTS = """
 
 async def show(desk: Desk) -> responses.Response:
     disk = shutil.disk_usage(desk.store.root)
-    found = await desk.store.query(lambda read: _glance(read, desk.enterprise))
+    hour = usage.hour_of(desk.store.now())
+    found = await desk.store.query(
+        lambda read: (
+            _glance(read, desk.enterprise)
+            | {
+                "requests": usage_plots.of_requests(read, desk.enterprise, hour),
+                "stored": usage_plots.of_stored(read, desk.enterprise, hour),
+            }
+        )
+    )
     return desk.page("overview.html", **found, free=disk.free)
 
 

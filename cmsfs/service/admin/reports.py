@@ -1,4 +1,4 @@
-"""Reports for spreadsheets, as CSV: users, collaborations and the trash of the enterprise.
+"""Reports for spreadsheets, as CSV: users, collaborations, the trash and the usage of the enterprise.
 
 Rule: a cell never begins as a formula does, whatever somebody called a file.
 """
@@ -26,6 +26,10 @@ _REPORTS = {
         " c.role, c.status, c.created_at FROM collaboration AS c JOIN item ON item.id = c.item"
         " JOIN account AS owner ON owner.id = item.owner LEFT JOIN account AS other ON other.id = c.account"
         " WHERE owner.enterprise = ? ORDER BY c.id LIMIT ?"
+    ),
+    "usage": (
+        "SELECT hour * 3600000000 AS began_at, requests, space_used FROM usage"
+        " WHERE enterprise = ? ORDER BY hour LIMIT ?"
     ),
     "trash": (
         "SELECT item.id, item.name, item.size, owner.login AS owner, item.trashed_at FROM item"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from starlette import exceptions, requests, routing, types
 
 from cmsfs.service import problems
-from cmsfs.service.admin import pages
+from cmsfs.service.admin import pages, usage
 from cmsfs.service.api import operations
 from cmsfs.service.api.notices import FlashMessages
 from cmsfs.service.api.operations import Group, Operation
@@ -270,11 +270,13 @@ class Service:
         public_url: str | None = None,
         rates: rate_limits.RateLimits | None = None,
         webhook_networks: receivers.Networks = (),
+        counts: usage.RequestCounts | None = None,
     ) -> None:
         self.store = store
         self.webhook_networks = webhook_networks
         self._public = None if public_url is None else urlsplit(public_url)
         self._rates = rates
+        self._counts = counts
         self.searches = result_cache.ResultCache(store)
         self.archives = zip_downloads.RequestedArchives()
         # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
@@ -322,6 +324,8 @@ class Service:
     def admit(self, request: requests.Request, user: int, enterprise: int) -> None:
         """Take note of whom a request is for; 429 if it is one too many."""
         request.scope["user_id"] = user
+        if self._counts is not None:
+            self._counts[enterprise] += 1
         if self._rates is not None:
             self._rates.take(request.method, request.scope["path"], user=user, enterprise=enterprise)
 
@@ -346,11 +350,15 @@ def build(
     public_url: str | None = None,
     rates: rate_limits.RateLimits | None = None,
     webhook_networks: receivers.Networks = (),
+    counts: usage.RequestCounts | None = None,
 ) -> types.ASGIApp:
     """The ASGI application on a store.
 
     `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are
     the limits of users; None is no limits.  `webhook_networks` are those inside that webhooks may go to.
+    `counts` is told of every request of a user.
     """
-    service = Service(store, url, public_url=public_url, rates=rates, webhook_networks=webhook_networks)
+    service = Service(
+        store, url, public_url=public_url, rates=rates, webhook_networks=webhook_networks, counts=counts
+    )
     return problems.Edge(service)

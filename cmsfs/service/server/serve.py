@@ -23,6 +23,7 @@ from pathlib import Path
 import trio
 
 from cmsfs import errors
+from cmsfs.service.admin import usage
 from cmsfs.service.renditions import indexing
 from cmsfs.service.server import access_log, app, client_limits, http1, metrics, rate_limits, sweeper
 from cmsfs.service.server import tls as server_tls
@@ -78,7 +79,15 @@ async def serve(
     url = f"{scheme}://{shown}:{listener.getsockname()[1]}"
     with listener:
         taken = Connections()
-        inner = app.build(store, url, public_url=public_url, rates=rates, webhook_networks=webhook_networks)
+        counts = usage.RequestCounts()
+        inner = app.build(
+            store,
+            url,
+            public_url=public_url,
+            rates=rates,
+            webhook_networks=webhook_networks,
+            counts=counts,
+        )
         observer = None if metrics_address is None else metrics.ServiceMetrics(store, taken)
         built = access_log.AccessLog(
             client_limits.ClientLimits(inner, taken, names=frozenset(names), tls=tls is not None),
@@ -89,6 +98,7 @@ async def serve(
             if metrics_address is not None and observer is not None:
                 nursery.start_soon(metrics.serve, observer, _listen_for_metrics(*metrics_address))
             nursery.start_soon(sweeper.run, store)
+            nursery.start_soon(usage.run, store, counts)
             nursery.start_soon(indexing.run, store)
             nursery.start_soon(deliveries.run, store, webhook_networks)
             server = http1.Http1Server(built, scheme=scheme, keep_alive_seconds=KEEP_ALIVE_SECONDS)

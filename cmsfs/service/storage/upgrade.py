@@ -32,7 +32,7 @@ _SKILL_CARDS = """
 """
 
 
-VERSION = 12
+VERSION = 13
 
 
 def schema() -> str:
