@@ -31,8 +31,9 @@ TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
 
 # The drive reads with 30 requests at once (8 that somebody waits for, 6 ahead, 16 of neighbours), uploads
-# with 4, lists with 12, keeps with 4, and waits for changes with one: nobody who waits may find all taken.
-LIMITS = {"max_connections": 64, "max_keepalive_connections": 32, "keepalive_expiry": 30}
+# with 20, lists with 12, keeps with 4, and waits for changes with one: nobody who waits may find all taken.
+# (Of connections through a proxy; others are made as they are needed.)
+LIMITS = {"max_connections": 80, "max_keepalive_connections": 32, "keepalive_expiry": 30}
 
 
 # A router that forgets a connection, a laptop that was carried away: nothing comes, and nothing says so.
@@ -134,8 +135,9 @@ def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
     """Have connections read in large pieces, and looked at by where they have come to.  Those to a proxy are
     not looked at: it is the administrator's, and looks names up by itself."""
     # These inherit from classes of httpx and of its connections.
-    from cmsfs.client.transport import connections, download_transport
+    from cmsfs.client.transport import connections, direct_transport
 
+    http._cookies = direct_transport.Cookies()
     for transport in (http._transport, *http._mounts.values()):
         if isinstance(transport, httpx.AsyncHTTPTransport):
             transport._pool._network_backend = connections.BulkBackend()
@@ -143,7 +145,7 @@ def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
         guarded = direct._pool._network_backend = connections.OutboundGuard(connections.BulkBackend(), own)
         context = direct._pool._ssl_context
         assert context is not None
-        http._transport = download_transport.DownloadTransport(
+        http._transport = direct_transport.DirectTransport(
             direct, guarded, context, socket_options=KEEP_ALIVE
         )
 

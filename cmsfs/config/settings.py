@@ -226,8 +226,12 @@ class Settings(pydantic.BaseModel):
     network_seconds: float = _setting(
         30.0, "Network timeout of a read, which then fails with ETIMEDOUT.", unit="seconds"
     )
-    # More fill no line, and take turns from those who read.
-    upload_workers: int = _setting(4, "How many files are uploaded at once.")
+    # More of large files fill no line, and take turns from those who read.
+    upload_workers: int = _setting(
+        4,
+        "How many files are uploaded at once. Beside them go up to 16 of at most 64 KiB, unless this is 1 or"
+        " the service is embedded.",
+    )
     lock_open_documents: bool = _setting(
         False,
         "Lock a document at the service while an office application has it open here, so that nobody else"

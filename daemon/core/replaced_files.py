@@ -23,7 +23,7 @@ from cmsfs.client import capabilities
 # What a drive loads with the first use: each is named where it is imported, and why.
 LATE = (
     "cmsfs.client.transport.connections",
-    "cmsfs.client.transport.download_transport",
+    "cmsfs.client.transport.direct_transport",
     "cmsfs.client.transport.throttled_body",
     "cmsfs.ipc.notification_bus",
 )

@@ -51,6 +51,8 @@ _BACKGROUND = Priority.LISTING
 # Requests of the background under way: as many as keep a distant service busy; and one while somebody waits.
 BACKGROUND_AT_ONCE = 4
 BACKGROUND_BESIDE = 1
+# Uploads beside who reads: a hundred small files would else be in line before each read.
+UPLOADS_BESIDE = 4
 # Whoever waited a moment ago goes on in a moment: a walk is one request after the other.
 CALM_SECONDS = 0.5
 
@@ -232,4 +234,8 @@ class RequestScheduler:
                 return math.inf
             if beside:
                 wait = max(wait, self._last_waited + CALM_SECONDS - trio.current_time())
+        if mine is Priority.UPLOAD and self._running[mine] >= UPLOADS_BESIDE:
+            if any(self._running[one] for one in _READING):
+                return math.inf
+            wait = max(wait, self._last_waited + CALM_SECONDS - trio.current_time())
         return wait

@@ -50,6 +50,10 @@ UNFINISHED = "The change could not be completed locally; see the log."
 # So many small files are taken at once, to be made ready together; one at a time while programs are at work.
 CLAIMED_AT_ONCE = 16
 
+# So many are sent at once to a service elsewhere: a small file takes the time of the line, not of its bytes.
+# Beside who reads they are fewer (`request_scheduler`).
+SMALL_AT_ONCE = 16
+
 # The wall clock may be set back, and times of operations are on it: look at least this often.
 LONGEST_SLEEP_SECONDS = 60.0
 
@@ -75,6 +79,9 @@ class Dispatcher:
     def __init__(self, context: PushContext, *, workers: int) -> None:
         self._context = context
         self._workers = workers
+        # One at a time means that; and a service in this process has no line.
+        is_far = workers > 1 and not context.profile.embedded
+        self._small_workers = max(workers, SMALL_AT_ONCE) if is_far else 0
         self._wanted = Signal()
         # The journal has work, or a file that was busy no longer is.
         self.wake = self._wanted.set
@@ -177,12 +184,12 @@ class Dispatcher:
     async def run(self) -> None:
         """Carry out operations for ever.  Cancelled, or failed: those under way are sent again by the next
         run."""
-        self._runner.running = self._runner.large = 0
+        self._runner.running = self._runner.small = self._runner.large = 0
         await self._context.db.write(self._begin)
         send, receive = trio.open_memory_channel[Job](0)
         async with trio.open_nursery() as nursery:
             async with receive:
-                for _ in range(self._workers):
+                for _ in range(self._workers + self._small_workers):
                     nursery.start_soon(self._runner.work, receive.clone())
             nursery.start_soon(self._follow_health)
             async with send:
@@ -292,8 +299,10 @@ class Dispatcher:
             if small := [job.task for job in jobs if job.is_small]:
                 await uploads.seal_ahead(self._context, small)
             while left and self._context.health.may_work and not self._context.guard.is_holding:
-                self._runner.running += 1
-                self._runner.large += left[0].is_large
+                if not self._has_worker(left[0]):
+                    await self._moved.wait()
+                    continue
+                self._runner.take(left[0])
                 await send.send(left[0])
                 left.popleft()
                 # While a program is changing things, one operation at a time with pauses: it goes first.
@@ -307,6 +316,12 @@ class Dispatcher:
             await self._context.db.write(self._prepare)
             self._moved.pulse()
         return len(jobs) - len(left)
+
+    def _has_worker(self, job: Job) -> bool:
+        """Whether a job can go now; what is small takes no turn from what is not."""
+        if job.is_small and self._small_workers:
+            return self._runner.small < self._small_workers
+        return self._runner.running - (self._runner.small if self._small_workers else 0) < self._workers
 
     @property
     def _is_interactive(self) -> bool:

@@ -52,8 +52,8 @@ class Job:
 
 
 class OperationRunner:
-    """Runs operations; `running` and `large` count those that were handed to a worker, `dangling` are those
-    whose end could not be written (a full disk).
+    """Runs operations; `running`, `small` and `large` count those that were handed to a worker, `dangling`
+    are those whose end could not be written (a full disk).
 
     `ended` is called after each.
     """
@@ -62,8 +62,14 @@ class OperationRunner:
         self._context = context
         self._ended = ended
         self._rounds: loop_detector.Rounds = {}
-        self.running = self.large = 0
+        self.running = self.small = self.large = 0
         self.dangling: list[ops.Op] = []
+
+    def take(self, job: Job) -> None:
+        """A job is about to be handed to a worker."""
+        self.running += 1
+        self.small += job.is_small
+        self.large += job.is_large
 
     async def work(self, receive: "trio.MemoryReceiveChannel[Job]") -> None:
         """Be a worker, for ever."""
@@ -78,6 +84,7 @@ class OperationRunner:
                         log.exception("unexpected error in an operation; it will be retried")
                         self.dangling.append(op)
                     self.running -= 1
+                    self.small -= job.is_small
                     self.large -= job.is_large
                     released = self._context.released
                     if released and (not self.running or len(released) >= RELEASED_AT_ONCE):

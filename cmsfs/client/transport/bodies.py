@@ -19,7 +19,8 @@ from cmsfs.client.transport.lazy import httpx
 # A body may take so long, and a second more for so many bytes (`wire.LEAST_BYTES`, or these).
 GRACE_SECONDS = 60.0
 
-# The extension of a response whose pieces can be had past httpx, which looks at each of them.
+# The extension of a request that may go past httpcore (`direct_transport`), and of a response whose pieces
+# can be had past httpx, which looks at each of them.
 DIRECT = "cmsfs.direct"
 
 # Who sends less of a download sends nothing that a program could wait for.

@@ -11,8 +11,6 @@ neither a reader nor a cancellation.  What was taken from the network is given o
 import select
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Protocol
 
 import httpcore
@@ -130,12 +128,15 @@ class BulkStream(httpcore.AsyncNetworkStream):
 
         Cancelled: nothing is lost.
         """
-        with _as_httpcore(timeout, httpcore.ReadTimeout, httpcore.ReadError):
+        try:
             data: bytes | None = self._rest or self._layer.take()
             self._rest = b""
-            while data is None:
-                await trio.lowlevel.wait_readable(self._socket)
-                data = self._layer.take()
+            if data is None:
+                # Only here: most of what a scope costs is for who waits.
+                with trio.fail_after(float("inf") if timeout is None else timeout):
+                    while data is None:
+                        await trio.lowlevel.wait_readable(self._socket)
+                        data = self._layer.take()
             if not data:
                 self._ended = True
                 return b""
@@ -145,8 +146,10 @@ class BulkStream(httpcore.AsyncNetworkStream):
             else:
                 until = clock.monotonic() + GATHER_SECONDS
                 data = await threads.run_sync(self._gathered, data, min(PIECE_BYTES, max_bytes), until)
-            self._answered += len(data)
-            return data
+        except (OSError, trio.ClosedResourceError, trio.TooSlowError) as error:
+            raise _as_httpcore(error, timeout, httpcore.ReadTimeout, httpcore.ReadError) from error
+        self._answered += len(data)
+        return data
 
     def _gathered(self, first: bytes, most: int, until: float) -> bytes:
         """`first` and what comes behind it, of which some may take until then."""
@@ -171,17 +174,33 @@ class BulkStream(httpcore.AsyncNetworkStream):
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._answered = 0
-        with _as_httpcore(timeout, httpcore.WriteTimeout, httpcore.WriteError):
-            await self._send(self._layer.wrap(buffer))
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            left = self._sent(memoryview(self._layer.wrap(buffer)))
+            if left or len(buffer) > LARGE_BYTES:
+                with trio.fail_after(float("inf") if timeout is None else timeout):
+                    # Also a reader who is always faster lets others have the loop.
+                    await trio.lowlevel.checkpoint()
+                    await self._send_rest(left)
+        except (OSError, trio.ClosedResourceError, trio.TooSlowError) as error:
+            raise _as_httpcore(error, timeout, httpcore.WriteTimeout, httpcore.WriteError) from error
+
+    def _sent(self, data: memoryview) -> memoryview:
+        """What is left of this after what the socket takes at once."""
+        while data:
+            try:
+                data = data[self._socket.send(data) :]
+            except (BlockingIOError, InterruptedError):
+                break
+        return data
+
+    async def _send_rest(self, left: memoryview) -> None:
+        while left := self._sent(left):
+            await trio.lowlevel.wait_writable(self._socket)
 
     async def _send(self, data: bytes) -> None:
         await trio.lowlevel.checkpoint()
-        left = memoryview(data)
-        while left:
-            try:
-                left = left[self._socket.send(left) :]
-            except (BlockingIOError, InterruptedError):
-                await trio.lowlevel.wait_writable(self._socket)
+        await self._send_rest(memoryview(data))
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -189,11 +208,14 @@ class BulkStream(httpcore.AsyncNetworkStream):
         """The same connection, with TLS from here on; closed if that fails."""
         layer = _Tls(self._layer, ssl_context, server_hostname)
         try:
-            with _as_httpcore(timeout, httpcore.ConnectTimeout, httpcore.ConnectError):
+            with trio.fail_after(float("inf") if timeout is None else timeout):
                 while not layer.greet():
                     await self._send(layer.wrap(b""))
                     await trio.lowlevel.wait_readable(self._socket)
                 await self._send(layer.wrap(b""))
+        except (OSError, trio.ClosedResourceError, trio.TooSlowError) as error:
+            await self.aclose()
+            raise _as_httpcore(error, timeout, httpcore.ConnectTimeout, httpcore.ConnectError) from error
         except BaseException:
             await self.aclose()
             raise
@@ -222,15 +244,11 @@ class BulkStream(httpcore.AsyncNetworkStream):
         return None
 
 
-@contextmanager
 def _as_httpcore(
-    timeout: float | None, slow: type[httpcore.TimeoutException], broken: type[httpcore.NetworkError]
-) -> Iterator[None]:
-    """What goes wrong inside as httpcore has it: `slow` after the timeout, else `broken`."""
-    try:
-        with trio.fail_after(float("inf") if timeout is None else timeout):
-            yield
-    except trio.TooSlowError as error:
-        raise slow(f"after {timeout:g} s") from error
-    except (OSError, trio.ClosedResourceError) as error:
-        raise broken(str(error)) from error
+    error: Exception,
+    timeout: float | None,
+    slow: type[httpcore.TimeoutException],
+    broken: type[httpcore.NetworkError],
+) -> Exception:
+    """What went wrong as httpcore has it: `slow` after the timeout, else `broken`."""
+    return slow(f"after {timeout:g} s") if isinstance(error, trio.TooSlowError) else broken(str(error))

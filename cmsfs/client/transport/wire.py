@@ -35,9 +35,6 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 
 MAX_REDIRECTS = 5
 
-# The extension that marks the request of a download, for `download_transport`.
-DOWNLOAD = "cmsfs.download"
-
 # The largest answers are pages: 1,000 entries with all their fields are some MiB.
 PAGE_BYTES = 32 * 1024 * 1024
 # Tokens, errors, and what comes along with a redirection.
@@ -180,7 +177,6 @@ class Wire:
         the bytes there are always the same, so that where a redirection led is asked again while it is good.
         """
         request = self._request("GET", url, params=params, headers=headers)
-        request.extensions[DOWNLOAD] = True
         what = str(request.url)
 
         async def send(request: httpx.Request, **how: Any) -> httpx.Response:
@@ -219,7 +215,6 @@ class Wire:
         is_good = False
         try:
             request = self._request("GET", address, headers=headers)
-            request.extensions[DOWNLOAD] = True
             response = await self._http.send(request, auth=None, stream=True)
             is_good = response.status_code in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT)
         finally:
@@ -265,7 +260,9 @@ class Wire:
                 # fields that is a third of a request's time on this side.
                 query = str(httpx.QueryParams(params))
                 address._uri_reference = address._uri_reference._replace(query=query)
-            return self._http.build_request(method, address, headers=headers, **parts)
+            request = self._http.build_request(method, address, headers=headers, **parts)
+            request.extensions[bodies.DIRECT] = True
+            return request
         except Exception as error:
             if (found := client_errors.from_httpx(error)) is None:
                 raise
@@ -336,7 +333,8 @@ async def read_whole(response: httpx.Response, *, limit: int = PAGE_BYTES) -> No
         return
     if not response.is_success:
         limit = min(limit, SMALL_BYTES)
-    pieces, have_ended = response.aiter_raw(), False
+    is_direct, have_ended = bodies.DIRECT in response.extensions, False
+    pieces = aiter(response.extensions[bodies.DIRECT]) if is_direct else response.aiter_raw()
     data, came = bytearray(), 0
     try:
         match response.headers.get("content-encoding", "").strip().lower():
@@ -364,7 +362,7 @@ async def read_whole(response: httpx.Response, *, limit: int = PAGE_BYTES) -> No
     except zlib.error as error:
         raise errors.ProtocolError(f"the answer cannot be unpacked: {error}") from None
     finally:
-        if not have_ended:
+        if not have_ended and not is_direct:
             await bodies.discard(pieces)
         await response.aclose()
 

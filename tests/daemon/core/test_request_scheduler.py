@@ -198,3 +198,17 @@ async def test_tasks_inherit_whom_they_work_for(nursery: trio.Nursery) -> None:
     await request_scheduler.run_with_priority(Priority.UPLOAD, parent)
     await note()
     assert seen == [Priority.UPLOAD, Priority.INTERACTIVE]
+
+
+async def test_uploads_are_few_beside_readers(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    requests = Requests(RequestScheduler(config.Limits()))
+    nursery.start_soon(lambda: requests.one(Priority.AHEAD, seconds=10))
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.start_soon(lambda: requests.many(100, Priority.UPLOAD, seconds=1))
+    await trio.sleep(9.5)
+    assert len(requests.of(Priority.UPLOAD)) == 10 * request_scheduler.UPLOADS_BESIDE
+    # Nobody reads any more: all that is left goes at once.
+    await trio.sleep(1.5)
+    assert len(requests.of(Priority.UPLOAD)) == 100

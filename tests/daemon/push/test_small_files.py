@@ -5,6 +5,7 @@ import trio
 
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
+from tests.support.patience import crowding
 
 NAMES = [f"f{number:02}" for number in range(12)]
 
@@ -112,3 +113,40 @@ async def test_what_a_colleague_puts_in_the_way_is_kept_beside(
         copies = [path for path in await other.paths() if path.startswith("f09 (conflicted copy")]
         assert len(copies) == 1
         assert await other.read(copies[0]) == b"f09"
+
+
+FAR = {"profile": "server", "base_url": "http://test", "upload_url": "http://test", "auth_url": "http://test"}
+
+
+async def test_many_small_files_are_under_way_to_a_service_elsewhere(
+    starting: Starting, network: Network, other: Remote
+) -> None:
+    async with starting(**FAR) as drive:
+        gates = [network.gate("POST", "/files/content", before=True) for _ in NAMES]
+        await write_unsent(drive)
+        with drive.agents.push.hurrying(), trio.fail_after(20 * crowding()):
+            drive.agents.health.resume()
+            for arrived, _ in gates:
+                await arrived.wait()
+            for _, go in gates:
+                go.set()
+            await drive.sync()
+    assert await other.paths() == sorted(NAMES)
+
+
+async def test_small_files_pass_larger_ones(starting: Starting, network: Network, other: Remote) -> None:
+    async with starting(upload_workers=2, **FAR) as drive:
+        gates = [network.gate("POST", "/files/content", before=True) for _ in range(2)]
+        for name in ("large a", "large b"):
+            await drive.write(name, name.encode() * 10_000)
+        for arrived, _ in gates:
+            await arrived.wait()
+        await drive.write("small", b"small")
+        with drive.agents.push.hurrying(), trio.fail_after(20 * crowding()):
+            while "small" not in await other.paths():
+                await trio.lowlevel.checkpoint()
+        assert "large a" not in await other.paths()
+        for _, go in gates:
+            go.set()
+        await drive.sync()
+    assert await other.paths() == ["large a", "large b", "small"]

@@ -1,5 +1,7 @@
-"""Downloads over connections of their own, from servers that answer in every way."""
+"""Requests over connections of the client's own, to servers that answer in every way."""
 
+import hashlib
+import re
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +9,8 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client import session
-from cmsfs.client.transport import download_transport, retry
+from cmsfs.client.content.uploads import BytesSource
+from cmsfs.client.transport import direct_transport, retry
 
 BODY = bytes(range(256)) * 4096
 ONCE = retry.Policy(attempts=1, connect_attempts=1)
@@ -22,6 +25,8 @@ class Server:
         self.answer = answer
         self.connections = 0
         self.requests = 0
+        self.heads: list[bytes] = []
+        self.hasty = False  # it answers before it has read a body
         self.closing: set[int] = set()
         self.ended = trio.Event()  # a client has closed its connection
 
@@ -33,6 +38,15 @@ class Server:
                 heard += piece
                 while b"\r\n\r\n" in heard:
                     request, _, heard = heard.partition(b"\r\n\r\n")
+                    self.heads.append(request)
+                    length = re.search(rb"content-length: (\d+)", request)
+                    if self.hasty:
+                        await stream.send_all(self.answer(request))
+                    while length and len(heard) < int(length[1]):
+                        heard += await stream.receive_some()
+                    heard = heard[int(length[1]) if length else 0 :]
+                    if self.hasty:
+                        continue
                     self.requests += 1
                     number = self.requests
                     try:
@@ -155,7 +169,7 @@ async def test_a_server_that_never_answers_is_asked_once(connect):
     [
         b"no HTTP at all\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
-        b"HTTP/1.1 200 OK\r\nx: " + b"x" * download_transport.HEAD_BYTES * 2,
+        b"HTTP/1.1 200 OK\r\nx: " + b"x" * direct_transport.HEAD_BYTES * 2,
         b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n",
     ],
     ids=["none", "two lengths", "endless", "switch"],
@@ -189,7 +203,7 @@ async def test_cancelling_closes_the_connection(connect):
 
 
 async def test_idle_connections_are_few(connect, monkeypatch):
-    monkeypatch.setattr(download_transport, "KEPT", 2)
+    monkeypatch.setattr(direct_transport, "KEPT", 2)
     _, client = await connect(lambda _: plain(b"x"))
     async with trio.open_nursery() as nursery:
         for _ in range(5):
@@ -197,3 +211,62 @@ async def test_idle_connections_are_few(connect, monkeypatch):
     transport = client.files._wire._http._transport
     assert sum(map(len, transport._idle.values())) <= 2
     assert await fetch(client) == b"x"
+
+
+def answered(body: bytes, status: str = "200 OK", *, more: str = "") -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\ncontent-type: application/json\r\n{more}\r\n"
+    return head.encode() + body
+
+
+def taken(data: bytes) -> bytes:
+    """What a service says of an upload that it has taken."""
+    file = f'{{"type": "file", "id": "1", "name": "x", "sha1": "{hashlib.sha1(data).hexdigest()}"}}'
+    return answered(f'{{"total_count": 1, "entries": [{file}]}}'.encode(), "201 Created")
+
+
+async def send(client: session.Client, data: bytes, *, etag: str | None = None) -> str:
+    sha1 = hashlib.sha1(data).hexdigest()
+    return (await client.uploads.new_version("1", BytesSource(data), sha1=sha1, etag=etag)).id
+
+
+@pytest.mark.parametrize("data", [b"", b"x", BODY])
+async def test_uploads_share_a_connection(connect, data):
+    server, client = await connect(lambda _: taken(data))
+    for _ in range(3):
+        assert await send(client, data) == "1"
+    assert (server.requests, server.connections) == (3, 1)
+
+
+async def test_a_change_is_not_sent_anew(connect):
+    """The connection was closed, but nobody knows when."""
+    answers = iter([taken(b"x"), b"", taken(b"x")])
+    server, client = await connect(lambda _: next(answers), closing={2})
+    assert await send(client, b"x") == "1"
+    with pytest.raises(errors.Offline, match="without an answer"):
+        await send(client, b"x")
+    assert server.requests == 2
+
+
+async def test_no_header_holds_another(connect):
+    server, client = await connect(lambda _: taken(b"x"))
+    for etag in ("1\r\nx-more: 1", "1\nx-more: 1", "1\rx", "1\0"):
+        with pytest.raises(errors.RemoteError):
+            await send(client, b"x", etag=etag)
+    assert server.heads == []
+
+
+async def test_a_refusal_before_the_body_has_gone_is_heard(connect):
+    refused = b'{"type": "error", "status": 412, "code": "precondition_failed"}'
+    server, client = await connect(lambda _: answered(refused, "412 Precondition Failed"))
+    server.hasty = True
+    for _ in range(2):
+        with pytest.raises(errors.PreconditionFailed):
+            await send(client, BODY * 8)
+
+
+async def test_cookies_go_back_to_who_set_them(connect):
+    me = answered(b'{"type": "user", "id": "1"}', more="set-cookie: at=7\r\n")
+    server, client = await connect(lambda _: me)
+    for _ in range(2):
+        await client.users.me()
+    assert [b"cookie: at=7" in head.lower() for head in server.heads] == [False, True]

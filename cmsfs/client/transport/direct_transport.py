@@ -1,16 +1,18 @@
-"""The httpx transport of downloads: their heads are h11's, their bytes go past it.
+"""The httpx transport of everything but what goes through a proxy: heads are h11's, bytes go past it.
 
 httpcore carries a body through three copies and a chain of generators, and looks at each of its connections
-at every request; that is half of what a download takes of the processor.  So requests that are marked
-(`DOWNLOAD`) have connections of their own here: the head of an answer is parsed by h11, and of a body whose
-length is said, each piece is given on as it comes from the connection.  All else goes to httpx's own
-transport, as do requests by a proxy.
+at every request; that is half of what a download takes of the processor, and a third of what a small upload
+takes.  So requests that are marked (`DIRECT`) have connections of their own here: a head leaves with what of
+its body is small, the head of an answer is parsed by h11, and of a body whose length is said, each piece is
+given on as it comes from the connection.  All else goes to httpx's own transport, as do requests by a proxy.
 
-Rules: a connection serves again only when exactly the announced bytes have come.  A request goes out anew
-only where a connection that had served before was closed without a byte of an answer.
+Rules: a connection serves again only when exactly the announced bytes have come, and all of the request has
+gone.  A request goes out anew only if it is a GET, where a connection that had served before was closed
+without a byte of an answer.
 """
 
 import abc
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
@@ -22,19 +24,29 @@ import trio
 
 from cmsfs.client.transport.bodies import DIRECT
 from cmsfs.client.transport.bulk_stream import PIECE_BYTES
-from cmsfs.client.transport.wire import DOWNLOAD
 
-# Connections that wait for another request, and how long.
-KEPT = 32
+# Connections that wait for another request, and how long: as many as a drive reads and uploads with.
+KEPT = 48
 KEPT_SECONDS = 30.0
 
 # A head is no larger.
 HEAD_BYTES = 100 * 1024
 
+# A request's head and the first of its body leave together if that is no larger.
+JOINED = 128 * 1024
+
 Origin = tuple[str, str, int]
 
 
-class DownloadTransport(httpx.AsyncBaseTransport):
+class Cookies(httpx.Cookies):
+    """Cookies, looked for where there are some: to look costs as much as to parse an answer's head."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        if "set-cookie" in response.headers:
+            super().extract_cookies(response)
+
+
+class DirectTransport(httpx.AsyncBaseTransport):
     """Sends marked requests over connections of its own, others by `inner`."""
 
     def __init__(
@@ -54,7 +66,7 @@ class DownloadTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Cancelled: the connection is closed."""
-        if DOWNLOAD not in request.extensions:
+        if DIRECT not in request.extensions or "transfer-encoding" in request.headers:
             return await self.inner.handle_async_request(request)
         url, timeouts = request.url, request.extensions.get("timeout", {})
         port = url.port or (443 if url.scheme == "https" else 80)
@@ -111,7 +123,7 @@ class _Connection:
     """One connection, which serves one request at a time."""
 
     def __init__(
-        self, transport: DownloadTransport, origin: Origin, stream: httpcore.AsyncNetworkStream
+        self, transport: DirectTransport, origin: Origin, stream: httpcore.AsyncNetworkStream
     ) -> None:
         self._transport = transport
         self.origin = origin
@@ -131,11 +143,14 @@ class _Connection:
 
     async def _ask(self, request: httpx.Request, timeouts: dict[str, float]) -> httpx.Response | None:
         http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
-        head = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
-        asked = (http.send(head) or b"") + (http.send(h11.EndOfMessage()) or b"")
+        # For its state alone: what is sent is made here.
+        http.send(_METHODS[request.method])
+        http.send(_END)
+        sent = False
         heard = False
         try:
-            await self.stream.write(asked, timeouts.get("write"))
+            await self._send(request, timeouts.get("write"))
+            sent = True
         except httpcore.WriteError:
             pass  # it may have answered before it closed; otherwise reading says so
         while not isinstance(event := http.next_event(), h11.Response):
@@ -143,20 +158,22 @@ class _Connection:
                 data = await self._read(timeouts, heard=heard)
                 if not data and not heard:
                     await self.done(reusable=False)
-                    return None
+                    if request.method == "GET":
+                        return None
+                    raise httpx.RemoteProtocolError("the connection was closed without an answer")
                 heard = True
                 http.receive_data(data)
             elif not isinstance(event, h11.InformationalResponse):
                 raise h11.RemoteProtocolError("the answer has no head")
-        length = _length(event)
+        length = 0 if request.method == "HEAD" else _length(event)
         body: _Body
         if length is None:
-            body = _FramedBody(self, timeouts, http)
+            body = _FramedBody(self, timeouts, http, reusable=sent)
         else:
             closes = event.http_version != b"1.1" or any(
                 b"close" in value.lower() for name, value in event.headers if name == b"connection"
             )
-            body = _PlainBody(self, timeouts, http.trailing_data[0], length, reusable=not closes)
+            body = _PlainBody(self, timeouts, http.trailing_data[0], length, reusable=sent and not closes)
         return httpx.Response(
             event.status_code,
             headers=event.headers.raw_items(),
@@ -167,6 +184,18 @@ class _Connection:
                 DIRECT: body,
             },
         )
+
+    async def _send(self, request: httpx.Request, timeout: float | None) -> None:
+        head = _head(request)
+        assert isinstance(request.stream, httpx.AsyncByteStream)
+        async for piece in request.stream:
+            if head and len(head) + len(piece) > JOINED:
+                await self.stream.write(head, timeout)
+                head = b""
+            await self.stream.write(head + piece if head else piece, timeout)
+            head = b""
+        if head:
+            await self.stream.write(head, timeout)
 
     async def _read(self, timeouts: dict[str, float], *, heard: bool) -> bytes:
         try:
@@ -182,6 +211,31 @@ class _Connection:
             await self._transport.keep(self)
         else:
             await self.stream.aclose()
+
+
+# What h11 is told of a request: it answers by the method alone how an answer ends.
+_METHODS = {
+    method: h11.Request(method=method, target="/", headers=[("host", "-")])
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+}
+_END = h11.EndOfMessage()
+
+_NAME = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
+_VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
+
+
+def _head(request: httpx.Request) -> bytes:
+    """The head of a request.  Raises `httpx.LocalProtocolError`: no name and no value begins another line."""
+    target = request.url.raw_path
+    lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), target)]
+    is_good = not (b" " in target or b"\r" in target or b"\n" in target)
+    for name, value in request.headers.raw:
+        is_good &= _NAME.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None
+        lines.append(b"%b: %b\r\n" % (name, value))
+    if not is_good:
+        raise httpx.LocalProtocolError("a request has a header that could be read as another one")
+    lines.append(b"\r\n")
+    return b"".join(lines)
 
 
 def _length(head: h11.Response) -> int | None:
@@ -274,13 +328,17 @@ class _PlainBody(_Body):
 class _FramedBody(_Body):
     """Bytes in chunks, or as many as come."""
 
-    def __init__(self, connection: _Connection, timeouts: dict[str, float], http: h11.Connection) -> None:
+    def __init__(
+        self, connection: _Connection, timeouts: dict[str, float], http: h11.Connection, *, reusable: bool
+    ) -> None:
         super().__init__(connection, timeouts)
         self._http = http
+        self._reusable = reusable
 
     @property
     def _is_whole(self) -> bool:
-        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        are_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        return self._reusable and are_done
 
     async def _piece(self) -> bytes:
         try:
