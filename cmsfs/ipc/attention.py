@@ -36,6 +36,19 @@ class Missing(_Part):
     paths: list[str] = []  # of the highest of them, the first few
 
 
+class PendingChange(_Part):
+    """A change that the service does not have yet."""
+
+    seq: int
+    kind: str  # as the journal names it: create, replace, mkdir, move, trash, touch
+    path: str  # below the mountpoint
+    state: Literal["waiting", "running", "held"]
+    attempts: int = 0
+    error: str = ""  # why the last attempt failed, or why it is held
+    size: int = 0  # bytes to upload; 0 for a change without content
+    sent: int = 0  # of these, while it runs
+
+
 class GuardProgram(_Part):
     """A program that has changed many files, and how many."""
 
@@ -55,6 +68,7 @@ class GuardNotice(_Part):
     folder: str = "/"  # all of them were below this one
     programs: list[GuardProgram] = []
     waiting: int = 0  # changes that are held
+    held: list[PendingChange] = []  # at most control.MAX_OPS of these
 
     @property
     def said(self) -> str:
@@ -78,19 +92,6 @@ class OfferStatus(_Part):
     name: str
     owner: str
     declined: bool = False
-
-
-class PendingChange(_Part):
-    """A change that the service does not have yet."""
-
-    seq: int
-    kind: str  # as the journal names it: create, replace, mkdir, move, trash, touch
-    path: str  # below the mountpoint
-    state: Literal["waiting", "running", "held"]
-    attempts: int = 0
-    error: str = ""  # why the last attempt failed, or why it is held
-    size: int = 0  # bytes to upload; 0 for a change without content
-    sent: int = 0  # of these, while it runs
 
 
 class Conflicts(_Part):

@@ -26,6 +26,7 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     SetLogLevel            Done
     OpenPage               PageAddress
     Adopt                  Adopted what lay below the drive Progress, at least every second
+    UndoChanges            GuardUndone                   Progress, at least every second
     Upgrade                Done    the next process serves the mount, and listens here in a moment
 
 Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a `Stop`.
@@ -45,6 +46,9 @@ from cmsfs.ipc import attention, diagnostics
 from cmsfs.ipc.attention import Conflicts as Conflicts
 from cmsfs.ipc.outcomes import Adopted as Adopted
 from cmsfs.ipc.outcomes import Freed as Freed
+from cmsfs.ipc.outcomes import GuardUndone as GuardUndone
+from cmsfs.ipc.outcomes import PageAddress as PageAddress
+from cmsfs.ipc.outcomes import PinList as PinList
 from cmsfs.ipc.searching import FoundItems as FoundItems
 from cmsfs.ipc.summary import DriveSummary as DriveSummary
 from cmsfs.models.base import DEFERRED
@@ -253,6 +257,13 @@ class AllowChanges(Request):
     kind: Literal["allow-changes"] = "allow-changes"
 
 
+class UndoChanges(Request):
+    """A person says that what the guard has noticed was not meant: it is taken back."""
+
+    kind: Literal["undo-changes"] = "undo-changes"
+    dry_run: bool = False  # only say what would be
+
+
 # -- answers ----------------------------------------------------------------------------------------
 
 
@@ -333,18 +344,6 @@ class DriveStatus(_Message):
     last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
 
 
-class PinList(_Message):
-    kind: Literal["pins"] = "pins"
-    pins: diagnostics.Pinning
-
-
-class PageAddress(_Message):
-    """Where the page is; good once, and for a minute."""
-
-    kind: Literal["page"] = "page"
-    url: str
-
-
 class Progress(_Message):
     """How far a `Sync`, `Stop`, `Poll` or `Free` has come."""
 
@@ -373,7 +372,7 @@ class Failure(_Message):
 
 
 _Facts = Pong | DriveStatus | DriveSummary | Conflicts | PinList | PageAddress | PathStatus
-_Said = _Facts | FoundItems | Freed | Adopted
+_Said = _Facts | FoundItems | Freed | Adopted | GuardUndone
 Answer = Annotated[_Said | Progress | Done | Failure, pydantic.Field(discriminator="kind")]
 
 _REQUESTS: Any = functools.reduce(operator.or_, Request.__subclasses__())

@@ -4,6 +4,8 @@ from typing import Literal
 
 import pydantic
 
+from cmsfs.ipc import diagnostics
+
 
 class _Outcome(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True, defer_build=True)
@@ -18,6 +20,39 @@ class Freed(_Outcome):
     unsent: int = 0  # the service does not have them, or not as they are here
     pinned: int = 0  # by a pin of their own or above them, or of another file with the same bytes
     in_use: int = 0  # open, or being fetched
+
+
+class UndoneChange(_Outcome):
+    """A change of one item that is taken back, or stays for the `reason`."""
+
+    path: str
+    action: Literal["contents", "place", "deletion", "new", "times"]
+    reason: str = ""
+
+
+class GuardUndone(_Outcome):
+    """What of the changes that the guard has stopped is or would be taken back."""
+
+    kind: Literal["guard-undone"] = "guard-undone"
+    changes: list[UndoneChange] = []
+    # Type and id of everything that the programs have changed, since then: some of it the service has.
+    items: list[tuple[str, str]] = []
+    since: pydantic.AwareDatetime | None = None
+    folder: str = "/"
+    running: list[str] = []  # the programs that still run
+    kept: str = ""  # the folder of this machine where bytes that only we had are kept
+
+
+class PinList(_Outcome):
+    kind: Literal["pins"] = "pins"
+    pins: diagnostics.Pinning
+
+
+class PageAddress(_Outcome):
+    """Where the page is; good once, and for a minute."""
+
+    kind: Literal["page"] = "page"
+    url: str
 
 
 class Adopted(_Outcome):

@@ -17,6 +17,7 @@ MISSING = (
 )
 PAUSED = "paused"  # the person wants quiet until then (seconds since the epoch), or "for ever"
 GUARD = "guard"  # what the guard has noticed and asks about (JSON, `ipc.attention.GuardNotice`)
+GUARD_TRACES = "guard_traces "  # and a number: what the programs that it asks about have changed (JSON)
 DESKTOP_TRASH = (
     "desktop_trash"  # what file managers here threw away (JSON, `vfs.virtual.desktop_trash.Record`)
 )
@@ -47,6 +48,12 @@ def at(conn: Connection, key: str) -> str | None:
     """The value under `key` as this transaction sees it, or None."""
     row = conn.execute("SELECT value FROM cursor WHERE key = ?", (key,)).fetchone()
     return row["value"] if row else None
+
+
+def all_of(db: Database, prefix: str) -> list[str]:
+    """The values under keys that begin so."""
+    rows = db.rows("SELECT value FROM cursor WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key", prefix)
+    return [row["value"] for row in rows]
 
 
 def put(conn: Connection, key: str, value: str) -> None:

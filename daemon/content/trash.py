@@ -288,6 +288,10 @@ class RemoteTrash:
             log.warning("%s stays: this service cannot %s", name, missing.cannot)
             raise errno_map.oserror(errno.EPERM, name)
         self.context.health.check()
+        guard = self.context.guard
+        if guard.is_holding:
+            log.warning("%s stays: %s", name, guard.question)
+            raise errno_map.oserror(errno.EBUSY, name)
         node = await self._sent(node)
         assert node.remote_id is not None
         await (self._leave(node) if is_left else self._delete(node))
@@ -300,6 +304,8 @@ class RemoteTrash:
 
         with trio.CancelScope(shield=True):
             self.context.remote_updates.publish(await self.context.db.write(txn))
+        if guard.changes.is_on:
+            guard.changes.removed(node)
         return None if is_left else (node.kind, node.remote_id)
 
     async def _leave(self, node: Node) -> None:

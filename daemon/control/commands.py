@@ -188,6 +188,12 @@ class Answers:
         self.push.wake()
         return control.Done(message="" if was_held else "The guard holds nothing.")
 
+    @answers(control.UndoChanges, tells_progress=True)
+    async def undo_changes(self, dry_run: bool) -> control.GuardUndone:
+        undone = await self.push.take_back(self._recovered, dry_run=dry_run)
+        await self.notifier.settled_soon()
+        return undone
+
     @answers(control.DismissRecovered)
     def dismiss_recovered(self) -> str:
         count = recovered_files.dismiss(self._recovered)

@@ -32,7 +32,7 @@ from daemon.fetch.pins import Pins
 from daemon.listing.crawler import Crawler
 from daemon.listing.full_enumeration import FullEnumeration
 from daemon.pull.poller import Poller
-from daemon.push import recovered_files
+from daemon.push import former_paths, recovered_files
 from daemon.push.dispatcher import Dispatcher
 from daemon.push.guard import Guard
 from daemon.push.loop_detector import is_looping
@@ -149,7 +149,12 @@ class StatusReport:
         """What the guard asks about, and how many changes wait for that."""
         if (notice := self._guard.notice) is None:
             return None
-        return notice.model_copy(update={"waiting": sum(queue.counts(self._db).values())})
+        held = []
+        for op in queue.listed(self._db, control.MAX_OPS):
+            node = tree.find(self._db, op.ino)
+            path = former_paths.of(self._db, node) if node is not None else ""
+            held.append(self._op(op).model_copy(update={"path": path}))
+        return notice.model_copy(update={"waiting": sum(queue.counts(self._db).values()), "held": held})
 
     def _gauges(self) -> diagnostics.Gauges:
         lookups, opened = self._inodes.totals()

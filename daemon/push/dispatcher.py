@@ -22,13 +22,14 @@ import trio
 from cmsfs import crashpoints
 from cmsfs.client.transport.errors import LONGEST_RETRY_AFTER
 from cmsfs.crashpoints import Point
+from cmsfs.ipc.outcomes import GuardUndone
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
 from cmsfs.runtime import clock
 from cmsfs.wakeup import Signal
-from daemon.push import rejected
+from daemon.push import guard_undo, rejected
 from daemon.push.context import LONGEST_WAIT_SECONDS, PushContext, wait_ns
 from daemon.push.operation_runner import LARGE_BYTES, Job, OperationRunner, Perform
 from daemon.push.operations import deletes, describe, folders, moves, uploads
@@ -170,6 +171,12 @@ class Dispatcher:
         kept = await rejected.discard(self._context, path, recovered)
         self.wake()
         return kept
+
+    async def take_back(self, recovered: Path, *, dry_run: bool) -> GuardUndone:
+        """Take back what the guard has stopped.  Raises `UserError`."""
+        undone = await guard_undo.undo(self._context, recovered, dry_run=dry_run)
+        self.wake()
+        return undone
 
     async def drained(self) -> None:
         """Wait until everything is at the service that can be: held operations and files that are still

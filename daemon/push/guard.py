@@ -6,6 +6,8 @@ journal keeps every change meanwhile, and changes of others come as ever.
 Rule: what was noticed is a row before anything else is sent, so that a restart does not forget it.
 """
 
+import functools
+import json
 import logging
 import os
 from collections.abc import Iterable
@@ -19,11 +21,14 @@ from cmsfs.ipc import attention
 from cmsfs.journal import entropy, queue
 from cmsfs.journal.sealing import Sealed
 from cmsfs.replica import kv_store, tree
-from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.nodes import KINDS, Ino, ItemKey, Node
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
-from cmsfs.vfs.heuristics.mass_changes import MassChange, MassChanges
+from cmsfs.vfs.heuristics import callers
+from cmsfs.vfs.heuristics.mass_changes import WINDOW_SECONDS, MassChange, MassChanges
 from cmsfs.wakeup import Signal
 from daemon.core.supervisor import Starts
+from daemon.push import former_paths
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +69,16 @@ class Guard:
         self._released = Signal()
         # Files whose changes were held when a person let them go: who wrote them may be forgotten by then.
         self._let_go: set[Ino] = set()
+        # How many of the traces are stored; whether a task stores the others.
+        self._stored = 0
+        self._is_storing = False
+        self.traces = self.changes.traces
+        self.traces.told = self._traced
         text = kv_store.get(db, kv_store.GUARD)
         self.notice = attention.GuardNotice.model_validate_json(text) if text is not None else None
         if self.notice is not None:
+            self.traces.take_up([one.name for one in self.notice.programs], _read_traces(db))
+            self._stored = len(self.traces.found)
             log.warning("%s Nothing is uploaded or deleted until then.", self.question)
 
     @property
@@ -124,6 +136,9 @@ class Guard:
                 for caller, files in found.programs
             ],
         )
+        # What began it may be older than what was counted.
+        since = clock.monotonic() - (clock.time() - found.since) - WINDOW_SECONDS
+        self.traces.follow([caller.name for caller, _ in found.programs], since=since)
         if is_new:
             log.warning("%s Nothing more is uploaded or deleted until then.", self.question)
         self._nursery.start_soon(self._store)
@@ -131,27 +146,69 @@ class Guard:
     def _folder(self, some: Iterable[Ino]) -> str:
         """The folder that all of these are below."""
         nodes = [node for ino in some if (node := tree.find(self._db, ino)) is not None]
-        folders = {node.ino if node.is_folder else node.parent for node in nodes} - {None}
-        paths = [tree.path(self._db, ino) for ino in folders if ino is not None]
-        return os.path.commonpath(paths) if paths else "/"
+        paths = [former_paths.of(self._db, node) for node in nodes]
+        above = {
+            path if node.is_folder else path.rpartition("/")[0] or "/"
+            for node, path in zip(nodes, paths, strict=True)
+        }
+        return os.path.commonpath(above) if above else "/"
 
     async def _store(self) -> None:
         def txn(conn: Connection) -> None:
             if self.notice is None:
                 kv_store.drop(conn, kv_store.GUARD)
+                kv_store.drop_all(conn, kv_store.GUARD_TRACES)
             else:
                 kv_store.put(conn, kv_store.GUARD, self.notice.model_dump_json())
 
         await self._db.write(txn)
 
+    def _traced(self) -> None:
+        if not self._is_storing and self.notice is not None:
+            self._is_storing = True
+            self._nursery.start_soon(self._store_traces)
+
+    async def _store_traces(self) -> None:
+        """Store what came since the last time, until nothing has."""
+        try:
+            while self.notice is not None and len(self.traces.found) > self._stored:
+                new = [[ino, *(key or ())] for ino, key in list(self.traces.found.items())[self._stored :]]
+                place, self._stored = f"{kv_store.GUARD_TRACES}{self._stored:09}", len(self.traces.found)
+                text = json.dumps(new)
+                await self._db.write(functools.partial(kv_store.put, key=place, value=text))
+        finally:
+            self._is_storing = False
+
+    def still_running(self) -> list[str]:
+        """The programs of the notice that have not ended."""
+        programs = self.notice.programs if self.notice is not None else []
+        return [
+            f"{one.name} (process {one.pid})" for one in programs if callers.is_running(one.pid, one.name)
+        ]
+
     async def allow(self) -> bool:
         """A person says that this is as it should be: what was held goes; whether anything was."""
         if (notice := self.notice) is None:
             return False
-        self.notice = None
         self._let_go = queue.pending_files(self._db)
-        self.changes.allow([one.name for one in notice.programs], ALLOWED_SECONDS)
-        await self._store()
-        self._released.pulse()
+        await self._release([one.name for one in notice.programs], ALLOWED_SECONDS)
         log.info("the guard was told to let changes go")
         return True
+
+    async def undone(self) -> None:
+        """What was noticed has been taken back; all else goes."""
+        await self._release([], 0.0)
+        log.info("what the guard had noticed was taken back")
+
+    async def _release(self, allowed: list[str], seconds: float) -> None:
+        self.notice = None
+        self.changes.allow(allowed, seconds)
+        self.traces.forget()
+        self._stored = 0
+        await self._store()
+        self._released.pulse()
+
+
+def _read_traces(db: Database) -> dict[Ino, ItemKey | None]:
+    rows = [row for text in kv_store.all_of(db, kv_store.GUARD_TRACES) for row in json.loads(text)]
+    return {ino: (KINDS[key[0]], key[1]) if key else None for ino, *key in rows}

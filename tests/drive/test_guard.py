@@ -35,49 +35,90 @@ for folder, _, names in os.walk(sys.argv[1]):
 }
 
 
-def _story(drive: MountedDrive, tmp_path: Path, files: int, way: str) -> dict[str, float]:
-    tree, then = drive.top / "tree", tmp_path / "then"
+def _fill(drive: MountedDrive, then: Path, files: int) -> None:
     for number in range(files):
         path = then / f"part {number % 100}/report {number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"what report {number} says\n" * 20)
     drive.sh(f"cp -r {then} tree", timeout=600)
     drive.cmsfs("sync", seconds=1200)
-    moment = datetime.now().astimezone().isoformat()
+
+
+def _spoil(drive: MountedDrive, tmp_path: Path, way: str) -> int:
+    """After how many files it was noticed."""
     script = tmp_path / "evil.py"
     script.write_text(SCRIPTS[way])
-    subprocess.run([sys.executable, "-B", str(script), str(tree)], check=True, timeout=900)
+    subprocess.run([sys.executable, "-B", str(script), str(drive.top / "tree")], check=True, timeout=900)
     until(lambda: drive.status()["guard"] is not None, 120, "nothing was noticed")
     log = config.Paths("default").log.read_text()
     first = re.search(r"guard.* has (?:encrypted or renamed|deleted) ([\d,]+) files", log)
     assert first is not None, log
     until(lambda: not drive.status()["queue"]["running"], 120, "something is still being sent")
-    notice = drive.status()["guard"]
-    figures = {"noticed after": int(first[1].replace(",", "")), "held": notice["waiting"]}
-    plan = drive.cmsfs("restore", "/tree", "--as-of", moment, "--dry-run", "--json", seconds=600).stdout
-    figures["reached"] = plan.count('"action"')
-    drive.cmsfs("guard", "allow")
-    drive.cmsfs("sync", seconds=1200)
+    return int(first[1].replace(",", ""))
+
+
+def _bring_back(drive: MountedDrive, answer: str, moment: str, figures: dict[str, float]) -> None:
+    command = ["guard", "undo", "--yes"]
+    if answer == "restore":
+        drive.cmsfs("guard", "allow")
+        drive.cmsfs("sync", seconds=1200)
+        command = ["restore", "/tree", "--as-of", moment, "--yes"]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     # Started afresh, so that its processor time is counted.
-    command = [sys.executable, "-B", "-m", "cmsfs", "restore", "/tree", "--as-of", moment, "--yes"]
-    subprocess.run(command, check=True, timeout=1200, cwd="/", capture_output=True)
+    called = [sys.executable, "-B", "-m", "cmsfs", *command]
+    subprocess.run(called, check=True, timeout=1200, cwd="/", capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     figures["wall"] = time.monotonic() - began
     figures["processor"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _story(drive: MountedDrive, tmp_path: Path, files: int, way: str, answer: str) -> dict[str, float]:
+    tree, then = drive.top / "tree", tmp_path / "then"
+    _fill(drive, then, files)
+    moment = datetime.now().astimezone().isoformat()
+    figures: dict[str, float] = {"noticed after": _spoil(drive, tmp_path, way)}
+    figures["held"] = drive.status()["guard"]["waiting"]
+    plan = drive.cmsfs("restore", "/tree", "--as-of", moment, "--dry-run", "--json", seconds=600).stdout
+    figures["reached"] = plan.count('"action"')
+    _bring_back(drive, answer, moment, figures)
     drive.cmsfs("sync", seconds=600)
     done = subprocess.run(["diff", "-r", then, tree], capture_output=True, text=True, timeout=900)
     assert done.stdout == "", done.stdout[:500]
+    left = drive.cmsfs("restore", "/tree", "--as-of", moment, "--dry-run", "--json", seconds=600).stdout
+    assert '"action"' not in left, "the service has something else"
     return figures
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("way", SCRIPTS)
+@pytest.mark.parametrize(
+    ("way", "answer"), [("encrypted", "undo"), ("encrypted", "restore"), ("deleted", "undo")]
+)
 def test_a_spoiled_tree_is_noticed_and_comes_back(
-    drive: MountedDrive, tmp_path: Path, way: str, record_property: Callable[[str, object], None]
+    drive: MountedDrive,
+    tmp_path: Path,
+    way: str,
+    answer: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    figures = _story(drive, tmp_path, FILES, way)
+    figures = _story(drive, tmp_path, FILES, way, answer)
     assert figures["reached"] < FILES // 2, figures
     for name, value in figures.items():
         record_property(name, value)
+
+
+def test_guard_undo_brings_back_what_a_script_encrypted(drive: MountedDrive, tmp_path: Path) -> None:
+    _fill(drive, tmp_path / "then", 60)
+    _spoil(drive, tmp_path, "encrypted")
+    said = drive.cmsfs("conflicts").stdout
+    assert "encrypted or renamed" in said
+    assert "report" in said
+    seen = drive.cmsfs("guard", "undo", "--dry-run").stdout
+    assert "contents of before" in seen
+    drive.cmsfs("guard", "undo", "--yes")
+    done = subprocess.run(
+        ["diff", "-r", tmp_path / "then", drive.top / "tree"], capture_output=True, text=True
+    )
+    assert done.stdout == ""
+    assert drive.status()["guard"] is None
+    drive.cmsfs("sync")

@@ -6,18 +6,31 @@ the step waits for that; where two wait for each other, one goes by another name
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import IO
+from typing import IO, Protocol
 
 import trio
 
 from cmsfs import errors
-from cmsfs.client.history.as_of import ItemState, Key
+from cmsfs.client.history.as_of import Facts, ItemState, Key
 from cmsfs.client.history.restore_plan import Action, RestorePlan, RestoreStep
 from cmsfs.client.history.undo_log import UndoLog
 from cmsfs.client.session import Client
 from cmsfs.models import wire_names
 
 AT_ONCE = 8
+
+# A folder that came back from the trash shows only then what is in it, and that again.
+_PASSES = 5
+
+
+class Past(Protocol):
+    """What was and what is of some items: `load` asks again for what is, `plan` is what is still to do."""
+
+    facts: Facts
+
+    async def load(self) -> None: ...
+
+    def plan(self) -> RestorePlan: ...
 
 
 class Carrier:
@@ -31,6 +44,19 @@ class Carrier:
         self.refused: list[tuple[RestoreStep, errors.CmsfsError]] = []
         self._waiting: list[tuple[RestoreStep, errors.CmsfsError]] = []
         self._away: set[Key] = set()
+
+    async def carry_through(self, past: Past) -> RestorePlan:
+        """Do all that brings the past back, also what is seen only after a part of that; what is left."""
+        plan = past.plan()
+        for _ in range(_PASSES):
+            tried = {(step.action, step.key) for step, _ in self.refused}
+            plan.steps = [step for step in plan.steps if (step.action, step.key) not in tried]
+            if not plan.steps:
+                break
+            await self.carry_out(plan, past.facts.now)
+            await past.load()
+            plan = past.plan()
+        return plan
 
     async def carry_in_order(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
         """One step after the other; none is put off."""

@@ -14,6 +14,7 @@ from cmsfs import errors
 from cmsfs.client.history import as_of
 from cmsfs.client.history.as_of import Facts, ItemState, ItemThen, Key
 from cmsfs.client.history.facts import HeardEvents, state_of, trashed, versions_of
+from cmsfs.client.history.restore_plan import RestorePlan, make_plan
 from cmsfs.client.session import Client
 
 # Requests side by side: what a service answers to one account without complaint.
@@ -54,6 +55,10 @@ class PastOfFolder:
         strangers = self.present.keys() - self.then.keys()
         others = {key: as_of.item_then(facts, key, self.moment) for key in strangers}
         self.elsewhere = {key: one for key, one in others.items() if one is not None}
+
+    def plan(self) -> RestorePlan:
+        """What brings the folder back to what it was."""
+        return make_plan(self.then, self.present, self.elsewhere)
 
     async def _each(self, work: Callable[[T], Awaitable[None]], these: Iterable[T]) -> None:
         async def one(what: T) -> None:
@@ -96,6 +101,38 @@ class PastOfFolder:
         is_newer = as_of.is_newer(self.facts, key, self.moment)
         if (found := await versions_of(self._client, now, is_newer=is_newer)) is not None:
             self.facts.versions[key[1]] = found
+
+
+class PastOfItems(PastOfFolder):
+    """What was and what is of some items alone, wherever they are."""
+
+    def __init__(self, client: Client, keys: Iterable[Key], moment: datetime) -> None:
+        super().__init__(client, "", moment)
+        self._keys = list(keys)
+
+    async def load(self) -> None:
+        """Raises what the service answers."""
+        await self._heard.read(self._client)
+        facts = self.facts = Facts(
+            told=self._heard.told, reach=self._heard.reach, versions=self.facts.versions
+        )
+        keys = self._keys
+        if as_of.is_covered(facts, self.moment):
+            # What nobody has changed since is what it was.
+            keys = [
+                key for key in keys if any(_is_after(one, self.moment) for one in facts.told.get(key, []))
+            ]
+        found = await trashed(self._client)
+        facts.now |= {key: found[key] for key in keys if key in found}
+        await self._each(self._look, [key for key in keys if key not in facts.now])
+        await self._each(self._past, as_of.files_without_content(facts, self.moment, keys))
+        then = {key: as_of.item_then(facts, key, self.moment) for key in keys}
+        self.then = {key: one for key, one in then.items() if one is not None}
+        self.present = {key: one for key, one in facts.now.items() if not one.is_trashed}
+
+
+def _is_after(state: ItemState, moment: datetime) -> bool:
+    return state.at is not None and state.at > moment
 
 
 async def folder_then(client: Client, parent: str, name: str, moment: datetime) -> ItemThen | None:

@@ -44,6 +44,11 @@ def current() -> CallingProgram:
     return caller
 
 
+def is_running(pid: int, name: str) -> bool:
+    """Whether a process still runs, and is still this program."""
+    return pid > 0 and _name(pid) == name != ""
+
+
 def _name(pid: int) -> str:
     try:
         # Asked at every open for writing: a third of the time that `Path` takes.

@@ -18,6 +18,7 @@ from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.runtime import clock
 from cmsfs.vfs.heuristics import callers
 from cmsfs.vfs.heuristics.callers import CallingProgram
+from cmsfs.vfs.heuristics.traces import Traces
 
 # What was done within so long is one event.
 WINDOW_SECONDS = 120.0
@@ -137,6 +138,7 @@ class MassChanges:
         self._deletions = deletions
         self._ignored = frozenset(ignored)
         self.alarm: Callable[[MassChange], None] = lambda noticed: None
+        self.traces = Traces()
         self._writers: OrderedDict[Ino, tuple[float, CallingProgram]] = OrderedDict()
         # The suffixes of files that were made beside what they may take the place of.
         self._beside: OrderedDict[tuple[Ino, str], str] = OrderedDict()
@@ -156,8 +158,10 @@ class MassChanges:
 
     def opened(self, ino: Ino) -> None:
         """The program that calls will write to a file."""
+        caller = self._who()
+        self.traces.note(ino, caller)
         if self._files:
-            self._writers[ino] = clock.monotonic(), self._who()
+            self._writers[ino] = clock.monotonic(), caller
             if len(self._writers) > REMEMBERED:
                 self._writers.popitem(last=False)
 
@@ -170,11 +174,18 @@ class MassChanges:
             if len(self._beside) > REMEMBERED:
                 self._beside.popitem(last=False)
 
+    def made_folder(self, ino: Ino) -> None:
+        """It has made a folder."""
+        self.traces.note(ino, self._who())
+
     def removed(self, node: Node) -> None:
-        """It has deleted a file."""
-        if node.kind is not NodeKind.FILE or node.remote_id is None or node.parent is None:
+        """It has deleted a file or a folder."""
+        if node.remote_id is None or node.parent is None:
             return
         caller = self._who()
+        self.traces.note(node.ino, caller, (node.kind, node.remote_id))
+        if node.kind is not NodeKind.FILE:
+            return
         if (suffix := self._beside.pop((node.parent, node.name), None)) is not None:
             self._count_suffix(node.ino, suffix, caller)
         if self._deletions and not is_tool(caller.name):
@@ -183,13 +194,20 @@ class MassChanges:
             self._left[node.ino] = node.parent
             self._add(self._deleted, node.ino, clock.monotonic(), caller, self._deletions)
 
-    def renamed(self, node: Node, name: str) -> None:
-        """It has given a file another name."""
-        if node.kind is not NodeKind.FILE or node.remote_id is None or not self._files:
+    def renamed(self, node: Node, name: str, replaced: Node | None = None, *, swaps: bool = False) -> None:
+        """It has given an item another place or name, of another item that it has `replaced` or, where it
+        `swaps`, that has its own now."""
+        caller = self._who()
+        for one in (node, replaced):
+            if one is not None:
+                self.traces.note(
+                    one.ino, caller, (one.kind, one.remote_id) if one.remote_id is not None else None
+                )
+        if swaps or node.kind is not NodeKind.FILE or node.remote_id is None or not self._files:
             return
         suffix = name.rpartition(".")[2]
         if "." in name and not node.name.endswith(f".{suffix}") and is_strange(suffix):
-            self._count_suffix(node.ino, suffix, self._who())
+            self._count_suffix(node.ino, suffix, caller)
 
     def _count_suffix(self, ino: Ino, suffix: str, caller: CallingProgram) -> None:
         """Only many with one suffix are strange."""

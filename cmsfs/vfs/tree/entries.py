@@ -86,6 +86,8 @@ class Entries:
             self._save_patterns.note_birth(ino)
             if self._mass_changes is not None:
                 self._mass_changes.made(parent, name, ino)
+        elif self._mass_changes is not None:
+            self._mass_changes.made_folder(ino)
         return ino, draft
 
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Ino:
@@ -179,8 +181,8 @@ class Entries:
         removed = await self.change(txn)
         if removed is not None and not folder:
             self._save_patterns.note_left(removed, parent, name)
-            if self._mass_changes is not None and node is not None:
-                self._mass_changes.removed(node)
+        if removed is not None and self._mass_changes is not None and node is not None:
+            self._mass_changes.removed(node)
         return removed
 
     async def _check_unlocked(self, node: Node, *, removes: bool) -> None:
@@ -252,8 +254,9 @@ class Entries:
         if call.flags & renaming.EXCHANGE and target is not None:
             self._save_patterns.note_left(target.ino, call.parent, call.name)
         self._save_patterns.note_left(node.ino, call.old_parent, call.old_name)
-        if self._mass_changes is not None and not call.flags & renaming.EXCHANGE:
-            self._mass_changes.renamed(node, call.name)
+        if self._mass_changes is not None:
+            swaps = bool(call.flags & renaming.EXCHANGE)
+            self._mass_changes.renamed(node, call.name, target, swaps=swaps)
         return displaced
 
     def _check_limits(self, call: renaming.Rename, node: Node, target: Node | None) -> None:

@@ -102,6 +102,7 @@ ELSEWHERE = {
     "cmsfs discard PATH": ("tests/cli/commands/sync/test_conflicts.py", '"discard"'),
     "cmsfs guard": ("tests/cli/commands/sync/test_conflicts.py", '"guard"'),
     "cmsfs guard allow": ("tests/cli/commands/sync/test_conflicts.py", '"guard", "allow"'),
+    "cmsfs guard undo": ("tests/drive/test_guard.py", '"guard", "undo"'),
     "cmsfs missing --remove": ("tests/cli/commands/sync/test_conflicts.py", '"missing", "--remove"'),
     "cmsfs shared --accept Team": (
         "tests/cli/commands/sync/test_conflicts.py",

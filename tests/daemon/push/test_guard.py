@@ -1,6 +1,8 @@
 """The guard: a program that encrypts or deletes many files is noticed, and a person decides what is sent."""
 
+import errno
 import os
+import re
 
 import pytest
 import trio
@@ -94,3 +96,18 @@ async def test_new_and_compressed_files_are_no_alarm(drive: Drive) -> None:
     await drive.sync()
     assert not drive.agents.guard.is_holding
     assert not drive.ops()
+
+
+async def test_files_that_go_to_the_trash_one_by_one_are_deletions(
+    drive: Drive, other: Remote, expect_log: ExpectLog
+) -> None:
+    expect_log(r"has deleted 5 files below /docs")
+    expect_log(r"stays: .* has deleted 5 files")
+    await _fill(drive)
+    folder = await drive.ino("docs")
+    for path in FILES[:5]:
+        await drive.agents.trash.put(folder, path.rpartition("/")[2])
+    assert drive.agents.guard.is_holding
+    with pytest.raises(OSError, match=re.escape(os.strerror(errno.EBUSY))):
+        await drive.agents.trash.put(folder, FILES[5].rpartition("/")[2])
+    assert len(await other.paths()) == len(FILES) - 5 + 1

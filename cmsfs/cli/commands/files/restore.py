@@ -20,8 +20,6 @@ from cmsfs.client.history.undo_log import UndoLog
 from cmsfs.runtime import threads
 from cmsfs.user_messages import explain
 
-# A folder that came back from the trash shows only then what is in it, and that again.
-_PASSES = 5
 _SHOWN = 20
 _SAYS = {
     "trash": "to the trash",
@@ -107,7 +105,7 @@ async def _restore(
             done = carrier.done
         past = gathering.PastOfFolder(client, number, moment)
         await past.load()
-        plan = restore_plan.make_plan(past.then, past.present, past.elsewhere)
+        plan = past.plan()
         paths = _paths(past, above)
         if dry_run or not (plan.steps or done):
             _show(plan, paths, above, as_json=as_json, is_all=True)
@@ -118,14 +116,7 @@ async def _restore(
             await threads.run_sync(_confirm, question, "What is in it was left as it is." if done else "")
         with log.begin(number) as file, progress.counted("restoring", len(plan.steps)) as bar:
             carrier = carrying_out.Carrier(client, file, bar)
-            for _ in range(_PASSES):
-                tried = {(step.action, step.key) for step, _ in carrier.refused}
-                plan.steps = [step for step in plan.steps if (step.action, step.key) not in tried]
-                if not plan.steps:
-                    break
-                await carrier.carry_out(plan, past.facts.now)
-                await past.load()
-                plan = restore_plan.make_plan(past.then, past.present, past.elsewhere)
+            plan = await carrier.carry_through(past)
             log.end(file)
         carrier.done[:0] = done
         _report(carrier, plan, as_json=as_json)

@@ -31,8 +31,16 @@ def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
         return
     waits = (found.copies, found.held, found.stuck, found.recovered)
     offered = sum(not one.declined for one in found.offers)
-    if not any(waits) and not offered and found.missing is None:
+    if not any(waits) and not offered and found.missing is None and found.guard is None:
         output.say("Nothing needs your attention.")
+    if found.guard is not None:
+        output.say(
+            f"{found.guard.said} {output.plural(found.guard.waiting, 'change')} held; decide with "
+            f"`{output.command()} guard`:"
+        )
+        output.table([[one.path, one.kind] for one in found.guard.held], indent="  ")
+        if (more := found.guard.waiting - len(found.guard.held)) > 0:
+            output.note(f"and {more:,} more")
     if found.missing is not None:
         output.say(
             f"{output.plural(found.missing.items, 'item')} missing at the service; decide with "
