@@ -25,7 +25,7 @@ def test_the_service_of_a_company(installed):
     assert installed.sh(ask.format("8477/readyz")).stdout.strip() == "ok"
     assert "\ncmsfs_users " in installed.sh(ask.format("9477/metrics")).stdout
     shown = installed.sh("systemctl show -P MainPID -P User cmsfs-serve@8477.service").stdout.split()
-    owner = installed.sh(f"ps -o user:40= -p {shown[0]}").stdout.strip()
+    owner = installed.sh(f"stat -c %U /proc/{shown[0]}").stdout.strip()
     assert owner.startswith("cmsfs-serve")
     assert installed.sh("stat -c %a /var/lib/private/cmsfs-serve/8477/service.db").stdout.strip() == "600"
     installed.sh("systemctl kill -s KILL cmsfs-serve@8477.service")

@@ -1,4 +1,6 @@
-"""Users to whom the enterprise's list of domains for collaboration does not apply: list, exempt, end."""
+"""The domains that the enterprise collaborates with, and users to whom that list does not apply."""
+
+from typing import Any
 
 from starlette import responses
 
@@ -8,20 +10,47 @@ from cmsfs.service.admin.desk import Desk
 
 PAGE = 50
 _PATH = "/collaboration_whitelist_exempt_targets"
+_DOMAINS = "/collaboration_whitelist_entries"
+
+# Longer lists are shown by the API alone.
+_MOST = 500
+
+DIRECTIONS = {
+    "both": "in both directions",
+    "inbound": "people from there are invited here",
+    "outbound": "our people are invited there",
+}
 
 
 async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str = "") -> responses.Response:
+    domains: list[dict[str, Any]] = []
     try:
         found = await desk.ask(f"GET {_PATH}", marker=desk.marker, limit=PAGE)
+        domains = (await desk.ask(f"GET {_DOMAINS}", limit=_MOST))["entries"]
     except service_desk.Mistake as error:
         found, mistake = {"entries": [], "next_marker": None}, str(error)
     entries, following = found["entries"], found["next_marker"] or ""
-    return desk.page("exemptions.html", form=form, mistake=mistake, entries=entries, next=following)
+    return desk.page(
+        "exemptions.html",
+        form=form,
+        mistake=mistake,
+        entries=entries,
+        next=following,
+        domains=domains,
+        directions=DIRECTIONS,
+    )
 
 
 async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Exempt a user, or end that."""
+    """Put a domain on the list or take it off, exempt a user or end that."""
     word, _, number = form.get("action", "").partition(" ")
+    if word == "forget":
+        await desk.ask(f"DELETE {_DOMAINS}/{{id}}", wire_id=number)
+        return desk.done("The domain is off the list.")
+    if word == "allow":
+        body = {"domain": form.get("domain", "").strip(), "direction": form.get("direction", "")}
+        await desk.ask(f"POST {_DOMAINS}", body=body)
+        return desk.done(f"{body['domain']} is on the list.")
     if word == "end":
         await desk.ask(f"DELETE {_PATH}/{{id}}", wire_id=number)
         return desk.done("The exemption has ended.")

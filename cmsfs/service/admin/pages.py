@@ -13,6 +13,8 @@ from cmsfs.service.admin import (
     policies,
     protections,
     reports,
+    sharing,
+    template_fields,
 )
 from cmsfs.service.admin.entrance import ENTRANCE, admitted, posted
 
@@ -40,6 +42,20 @@ routes = [
     routing.Route(
         AT + "/templates/{key}", posted(policies.change_template, to="/templates"), methods=["POST"]
     ),
+    routing.Route(AT + "/templates/{key}/fields", admitted(template_fields.show), methods=["GET"]),
+    routing.Route(
+        AT + "/templates/{key}/fields",
+        posted(template_fields.change, template_fields.show),
+        methods=["POST"],
+    ),
+    routing.Route(f"{AT}/collaborations", admitted(sharing.collaborations), methods=["GET"]),
+    routing.Route(
+        AT + "/collaborations/{id}",
+        posted(sharing.change_collaboration, to="/collaborations"),
+        methods=["POST"],
+    ),
+    routing.Route(f"{AT}/links", admitted(sharing.links), methods=["GET"]),
+    routing.Route(AT + "/links/{item}", posted(sharing.end_link, to="/links"), methods=["POST"]),
     routing.Route(AT + "/apps/{id}", posted(applications.change, to="/apps"), methods=["POST"]),
     routing.Route(f"{AT}/users", admitted(people.show), methods=["GET"]),
     routing.Route(f"{AT}/users", posted(people.create, people.show), methods=["POST"]),

@@ -19,7 +19,7 @@ PAGE = 50
 FIELDS = 6
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_TYPES = {
+TYPES = {
     "string": "text",
     "float": "number",
     "date": "date",
@@ -85,7 +85,7 @@ async def templates(
 ) -> responses.Response:
     line = "GET /metadata_templates/enterprise"
     return await _list(
-        desk, line, "templates.html", form=form, mistake=mistake, types=_TYPES, rows=range(1, FIELDS + 1)
+        desk, line, "templates.html", form=form, mistake=mistake, types=TYPES, rows=range(1, FIELDS + 1)
     )
 
 
@@ -119,23 +119,31 @@ async def change_template(desk: Desk, form: dict[str, str]) -> responses.Respons
 
 
 def _fields(form: dict[str, str]) -> list[dict[str, Any]]:
-    found = []
-    for row in range(1, FIELDS + 1):
-        name, kind = form.get(f"field.{row}", "").strip(), form.get(f"type.{row}", "string")
-        options = [word for one in form.get(f"options.{row}", "").split(",") if (word := one.strip())]
-        if not name:
-            if options:
-                raise service_desk.Mistake(f"Field {row} has options but no name.")
-            continue
-        made: dict[str, Any] = {"type": kind, "key": _key(name), "displayName": name}
-        if kind in ("enum", "multiSelect"):
-            if not options:
-                raise service_desk.Mistake(f"{name} needs options, with commas between.")
-            made["options"] = [{"key": one} for one in options]
-        elif options:
-            raise service_desk.Mistake(f"{name} is no choice: it has no options.")
-        found.append(made)
-    return found
+    found = [new_field(form, str(row)) for row in range(1, FIELDS + 1)]
+    return [one for one in found if one is not None]
+
+
+def words(text: str) -> list[str]:
+    """What is written with commas between."""
+    return [word for one in text.split(",") if (word := one.strip())]
+
+
+def new_field(form: dict[str, str], row: str) -> dict[str, Any] | None:
+    """The field that a row of a form describes; None where it is empty."""
+    name, kind = form.get(f"field.{row}", "").strip(), form.get(f"type.{row}", "string")
+    options = words(form.get(f"options.{row}", ""))
+    if not name:
+        if options:
+            raise service_desk.Mistake(f"Field {row} has options but no name.")
+        return None
+    made: dict[str, Any] = {"type": kind, "key": _key(name), "displayName": name}
+    if kind in ("enum", "multiSelect"):
+        if not options:
+            raise service_desk.Mistake(f"{name} needs options, with commas between.")
+        made["options"] = [{"key": one} for one in options]
+    elif options:
+        raise service_desk.Mistake(f"{name} is no choice: it has no options.")
+    return made
 
 
 def _key(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Reports for spreadsheets, as CSV: users, collaborations, the trash and the usage of the enterprise.
+"""Reports of an enterprise for spreadsheets, as CSV: users, collaborations, links, events, trash, usage.
 
 Rule: a cell never begins as a formula does, whatever somebody called a file.
 """
@@ -30,6 +30,17 @@ _REPORTS = {
     "usage": (
         "SELECT hour * 3600000000 AS began_at, requests, space_used FROM usage"
         " WHERE enterprise = ? ORDER BY hour LIMIT ?"
+    ),
+    "links": (
+        "SELECT item.id, item.name, owner.login AS owner, item.link_terms ->> 'access' AS access,"
+        " item.link_terms ->> 'ends' AS ends_at FROM item INDEXED BY item_link"
+        " JOIN account AS owner ON owner.id = item.owner"
+        " WHERE item.link IS NOT NULL AND item.status = 0 AND owner.enterprise = ? ORDER BY item.id LIMIT ?"
+    ),
+    "events": (
+        "SELECT event.id, event.created_at, event.type, account.login AS made_by, event.source, event.details"
+        " FROM admin_event AS event LEFT JOIN account ON account.id = event.created_by"
+        " WHERE event.enterprise = ? ORDER BY event.id DESC LIMIT ?"
     ),
     "trash": (
         "SELECT item.id, item.name, item.size, owner.login AS owner, item.trashed_at FROM item"
@@ -65,7 +76,7 @@ def _table(rows: Iterable[Any]) -> str:
 
 def _cell(name: str, value: Any) -> Any:
     if name.endswith("_at") and value is not None:
-        return item_serializer.to_timestamp(value)
+        return item_serializer.to_timestamp(int(value))
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return value

@@ -14,7 +14,7 @@ from cmsfs.service.storage import attempt_limits
 from tests.service.admin.conftest import HOST, PASSWORD_HASH, Person
 
 PAGES = ["", "/users", "/groups", "/apps", "/holds", "/retention", "/templates", "/trash", "/events"]
-PAGES += ["/webhooks", "/cascades", "/exemptions"]
+PAGES += ["/webhooks", "/cascades", "/exemptions", "/collaborations", "/links"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -81,6 +81,81 @@ async def test_templates_applications_and_the_trash_are_changed_on_their_pages(a
     await uwe.ask("GET", "/users/me", expect=401)
 
 
+async def test_fields_of_a_template_are_changed_on_its_page(admin, api):
+    await admin.open("/admin/templates")
+    form = {
+        "name": "Order",
+        "field.1": "Number",
+        "field.2": "State",
+        "type.2": "enum",
+        "options.2": "open, done",
+    }
+    await admin.post("/admin/templates", **form)
+    file = await api.upload("a.txt", b"1")
+    here = f"/files/{file['id']}/metadata/enterprise/order"
+    await api.ask("POST", here, json={"number": "7", "state": "done"}, expect=201)
+    page = "/admin/templates/order/fields"
+    assert "Nothing is changed" in (await admin.open(page)) + await admin.post(page)
+    form = {"name.number": "No.", "options.state": "open, late", "field.new": "Due", "type.new": "date"}
+    assert "write the word remove" in await admin.post(page, **form)
+    assert (await api.ask("GET", "/metadata_templates/enterprise/order/schema"))["fields"][0][
+        "displayName"
+    ] == "Number"
+    assert "are changed" in await admin.post(page, confirm="remove", **form)
+    fields = (await api.ask("GET", "/metadata_templates/enterprise/order/schema"))["fields"]
+    assert [one["displayName"] for one in fields] == ["No.", "State", "Due"]
+    assert [one["key"] for one in fields[1]["options"]] == ["open", "late"]
+    found = await api.ask("GET", here)
+    assert (found["number"], found.get("state")) == ("7", None)
+    assert "are changed" in await admin.post(page, **{"drop.number": "yes", "confirm": "remove"})
+    assert "number" not in await api.ask("GET", here)
+    assert 'class="problem"' in await admin.open("/admin/templates/nothing/fields")
+    assert admin.page.url.path.endswith("/templates")
+
+
+async def test_collaborations_and_links_are_changed_and_ended(admin, api, uwe):
+    folder = await uwe.folder("ours")
+    body = {"item": {"type": "folder", "id": folder["id"]}, "role": "viewer"}
+    body["accessible_by"] = {"type": "user", "login": "ann@example.com"}
+    made = await uwe.ask("POST", "/collaborations", json=body, expect=201)
+    assert "ours" in await admin.open("/admin/collaborations")
+    here = f"/admin/collaborations/{made['id']}"
+    assert "The role is editor now" in await admin.post(here, action="save", role="editor")
+    assert (await uwe.ask("GET", f"/collaborations/{made['id']}"))["role"] == "editor"
+    assert "role" in await admin.post(here, action="save", role="emperor")
+    assert (await uwe.ask("GET", f"/collaborations/{made['id']}"))["role"] == "editor"
+    assert "has ended" in await admin.post(here, action="end")
+    assert "shared no more" in await admin.post(here, action="end")
+    await uwe.ask("GET", f"/collaborations/{made['id']}", expect=404)
+
+    file = await uwe.upload("=open.txt", b"1")
+    body = {"shared_link": {"access": "open", "password": "secret-5ecre7"}}
+    link = (await uwe.ask("PUT", f"/files/{file['id']}", json=body))["shared_link"]["url"]
+    text = await admin.open("/admin/links")
+    assert link in text
+    assert "5ecre7" not in text
+    assert f"{file['id']},'=open.txt,uwe@example.com,open," in await admin.open("/admin/reports/links")
+    await admin.open("/admin/links")
+    assert "by no link any more" in await admin.post(f"/admin/links/file-{file['id']}")
+    assert (await uwe.ask("GET", f"/files/{file['id']}"))["shared_link"] is None
+    assert "shared no more" in await admin.post("/admin/links/file-999")
+    # Another's act is logged as the owner's, by the administrator.
+    assert "UNSHARE" in await admin.open("/admin/reports/events")
+
+
+async def test_domains_to_collaborate_with(admin, api):
+    await admin.open("/admin/exemptions")
+    assert "is on the list" in await admin.post(
+        "/admin/exemptions", action="allow", domain="b.example", direction="both"
+    )
+    (row,) = admin.rows("SELECT id FROM allowlist")
+    assert "already" in await admin.post(
+        "/admin/exemptions", action="allow", domain="b.example", direction="both"
+    )
+    assert "off the list" in await admin.post("/admin/exemptions", action=f"forget {row['id']}")
+    assert admin.rows("SELECT 1 FROM allowlist") == []
+
+
 async def test_exemptions_and_reports_of_the_enterprise(admin, api, uwe):
     await admin.open("/admin/exemptions")
     assert "every domain" in await admin.post("/admin/exemptions", action="exempt", login="uwe@example.com")

@@ -1,0 +1,109 @@
+"""Pages for what the enterprise's users share: collaborations with their roles, and shared links.
+
+What an administrator changes here is done as the owner of the item, as with the `as-user` header, and logged
+so.  Domains that the enterprise collaborates with are on the page of exemptions.
+
+Rule: a link's address is shown, as its owner sees it; its password never is, not even as a mark of one.
+"""
+
+from sqlite3 import Row
+from typing import Any
+
+from starlette import responses
+
+from cmsfs.service.access import calls, roles, shared_links
+from cmsfs.service.admin import desk as service_desk
+from cmsfs.service.admin.desk import Desk
+from cmsfs.service.serialize import item_serializer
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
+
+PAGE = 50
+
+_COLLABORATIONS = """
+  SELECT c.id, c.role, c.status, c.created_at, item.name AS item, owner.name AS owner_name,
+    coalesce(guest.name, user_group.name, c.email) AS guest, guest.login AS guest_login,
+    coalesce(guest.enterprise, c.enterprise) != c.enterprise AS is_external
+  FROM collaboration AS c JOIN item ON item.id = c.item JOIN account AS owner ON owner.id = item.owner
+    LEFT JOIN account AS guest ON guest.id = c.account LEFT JOIN user_group ON user_group.id = c.user_group
+  WHERE owner.enterprise = ?1 AND c.id > ?2 ORDER BY c.id LIMIT ?3
+"""
+# There are few beside all items: found by the index of links, and sorted.
+_LINKS = """
+  SELECT item.*, owner.name AS owner_name FROM item INDEXED BY item_link
+    JOIN account AS owner ON owner.id = item.owner
+  WHERE item.link IS NOT NULL AND item.status = 0 AND owner.enterprise = ?1 AND item.id > ?2
+  ORDER BY item.id LIMIT ?3
+"""
+_OWNER = """
+  SELECT account.* FROM item JOIN account ON account.id = item.owner
+    WHERE account.enterprise = ? AND item.id = ?
+"""
+_ITEM = "SELECT item FROM collaboration WHERE id = ?"
+
+
+def _when(micros: int) -> str:
+    return item_serializer.to_timestamp(micros)[:10]
+
+
+async def _rows(desk: Desk, sql: str) -> tuple[list[Row], str]:
+    after = calls.parse_id(desk.marker) or 0
+    rows = await desk.store.query(lambda read: read(sql, desk.enterprise, after, PAGE + 1))
+    return rows[:PAGE], str(rows[PAGE - 1]["id"]) if len(rows) > PAGE else ""
+
+
+def _owner(desk: Desk, item: int | None) -> Row:
+    """Whose an item is: somebody of the enterprise, or it is a mistake."""
+    found = desk.store.read(_OWNER, desk.enterprise, item)
+    if not found:
+        raise service_desk.Mistake("That is shared no more.")
+    return found[0]
+
+
+async def collaborations(desk: Desk) -> responses.Response:
+    rows, following = await _rows(desk, _COLLABORATIONS)
+    entries = [dict(row) | {"since": _when(row["created_at"])} for row in rows]
+    return desk.page("collaborations.html", entries=entries, next=following, roles=list(roles.ROLES))
+
+
+async def change_collaboration(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Give a collaborator another role, or end a collaboration."""
+    wire_id = desk.request.path_params["id"]
+    found = desk.store.read(_ITEM, calls.parse_id(wire_id))
+    owner = _owner(desk, found[0]["item"] if found else None)
+    if form.get("action") == "end":
+        await desk.ask_as(owner, "DELETE /collaborations/{id}", wire_id=wire_id)
+        return desk.done("The collaboration has ended.", to="/collaborations")
+    body = {"role": form.get("role", "")}
+    await desk.ask_as(owner, "PUT /collaborations/{id}", wire_id=wire_id, body=body)
+    return desk.done(f"The role is {body['role']} now.", to="/collaborations")
+
+
+async def links(desk: Desk) -> responses.Response:
+    rows, following = await _rows(desk, _LINKS)
+    entries = [_link(row, shape) for row in rows if (shape := shared_links.shape(row)) is not None]
+    return desk.page("links.html", entries=entries, next=following)
+
+
+def _link(row: Row, shape: dict[str, Any]) -> dict[str, Any]:
+    kind = KIND_NAMES[ItemKind(row["kind"])]
+    return {
+        "wire": f"{kind}-{row['id']}",
+        "name": row["name"],
+        "kind": kind.replace("_", " "),
+        "owner": row["owner_name"],
+        "url": shape["url"],
+        "access": shape["access"],
+        "may": shape["effective_permission"].removeprefix("can_"),
+        "ends": (shape["unshared_at"] or "")[:10],
+    }
+
+
+async def end_link(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Take a link away: its address leads nowhere from then on."""
+    kind, _, wire_id = desk.request.path_params["item"].partition("-")
+    if kind not in KIND_NAMES.values():
+        raise service_desk.Mistake("That is shared no more.")
+    owner = _owner(desk, calls.parse_id(wire_id))
+    body = {"shared_link": None}
+    made = await desk.ask_as(owner, f"PUT /{kind}s/{{id}}", wire_id=wire_id, body=body)
+    return desk.done(f"{made['name']} is shared by no link any more.", to="/links")
