@@ -97,7 +97,12 @@ class ControlServer:
         self._silent = Signal()
 
     async def serve(self, listener: trio.SocketListener) -> None:
-        await trio.serve_listeners(self._handle, [listener])
+        """Answer until the listener is closed."""
+        try:
+            await trio.serve_listeners(self._handle, [listener])
+        except* trio.ClosedResourceError:
+            # The drive ends, and cancels us at the same moment: nothing may be left of this but that.
+            pass
 
     async def finished(self, seconds: float) -> None:
         """Wait until nobody is being answered, but not for ever."""

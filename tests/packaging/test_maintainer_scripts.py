@@ -1,6 +1,7 @@
 """What the Debian packages do when they are installed, upgraded and purged, on a root of the test's own."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,50 @@ def test_purge_says_what_was_never_sent(root: Path) -> None:
     told = run(root, "cmsfs.postrm", "purge")
     assert "account default: 3 changes" in told
     assert not unsent.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("refused", "done"),
+    [
+        ("nothing", ["--account work upgrade"]),
+        ("upgrade", ["--account work upgrade", "--account work umount", "start cmsfs@work.service"]),
+        ("upgrade|umount", ["--account work upgrade", "--account work umount"]),
+    ],
+)
+def test_an_upgrade_hands_mounted_drives_to_the_new_version(
+    root: Path, refused: str, done: list[str]
+) -> None:
+    runtime = root / "run" / "user" / "1000"
+    (runtime / "systemd").mkdir(parents=True)
+    program(
+        root,
+        "systemctl",
+        f"""
+        case "$3" in
+            list-units) echo 'cmsfs@work.service loaded active running Cloud drive';;
+            start) echo "$3 $4" >> {root}/calls;;
+        esac""",
+    )
+    program(root, "systemd-escape", 'test "$4" = cmsfs@work.service && echo work')
+    program(root, "id", 'test "$1 $2" = "-nu 1000" && echo ada')
+    program(
+        root,
+        "runuser",
+        f"""
+        test "$1 $2 $3 $4 $5 $6" = "-u ada -- env XDG_RUNTIME_DIR={runtime} /usr/bin/cmsfs" || exit 9
+        shift 6; echo "$@" >> {root}/calls
+        case "$3" in {refused}) exit 1;; esac""",
+    )
+    with socket.socket(socket.AF_UNIX) as manager:
+        # Its path is too long for a socket's name.
+        folder = os.open(runtime / "systemd", os.O_PATH)
+        manager.bind(f"/proc/self/fd/{folder}/private")
+        os.close(folder)
+        told = run(root, "cmsfs.postinst", "configure", "1")
+    assert (root / "calls").read_text().splitlines() == done
+    assert ("is in use" in told) is (refused == "upgrade|umount")
+
+
+def test_a_first_installation_asks_no_drive(root: Path) -> None:
+    program(root, "systemctl", "exit 9")
+    run(root, "cmsfs.postinst", "configure", "")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import errors, logs
 from cmsfs.cli.support import daemonctl
@@ -301,3 +302,18 @@ async def test_a_follower_hears_only_what_changes(path: Path, drive: Drive, netw
             while (await hear()).pending:
                 pass
     assert all(one != other for one, other in itertools.pairwise(heard))
+
+
+@pytest.mark.parametrize("moments", range(5))
+async def test_a_socket_that_closes_under_a_caller_ends_the_server_quietly(
+    drive: Drive, tmp_path: Path, moments: int
+) -> None:
+    async with server.listening(tmp_path / "s.sock") as listener, trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.server.serve, listener)
+        async with await trio.open_unix_socket(str(tmp_path / "s.sock")):
+            await trio.testing.wait_all_tasks_blocked()
+            listener.socket.close()
+            # As when the drive is handed over: the rest of it ends a moment later.
+            for _ in range(moments):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
