@@ -35,6 +35,7 @@ async def show(
         raise Mistake("This is where all folders are; it is what it is.", status=404)
     may = item.get("permissions") or {}
     look = await _look(session, item) if kind == "file" else {"words": "", "media": "", "waits": False}
+    versions, earlier = await _versions(session) if kind == "file" else ([], 0)
     answer = session.page(
         "item.html",
         form=form,
@@ -46,7 +47,8 @@ async def show(
         changed=moment(item.get("content_modified_at") or item["modified_at"] or ""),
         made=moment(item["created_at"] or ""),
         place=f"{session.at}/items/{kind}/{session.id}",
-        versions=await _versions(session) if kind == "file" else [],
+        versions=versions,
+        earlier=earlier,
         collaborations=await _collaborations(session) if kind != "web_link" else [],
         roles=item.get("allowed_invitee_roles") or [],
         is_favorite=bool(item.get("collections")),
@@ -84,9 +86,13 @@ async def _look(session: WebSession, item: dict[str, Any]) -> dict[str, Any]:
     return found | {"words": data.decode("utf-8", "replace")[:_MAX_WORDS]}
 
 
-async def _versions(session: WebSession) -> list[dict[str, Any]]:
-    found = await session.ask("GET /files/{id}/versions", wire_id=session.id, limit=PAGE)
-    return [
+async def _versions(session: WebSession) -> tuple[list[dict[str, Any]], int]:
+    """A page of earlier versions, the newest first, and the offset of the next one; 0: this is the last."""
+    said = session.request.query_params.get("versions", "")
+    start = int(said) if said.isascii() and said.isdecimal() and len(said) < 8 else 0
+    found = await session.ask("GET /files/{id}/versions", wire_id=session.id, limit=PAGE, offset=start)
+    following = start + PAGE if found["total_count"] > start + PAGE else 0
+    shown = [
         {
             "id": one["id"],
             "name": one["name"],
@@ -97,6 +103,7 @@ async def _versions(session: WebSession) -> list[dict[str, Any]]:
         }
         for one in found["entries"]
     ]
+    return shown, following
 
 
 async def _collaborations(session: WebSession) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cmsfs.service.oauth import passwords
-from cmsfs.service.web import folders, trash
+from cmsfs.service.web import folders, items, trash
 from tests.service.web.conftest import PASSWORD_HASH, Visitor
 
 
@@ -74,6 +74,23 @@ async def test_an_upload_in_the_browser_needs_its_proof(visitor, api):
     # A form without its proof does nothing either.
     bare = await visitor.http.post(f"{visitor.at}/folders/0", data={f"pick.file-{wire_id}": "on"})
     assert bare.status_code == 403
+
+
+async def test_versions_come_in_pages(visitor, api, monkeypatch):
+    monkeypatch.setattr(items, "PAGE", 2)
+    file = await api.upload("often.txt", b"0")
+    for number in range(1, 6):
+        await api.version(file["id"], b"%d" % number)
+    ids = [one["id"] for one in (await api.ask("GET", f"/files/{file['id']}/versions"))["entries"]]
+    page, seen = f"/items/file/{file['id']}", []
+    while page:
+        text = await visitor.open(page)
+        seen += re.findall("promote ([0-9]+)", text)
+        following = re.search(r'href="[^"]+(/items/[^"]+versions=[0-9]+)"', text)
+        page = following and following[1]
+    assert seen == ids
+    for wrong in ("x", "-1", "9" * 5000):
+        assert f"promote {ids[0]}" in await visitor.open(f"/items/file/{file['id']}?versions={wrong}")
 
 
 async def test_an_item_is_renamed_shared_and_brought_back_in_the_browser(visitor, api, other):
