@@ -19,7 +19,7 @@ _RESERVED = re.compile(r"\b(user|offset)\b")
 _ONLY_SQLITE = (
     ("INSERT OR", re.compile(r"\b(INSERT|UPDATE) OR (IGNORE|REPLACE)\b")),
     ("INDEXED BY", re.compile(r"\b(NOT INDEXED|INDEXED BY)\b")),
-    ("CROSS JOIN ON", re.compile(r"\bCROSS JOIN\b")),
+    ("CROSS JOIN ON", re.compile(r"\bCROSS JOIN \w+( AS \w+)?\s+ON\b")),
     ("IS ?", re.compile(r"\bIS (NOT )?(\?|:)")),
     ("MATCH", re.compile(r"\bMATCH\b")),
 )

@@ -35,7 +35,7 @@ _SEERS = f"""
   SELECT DISTINCT account.id, account.enterprise FROM collaboration AS c
     LEFT JOIN membership ON membership.user_group = c.user_group
     JOIN account ON account.id = coalesce(c.account, membership.account)
-  WHERE c.item IN (SELECT value FROM json_each(?1)) AND {_LIVING}
+  WHERE c.item IN (SELECT CAST(value AS BIGINT) FROM json_each(?1)) AND {_LIVING}
 """
 
 
@@ -106,14 +106,16 @@ class View:
             return
         self._known |= wanted
         numbers = json.dumps(sorted(wanted))
-        sql = f"{_GRANTS} AND c.item IN (SELECT value FROM json_each(?3))"
+        sql = f"{_GRANTS} AND c.item IN (SELECT CAST(value AS BIGINT) FROM json_each(?3))"
         for one in self._read(sql, self._viewer.id, _now(), numbers):
             made = _Grant(roles.ROLES[one["role"]], bool(one["can_view_path"]))
             known = self._grants.get(one["item"])
             self._grants[one["item"]] = made if known is None else known.and_also(made)
         if self._grants:
-            sql = "SELECT folder FROM folder_terms WHERE NOT non_owners_invite"
-            found = self._read(f"{sql} AND folder IN (SELECT value FROM json_each(?))", numbers)
+            sql = "SELECT folder FROM folder_terms WHERE non_owners_invite = 0"
+            found = self._read(
+                f"{sql} AND folder IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", numbers
+            )
             self._closed |= {one["folder"] for one in found}
 
     def rights(self, row: Row) -> ItemRight:
@@ -227,20 +229,18 @@ def trashed_elsewhere(read: Read, viewer: Viewer) -> list[int]:
 def collaborated(read: Read, rows: Sequence[Row]) -> set[int]:
     """Those items that somebody collaborates on, or is invited to, there or in a folder above."""
     numbers = {one for row in rows for one in tree_paths.line(row)}
-    sql = "SELECT DISTINCT item FROM collaboration WHERE status != 'rejected' AND coalesce(expires_at > ?, 1)"
-    found = {
-        one["item"]
-        for one in read(
-            f"{sql} AND item IN (SELECT value FROM json_each(?))", _now(), json.dumps(sorted(numbers))
-        )
-    }
+    sql = (
+        "SELECT DISTINCT item FROM collaboration WHERE status != 'rejected'"
+        " AND coalesce(expires_at > ?, true) AND item IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+    )
+    found = {one["item"] for one in read(sql, _now(), json.dumps(sorted(numbers)))}
     return {row["id"] for row in rows if not found.isdisjoint(tree_paths.line(row))}
 
 
 def folder_terms(read: Read, rows: Sequence[Row]) -> dict[int, Row]:
     """What folders say about collaborating, of those that say anything."""
     numbers = json.dumps([row["id"] for row in rows if row["kind"] == ItemKind.FOLDER])
-    sql = "SELECT * FROM folder_terms WHERE folder IN (SELECT value FROM json_each(?))"
+    sql = "SELECT * FROM folder_terms WHERE folder IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
     return {one["folder"]: one for one in read(sql, numbers)}
 
 

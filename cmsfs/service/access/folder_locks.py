@@ -11,15 +11,15 @@ from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Read
 
 _BELOW = """
-  SELECT 1 FROM folder_lock CROSS JOIN item ON item.id = folder
-    WHERE deletes AND (folder = ? OR (path >= ? AND path < ?)) LIMIT 1
+  SELECT 1 FROM folder_lock CROSS JOIN item
+    WHERE item.id = folder AND deletes = 1 AND (folder = ? OR (path >= ? AND path < ?)) LIMIT 1
 """
 
 
 def check_move(read: Read, row: Row) -> None:
     """403 if a folder is locked against being moved and renamed."""
     if row["kind"] == ItemKind.FOLDER and read(
-        "SELECT 1 FROM folder_lock WHERE folder = ? AND moves", row["id"]
+        "SELECT 1 FROM folder_lock WHERE folder = ? AND moves = 1", row["id"]
     ):
         raise _locked("The folder is locked against being moved or renamed.")
 

@@ -24,6 +24,8 @@ RELEASE_MICROS = 1_000_000
 DAY_MICROS = 24 * 3600 * 1_000_000
 # The end of a retention without one: later than every moment.
 FOREVER = 2**62
+# With this added, every end has the same number of digits: text of them has their order.
+_WIDE = 2 * 10**18
 
 # The versions of an enterprise (v, of file f) with the assignments (a, of policy p) that hold them.  The
 # argument :now is in both.  A policy's dates bound what a user made or owned, and nothing else.
@@ -31,16 +33,16 @@ HELD = f"""
   FROM version AS v JOIN item AS f ON f.id = v.file JOIN account AS u ON u.id = f.owner
     JOIN legal_hold_policy AS p ON p.enterprise = u.enterprise
     JOIN legal_hold_assignment AS a ON a.policy = p.id
-  WHERE coalesce(p.deleted_at > :now - {RELEASE_MICROS}, 1)
-    AND coalesce(a.deleted_at > :now - {RELEASE_MICROS}, 1)
+  WHERE coalesce(p.deleted_at + {RELEASE_MICROS} > :now, true)
+    AND coalesce(a.deleted_at + {RELEASE_MICROS} > :now, true)
     AND (CASE a.type
         WHEN 'file' THEN a.target = f.id
         WHEN 'file_version' THEN a.target = v.id
         WHEN 'folder' THEN instr(f.path, '/' || a.target || '/') > 0
         ELSE (a.target = f.owner AND a.type != 'interactions'
             OR a.target = v.created_by AND a.type != 'ownership')
-          AND coalesce(v.created_at >= p.filter_started_at, 1)
-          AND coalesce(v.created_at <= p.filter_ended_at, 1)
+          AND coalesce(v.created_at >= p.filter_started_at, true)
+          AND coalesce(v.created_at <= p.filter_ended_at, true)
       END OR EXISTS (SELECT 1 FROM legal_hold_kept AS k WHERE k.assignment = a.id AND k.version = v.id))
 """
 _COVERED = """
@@ -49,10 +51,10 @@ _COVERED = """
     JOIN retention_assignment AS a ON a.policy = p.id
     LEFT JOIN metadata_instance AS m
       ON a.type = 'metadata_template' AND m.item = f.id AND m.template = a.target
-  WHERE coalesce(v.created_at < p.retired_at, 1)
+  WHERE coalesce(v.created_at < p.retired_at, true)
     AND (CASE a.type
         WHEN 'folder' THEN instr(f.path, '/' || a.target || '/') > 0
-        WHEN 'enterprise' THEN 1
+        WHEN 'enterprise' THEN true
         ELSE m.id IS NOT NULL AND NOT EXISTS (
           SELECT 1 FROM json_each(a.filters) AS c WHERE NOT EXISTS (
             SELECT 1 FROM json_each(m.data, '$."' || json_extract(c.value, '$.key') || '"') AS given
@@ -62,7 +64,7 @@ _COVERED = """
 # A date field that the instance does not have counts as the day of the upload.  What was extended ends later.
 _END = f"""
   max(CASE WHEN p.days IS NULL THEN {FOREVER} ELSE p.days * {DAY_MICROS} + coalesce(
-    strftime('%s', json_extract(m.data, '$."' || a.start_key || '"')) * 1000000, v.created_at) END,
+    unixepoch(json_extract(m.data, '$."' || a.start_key || '"')) * 1000000, v.created_at) END,
     coalesce((SELECT until FROM retention_extended AS later WHERE later.version = v.id), 0))
 """
 RETAINED = f"{_COVERED} AND {_END} > :now"
@@ -139,10 +141,10 @@ def disposable(read: Read, *, now: int, after: int, limit: int) -> list[Row]:
         return []
     # The moment of the upload is cheap to look at, and most ends are counted from there.
     ended = f"(a.start_key IS NOT NULL OR v.created_at <= ?1 - p.days * {DAY_MICROS}) AND {_END} <= ?1"
-    # The action is that of the row with the greatest end.
-    chosen = f"v.id, v.file, f.version AS current, p.disposition_action AS action, max({_END})"
-    sql = f"SELECT {chosen} {_COVERED} AND {ended} AND v.id > ?2 GROUP BY v.id"
-    return read(f"{sql} HAVING action = 'permanently_delete' ORDER BY v.id LIMIT ?3", now, after, limit)
+    # Of two with one end, the one that removes nothing is the greater.
+    last = f"max({_END} * 2 + CASE p.disposition_action WHEN 'permanently_delete' THEN 0 ELSE 1 END)"
+    sql = f"SELECT v.id, v.file, max(f.version) AS current {_COVERED} AND {ended} AND v.id > ?2 GROUP BY v.id"
+    return read(f"{sql} HAVING {last} % 2 = 0 ORDER BY v.id LIMIT ?3", now, after, limit)
 
 
 def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:
@@ -151,22 +153,22 @@ def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:
     What is not retained, or without an end, is left out.
     """
     versions = json.dumps([row["version"] for row in rows if row["version"] is not None])
-    sql = f"SELECT f.id, max({_END}) AS end {_COVERED} AND v.id IN (SELECT value FROM json_each(?))"
-    sql += " GROUP BY f.id"
-    return {row["id"]: row["end"] for row in read(sql, versions) if row["end"] < FOREVER}
+    sql = f"SELECT f.id, max({_END}) AS until {_COVERED}"
+    sql += " AND v.id IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) GROUP BY f.id"
+    return {row["id"]: row["until"] for row in read(sql, versions) if row["until"] < FOREVER}
 
 
 def extend(conn: Connection, row: Row, until: int) -> None:
     """Retain a file's current version until then; 400 if it is not retained, or for longer already."""
-    sql = f"SELECT max({_END}) AS end {_COVERED} AND v.id = ?"
-    end = conn.execute(sql, (row["version"],)).fetchone()["end"]
+    sql = f"SELECT max({_END}) AS until {_COVERED} AND v.id = ?"
+    end = conn.execute(sql, (row["version"],)).fetchone()["until"]
     if end is None:
         raise problems.invalid("disposition_at", "no retention policy covers this file")
     if until < end:
         raise problems.invalid("disposition_at", "a retention can be extended, not shortened")
     conn.execute(
         "INSERT INTO retention_extended (version, until) VALUES (?, ?)"
-        " ON CONFLICT DO UPDATE SET until = excluded.until",
+        " ON CONFLICT (version) DO UPDATE SET until = excluded.until",
         (row["version"], until),
     )
 
@@ -209,7 +211,7 @@ def held_versions(
     sql = HELD.replace(":now", "?1")
     return read(
         f"SELECT v.*, group_concat(a.id) AS assignments {sql} AND p.enterprise = ?2"
-        " AND coalesce(p.id = ?3, 1) AND coalesce(v.id = ?4, 1) AND v.id > ?5"
+        " AND coalesce(p.id = ?3, true) AND coalesce(v.id = ?4, true) AND v.id > ?5"
         " GROUP BY v.id ORDER BY v.id LIMIT ?6",
         now,
         enterprise,
@@ -235,15 +237,25 @@ class RetentionFilter:
 def retained_versions(
     read: Read, enterprise: int, wanted: RetentionFilter, *, now: int, after: int = 0, limit: int = 1
 ) -> list[Row]:
-    """The versions that are retained, by their ids, each with the policy that keeps it longest, and the `end`
-    of that, which is `FOREVER` where there is none."""
+    """The versions that are retained, by their ids, each with the policy that keeps it longest, and `until`
+    when that does, which is `FOREVER` where it has no end."""
     sql = RETAINED.replace(":now", "?1")
+    # The greatest of these says which assignment it is of, too.
+    last = f"max(CAST({_END} + {_WIDE} AS TEXT) || ' ' || CAST(a.id AS TEXT))"
+    until, chosen = f"CAST(substr({last}, 1, 19) AS BIGINT) - {_WIDE}", f"CAST(substr({last}, 21) AS BIGINT)"
+    of = "SELECT a.id FROM retention_assignment AS a JOIN retention_policy AS p ON p.id = a.policy"
+    found = (
+        f"SELECT v.id, {until} AS until, {chosen} AS chosen {sql} AND p.enterprise = ?2"
+        " AND coalesce(v.file = ?3, true) AND coalesce(v.id = ?4, true) AND v.id > ?9 GROUP BY v.id"
+        f" HAVING coalesce({until} > ?7, true) AND coalesce({until} < ?8, true) AND {chosen} IN ("
+        f"{of} WHERE coalesce(p.id = ?5, true) AND coalesce(p.disposition_action = ?6, true))"
+        " ORDER BY v.id LIMIT ?10"
+    )
     return read(
         "SELECT v.*, p.id AS policy, p.name AS policy_name, p.days, p.disposition_action AS action,"
-        f" a.assigned_at, max({_END}) AS end {sql} AND p.enterprise = ?2"
-        " AND coalesce(v.file = ?3, 1) AND coalesce(v.id = ?4, 1) AND v.id > ?9 GROUP BY v.id"
-        " HAVING coalesce(policy = ?5, 1) AND coalesce(action = ?6, 1)"
-        " AND coalesce(end > ?7, 1) AND coalesce(end < ?8, 1) ORDER BY v.id LIMIT ?10",
+        f" a.assigned_at, found.until FROM ({found}) AS found JOIN version AS v ON v.id = found.id"
+        " JOIN retention_assignment AS a ON a.id = found.chosen JOIN retention_policy AS p ON p.id = a.policy"
+        " ORDER BY v.id",
         now,
         enterprise,
         wanted.file,

@@ -252,7 +252,8 @@ def _collaborates(read: Read, row: Row, user: int, now: int) -> bool:
     numbers = tree_paths.line(row)
     sql = (
         f"SELECT 1 FROM collaboration AS c WHERE {group_rights.HELD} AND c.status = 'accepted'"
-        " AND coalesce(c.expires_at > ?2, 1) AND c.item IN (SELECT value FROM json_each(?3)) LIMIT 1"
+        " AND coalesce(c.expires_at > ?2, true)"
+        " AND c.item IN (SELECT CAST(value AS BIGINT) FROM json_each(?3)) LIMIT 1"
     )
     return bool(read(sql, user, now, json.dumps(numbers)))
 

@@ -60,6 +60,6 @@ def agree(conn: Connection, user: int, terms: int, *, now: int) -> None:
     conn.execute(
         "INSERT INTO terms_status (terms, account, is_accepted, created_at, modified_at)"
         " VALUES (?1, ?2, 1, ?3, ?3)"
-        " ON CONFLICT DO UPDATE SET is_accepted = 1, modified_at = excluded.modified_at",
+        " ON CONFLICT (terms, account) DO UPDATE SET is_accepted = 1, modified_at = excluded.modified_at",
         (terms, user, now),
     )

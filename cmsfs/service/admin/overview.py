@@ -65,7 +65,7 @@ async def show(desk: Desk) -> responses.Response:
 
 def _glance(read: store.Read, enterprise: int) -> dict[str, Any]:
     def count(sql: str, *args: Any) -> str:
-        number: int = read(f"SELECT count(*) AS n FROM ({sql} LIMIT ?)", *args, CAP + 1)[0]["n"]
+        number: int = read(f"SELECT count(*) AS n FROM ({sql} LIMIT ?) AS found", *args, CAP + 1)[0]["n"]
         return f"more than {CAP:,}" if number > CAP else f"{number:,}"
 
     stored = "SELECT coalesce(sum(space_used), 0) AS used FROM account WHERE enterprise = ?"

@@ -24,7 +24,10 @@ from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 from cmsfs.service.storage.store import Read
 
 _COLUMNS = "id, kind, owner, parent, path, name, status, lock, sha1, size, content_modified_at, modified_at"
-_TOP = f"SELECT {_COLUMNS} FROM item WHERE status = 0 AND kind < 2 AND id IN (SELECT value FROM json_each(?))"
+_TOP = f"""
+  SELECT {_COLUMNS} FROM item
+    WHERE status = 0 AND kind < 2 AND id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
+"""
 _BELOW = f"""
   SELECT {_COLUMNS} FROM item WHERE path >= ? AND path < ? AND status = 0 AND kind < 2 ORDER BY path, name_key
 """

@@ -135,7 +135,7 @@ async def content(request: requests.Request) -> responses.Response:
     progress = zip_stream.ZipProgress(plan)
     if request.method != "HEAD":
         made.progress = progress
-        sql = "SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))"
+        sql = "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
         for row in opened.read(sql, json.dumps(made.items)):
             word = KIND_NAMES[ItemKind(row["kind"])].upper()
             await link_stats.tell(opened, f"{word}.DOWNLOADED", row, by=made.user)

@@ -84,12 +84,12 @@ async def create(call: calls.Call) -> responses.Response:
         now = call.store.now()
         made = conn.execute(
             "INSERT INTO comment (item, reply_to, message, created_by, created_at, modified_at)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?5) RETURNING id",
             (file["id"], reply, message, call.caller.id, now),
-        )
-        details = {"comment_id": str(made.lastrowid), "message": comments.untagged(message)}
+        ).fetchone()
+        details = {"comment_id": str(made["id"]), "message": comments.untagged(message)}
         events.record(conn, file, models_events.COMMENT, by=call.caller.id, now=now, details=details)
-        return _shape(read(f"{_SELECT} WHERE comment.id = ?", made.lastrowid)[0])
+        return _shape(read(f"{_SELECT} WHERE comment.id = ?", made["id"])[0])
 
     return calls.answer(await call.store.write(txn), 201)
 

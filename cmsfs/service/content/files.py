@@ -116,13 +116,14 @@ def add_version(
 
     `renamed`: the file got its name with this version.
     """
-    cursor = conn.execute(
+    made = conn.execute(
         "INSERT INTO version (file, sha1, size, name, created_at, created_by, renamed)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
         (row["id"], row["sha1"], row["size"], row["name"], now, by, renamed),
-    )
-    conn.execute("UPDATE item SET version = ? WHERE id = ?", (cursor.lastrowid, row["id"]))
-    row = items.find(conn, row["id"])
+    ).fetchone()
+    row = conn.execute(
+        "UPDATE item SET version = ? WHERE id = ? RETURNING *", (made["id"], row["id"])
+    ).fetchone()
     if event is not None:
         service_events.record(conn, row, event, by=by, now=now)
     return row

@@ -28,7 +28,7 @@ SLICE = 500
 
 _BELOW = "SELECT id FROM item WHERE path >= ? AND path < ? AND status = 0 ORDER BY length(path), id LIMIT ?"
 _STILL = (
-    "SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))"
+    "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
     " AND path >= ? AND path < ? AND status = 0"
 )
 

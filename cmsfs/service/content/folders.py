@@ -56,7 +56,10 @@ def _children(call: calls.Call, row: Row) -> tuple[str, tuple[Any, ...]]:
         ]
     if not tops:
         return _CHILDREN, (row["id"],)
-    return f"({_CHILDREN} OR id IN (SELECT value FROM json_each(?)))", (row["id"], json.dumps(tops))
+    return f"({_CHILDREN} OR id IN (SELECT CAST(value AS BIGINT) FROM json_each(?)))", (
+        row["id"],
+        json.dumps(tops),
+    )
 
 
 async def list_trash(call: calls.Call) -> responses.Response:
@@ -68,7 +71,7 @@ async def list_trash(call: calls.Call) -> responses.Response:
     elsewhere = access_rights.trashed_elsewhere(call.store.read, call.caller)
     if not elsewhere:
         return calls.answer(await _list(call, _TRASH, (call.caller.id,)))
-    where = f"({_TRASH} OR id IN (SELECT value FROM json_each(?)))"
+    where = f"({_TRASH} OR id IN (SELECT CAST(value AS BIGINT) FROM json_each(?)))"
     return calls.answer(await _list(call, where, (call.caller.id, json.dumps(elsewhere))))
 
 

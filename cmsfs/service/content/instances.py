@@ -68,7 +68,7 @@ def copy(conn: Connection, source: int, target: int) -> None:
     """Put an item's instances on its copy, as far as their templates want it."""
     found = conn.execute(
         "SELECT m.*, t.version AS now FROM metadata_instance AS m JOIN metadata_template AS t"
-        " ON t.id = m.template WHERE m.item = ? AND t.copies",
+        " ON t.id = m.template WHERE m.item = ? AND t.copies = 1",
         (source,),
     ).fetchall()
     conn.executemany(

@@ -31,6 +31,7 @@ _INSERT = """
     content_created_at, content_modified_at, created_by, modified_by, size, sha1, url, description, tags)
   VALUES (:kind, :owner, :parent, :path, :name, :name_key, :extension, :now, :now,
     :content_created_at, :content_modified_at, :by, :by, :size, :sha1, :url, :description, :tags)
+  RETURNING *
 """
 
 
@@ -112,7 +113,7 @@ def insert(
     path = tree_paths.below(parent)[0]
     if path.count("/") > MAX_DEPTH:
         raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
-    cursor = conn.execute(
+    row: Row = conn.execute(
         _INSERT,
         {
             "kind": new.kind,
@@ -132,9 +133,7 @@ def insert(
             "description": new.description,
             "tags": new.tags,
         },
-    )
-    assert cursor.lastrowid is not None
-    row = find(conn, cursor.lastrowid)
+    ).fetchone()
     grow(conn, path, new.size)
     if new.kind is not ItemKind.FILE and event is not None:
         events.record(conn, row, event, by=by, now=now)

@@ -24,7 +24,7 @@ async def count_download(opened: Store, request: requests.Request, link: int | N
         await opened.write(
             lambda conn: conn.execute(
                 "INSERT INTO link_use (item, downloads) VALUES (?, 1)"
-                " ON CONFLICT DO UPDATE SET downloads = downloads + 1",
+                " ON CONFLICT (item) DO UPDATE SET downloads = link_use.downloads + 1",
                 (link,),
             )
         )
@@ -49,7 +49,7 @@ async def count_preview(call: calls.Call) -> None:
         await call.store.write(
             lambda conn: conn.execute(
                 "INSERT INTO link_use (item, previews) VALUES (?, 1)"
-                " ON CONFLICT DO UPDATE SET previews = previews + 1",
+                " ON CONFLICT (item) DO UPDATE SET previews = link_use.previews + 1",
                 (link,),
             )
         )

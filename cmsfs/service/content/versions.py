@@ -31,7 +31,7 @@ _TRASH = """
 _RESTORE = """
   UPDATE version SET trashed_at = NULL, trashed_by = NULL, restored_at = ?, restored_by = ? WHERE id = ?
 """
-_RENAMED = "SELECT 1 FROM version WHERE file = ? AND id > ? AND renamed AND name = ?"
+_RENAMED = "SELECT 1 FROM version WHERE file = ? AND id > ? AND renamed = 1 AND name = ?"
 
 
 async def get_all(call: calls.Call) -> responses.Response:

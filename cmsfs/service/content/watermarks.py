@@ -52,7 +52,7 @@ async def put(kind: ItemKind, call: calls.Call) -> responses.Response:
         known = _find(read, row)
         now = call.store.now()
         conn.execute(
-            "INSERT INTO watermark VALUES (?1, ?2, ?2) ON CONFLICT DO UPDATE SET modified_at = ?2",
+            "INSERT INTO watermark VALUES (?1, ?2, ?2) ON CONFLICT (item) DO UPDATE SET modified_at = ?2",
             (row["id"], now),
         )
         made = _find(read, row)

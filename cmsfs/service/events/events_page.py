@@ -28,7 +28,9 @@ def in_one_snapshot(read: store.Read, run: Callable[[store.Read], T]) -> T:
 def serialize(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
     """Events of either table as they are answered."""
     numbers = json.dumps(sorted({row["created_by"] for row in rows}))
-    found = read("SELECT * FROM account WHERE id IN (SELECT value FROM json_each(?))", numbers)
+    found = read(
+        "SELECT * FROM account WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", numbers
+    )
     users = {row["id"]: item_serializer.user_mini(row) for row in found}
     details = [json.loads(row["details"]) for row in rows]
     return [

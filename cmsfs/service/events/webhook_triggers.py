@@ -53,7 +53,7 @@ _SOURCES: Final = {
 }
 _WATCHING = """
   SELECT webhook.* FROM webhook, json_each(webhook.triggers) AS one
-    WHERE webhook.target IN (SELECT value FROM json_each(?)) AND one.value = ?
+    WHERE webhook.target IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND one.value = ?
 """
 
 

@@ -32,7 +32,7 @@ class Policies(ABC, Generic[New, Update]):
     name: ClassVar[str]  # of its table, and its type on the wire
     path: ClassVar[str]
     assigned: ClassVar[str]  # the table of its assignments
-    in_force: ClassVar[str] = "1"  # SQL: which of its assignments (a) count
+    in_force: ClassVar[str] = "true"  # SQL: which of its assignments (a) count
     mini: ClassVar[tuple[str, ...]]
     shape: ClassVar[type[pydantic.BaseModel]]
     counts: ClassVar[type[pydantic.BaseModel]]
@@ -211,10 +211,9 @@ def insert_row(conn: Connection, table: str, columns: Mapping[str, Any], *, take
     """Add a row, and give its number; 409, saying `taken`, if there is one like it."""
     marks = ", ".join("?" for _ in columns)
     try:
-        cursor = conn.execute(
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", (*columns.values(),)
-        )
+        made = conn.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) RETURNING id", (*columns.values(),)
+        ).fetchone()
     except IntegrityError:
         raise problems.Refused(409, "conflict", taken) from None
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    return int(made["id"])

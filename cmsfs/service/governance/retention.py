@@ -136,7 +136,9 @@ class _Assignments(policy_assignments.Assignments[retention.NewRetentionAssignme
     path = "/retention_policy_assignments"
     listing = "GET /retention_policies/{id}/assignments"
     filters = (operations.choice("type", "Of one type.", "enterprise", "folder", "metadata_template"),)
-    select = "p.days, p.disposition_action, p.is_modifiable, coalesce(t.uuid, a.target) AS shown"
+    select = (
+        "p.days, p.disposition_action, p.is_modifiable, coalesce(t.uuid, CAST(a.target AS TEXT)) AS shown"
+    )
     join = "LEFT JOIN metadata_template AS t ON a.type = 'metadata_template' AND t.id = a.target"
     mini = ("id", "retention_policy", "assigned_to")
     shape = retention.RetentionAssignment
@@ -197,7 +199,9 @@ class _Assignments(policy_assignments.Assignments[retention.NewRetentionAssignme
     ) -> list[dict[str, Any]]:
         """Each as its file with this version in it."""
         numbers = json.dumps([row["file"] for row in rows])
-        files = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", numbers)
+        files = read(
+            "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", numbers
+        )
         by_id = {one["id"]: shaped for one, shaped in zip(files, shaper.items(files), strict=True)}
         return [
             by_id[row["file"]]

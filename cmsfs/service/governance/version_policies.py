@@ -116,8 +116,8 @@ def _retained(read: store.Read, rows: Sequence[Row]) -> list[dict[str, Any]]:
         | {
             "applied_at": item_serializer.to_timestamp(max(row["assigned_at"], row["created_at"])),
             "disposition_at": None
-            if row["end"] >= protection.FOREVER
-            else item_serializer.to_timestamp(row["end"]),
+            if row["until"] >= protection.FOREVER
+            else item_serializer.to_timestamp(row["until"]),
             "winning_retention_policy": {
                 "type": "retention_policy",
                 "id": str(row["policy"]),
@@ -167,7 +167,7 @@ def _number(call: calls.Call, kind: str) -> int:
 
 def _files(read: store.Read, rows: Sequence[Row]) -> dict[int, dict[str, Any]]:
     numbers = json.dumps([row["file"] for row in rows])
-    found = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", numbers)
+    found = read("SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", numbers)
     shaper = item_serializer.ItemSerializer(read, mini=True)
     return {one["id"]: shaped for one, shaped in zip(found, shaper.items(found), strict=True)}
 

@@ -14,7 +14,7 @@ from cmsfs.service.storage import store, tree_paths
 
 _BELOW = "SELECT id FROM item WHERE kind < 2 AND path >= ? AND path < ?"
 _POLICY = "SELECT 1 FROM cascade_policy WHERE folder = ? AND template = ?"
-_DESCRIBED = "SELECT id, item FROM metadata_instance WHERE template = ? AND data IS NOT ?"
+_DESCRIBED = "SELECT id, item FROM metadata_instance WHERE template = ? AND data != ?"
 
 
 def fill(conn: Connection, folder: Row, instance: Row) -> int:

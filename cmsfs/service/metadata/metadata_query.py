@@ -43,7 +43,9 @@ def attached(read: Read, rows: Sequence[Row]) -> dict[int, list[Row]]:
     """The instances on each of these items."""
     found: dict[int, list[Row]] = {}
     numbers = json.dumps([row["id"] for row in rows])
-    for one in read(f"{SELECT} WHERE m.item IN (SELECT value FROM json_each(?)) ORDER BY m.id", numbers):
+    for one in read(
+        f"{SELECT} WHERE m.item IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) ORDER BY m.id", numbers
+    ):
         found.setdefault(one["item"], []).append(one)
     return found
 

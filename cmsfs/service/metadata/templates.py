@@ -26,7 +26,7 @@ from cmsfs.service.storage import store
 
 _NEW = """
   INSERT INTO metadata_template (uuid, enterprise, key, display_name, hidden, copies, fields)
-    VALUES (?, ?, ?, ?, ?, ?, ?)
+    VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id
 """
 _KEY: pydantic.TypeAdapter[str] = pydantic.TypeAdapter(metadata.TemplateKey)
 
@@ -192,13 +192,12 @@ def insert(conn: Connection, enterprise: int, wish: metadata.NewTemplate) -> int
     given = [changes.field_of(one) for one in wish.fields]
     columns = (str(chance.uuid4()), enterprise, key, wish.display_name, wish.hidden)
     try:
-        cursor = conn.execute(
+        made = conn.execute(
             _NEW, (*columns, wish.copy_instance_on_item_copy, json.dumps(given, ensure_ascii=False))
-        )
+        ).fetchone()
     except IntegrityError:
         raise problems.Refused(409, "tuple_already_exists", "The enterprise has this template.") from None
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    return int(made["id"])
 
 
 async def update(call: calls.Call) -> responses.Response:

@@ -78,11 +78,11 @@ def access_token(
 
 def begin_family(conn: Connection, app: str, user: int, *, granted: str | None, now: int) -> int:
     conn.execute("DELETE FROM family WHERE expires_at < ?", (now,))
-    cursor = conn.execute(
-        "INSERT INTO family (app, account, scopes, expires_at) VALUES (?, ?, ?, ?)", (app, user, granted, now)
+    made = conn.execute(
+        "INSERT INTO family (app, account, scopes, expires_at) VALUES (?, ?, ?, ?) RETURNING id",
+        (app, user, granted, now),
     )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    return int(made.fetchone()["id"])
 
 
 def pair(conn: Connection, family: int, *, now: int) -> dict[str, Any]:

@@ -148,9 +148,8 @@ def _keep_passwords(conn: Connection, hashes: dict[str, str]) -> None:
 
 
 def add_enterprise(conn: Connection, name: str, *, now: int) -> int:
-    cursor = conn.execute("INSERT INTO enterprise (name, created_at) VALUES (?, ?)", (name, now))
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    sql = "INSERT INTO enterprise (name, created_at) VALUES (?, ?) RETURNING id"
+    return int(conn.execute(sql, (name, now)).fetchone()["id"])
 
 
 def add_user(

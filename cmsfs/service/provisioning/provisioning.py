@@ -140,9 +140,10 @@ class _Provision:
         return self._store.now()
 
     def _one(self, table: str, **where: Any) -> Row | None:
-        parts = " AND ".join(f"{name} IS ?" for name in where)
+        parts = " AND ".join(f"{name} IS NULL" if where[name] is None else f"{name} = ?" for name in where)
+        values = tuple(value for value in where.values() if value is not None)
         found: Row | None = self._conn.execute(
-            f"SELECT * FROM {table} WHERE {parts} LIMIT 1", tuple(where.values())
+            f"SELECT * FROM {table} WHERE {parts} LIMIT 1", values
         ).fetchone()
         return found
 
@@ -156,12 +157,12 @@ class _Provision:
             self._enterprise = found["id"]
             return
         days = None if about.trash_days == "never" else about.trash_days
-        cursor = self._conn.execute(
-            "INSERT INTO enterprise (name, created_at, tracking_codes, trash_days) VALUES (?, ?, ?, ?)",
+        made = self._conn.execute(
+            "INSERT INTO enterprise (name, created_at, tracking_codes, trash_days) VALUES (?, ?, ?, ?)"
+            " RETURNING id",
             (about.name, self._now(), json.dumps(about.tracking_codes), days),
         )
-        assert cursor.lastrowid is not None
-        self._enterprise = cursor.lastrowid
+        self._enterprise = made.fetchone()["id"]
         self._made += 1
 
     def _user(self, login: str, where: str) -> Row:

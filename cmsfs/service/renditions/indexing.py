@@ -39,7 +39,7 @@ BATCH = 20
 
 # After every write, and for every file: the order of the tables is told, or all items may come first.
 NEXT = "SELECT id, sha1 FROM item WHERE id = (SELECT min(item) FROM unindexed)"
-SAME = "SELECT item FROM unindexed CROSS JOIN item ON item.id = item WHERE sha1 = ? LIMIT ?"
+SAME = "SELECT item FROM unindexed CROSS JOIN item WHERE item.id = item AND sha1 = ? LIMIT ?"
 
 
 async def look(head: bytes, size: int) -> extraction.Look:
@@ -187,7 +187,7 @@ def _record(conn: Connection, sha1: str, text: str | None) -> bool:
         return False
     found = conn.execute(SAME, (sha1, BATCH)).fetchall()
     numbers = json.dumps([row["item"] for row in found])
-    files = "SELECT value FROM json_each(?)"
+    files = "SELECT CAST(value AS BIGINT) FROM json_each(?)"
     # Without words, what is there stays: the beginning of a text whose blob cannot be read, say.
     if text:
         conn.execute(f"UPDATE document SET file_content = ? WHERE id IN ({files})", (text, numbers))

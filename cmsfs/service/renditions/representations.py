@@ -42,7 +42,8 @@ RETRY_SECONDS = 1
 
 _FILES = """
   SELECT item.id, version, sha1, extension, file_content != '' AS has_words
-    FROM item JOIN document ON document.id = item.id WHERE item.id IN (SELECT value FROM json_each(?))
+    FROM item JOIN document ON document.id = item.id
+    WHERE item.id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
 """
 _STATES = {DerivedState.ASKED: "pending", DerivedState.MADE: "success"}
 _HINT = re.compile(r"\[([^\[\]]*)\]")

@@ -104,7 +104,9 @@ class _Order:
             *(*self._paths, *args, *values, limit),
         )
         numbers = json.dumps([row["id"] for row in found])
-        rows = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", numbers)
+        rows = read(
+            "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", numbers
+        )
         by_id = {row["id"]: row for row in rows}
         self._keys = {row["id"]: [row[f"k{at}"] for at in range(len(self._paths))] for row in found}
         return [by_id[row["id"]] for row in found]

@@ -129,7 +129,10 @@ def _find_out(
 
 
 def _rows(read: store.Read, numbers: "array[int]") -> list[Row]:
-    found = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps([*numbers]))
+    found = read(
+        "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+        json.dumps([*numbers]),
+    )
     by_id = {row["id"]: row for row in found}
     return [by_id[number] for number in numbers if number in by_id]
 

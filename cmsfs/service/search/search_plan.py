@@ -183,7 +183,10 @@ def places(
     )
     shared = access_rights.top_shared_items(read, caller.id)
     numbers = {row["id"] for row in shared}
-    for row in read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps([*links])):
+    for row in read(
+        "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+        json.dumps([*links]),
+    ):
         if row["owner"] != caller.id and numbers.isdisjoint(tree_paths.line(row)):
             shared.append(row)
     tops = search_scopes.outermost(shared)
@@ -226,7 +229,10 @@ def _below(
         return found
     numbers = {row["id"] for row in tops}
     elsewhere = access_rights.trashed_elsewhere(read, caller)
-    rows = read("SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?))", json.dumps(elsewhere))
+    rows = read(
+        "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+        json.dumps(elsewhere),
+    )
     mine = [row["id"] for row in rows if not numbers.isdisjoint(tree_paths.line(row)[:-1])]
     return [*found, *search_scopes.these(mine, "status = 1")]
 
@@ -253,8 +259,8 @@ def _ancestors(read: store.Read, caller: calls.Caller, asked: search.Query) -> l
 
 def _seen(read: store.Read, caller: calls.Caller, wire_ids: list[str]) -> dict[str, Row]:
     """The active folders among these that the caller sees, found in a few reads, by id."""
-    sql = "SELECT * FROM item WHERE id IN (SELECT value FROM json_each(?)) AND kind = ? AND status = ?"
-    rows = read(sql, _numbers(wire_ids), ItemKind.FOLDER, ItemStatus.ACTIVE)
+    sql = "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+    rows = read(f"{sql} AND kind = ? AND status = ?", _numbers(wire_ids), ItemKind.FOLDER, ItemStatus.ACTIVE)
     view = access_rights.View(read, caller)
     view.look_up(rows)
     return {str(row["id"]): row for row in rows if view.rights(row)}
@@ -336,17 +342,22 @@ def _add_filters(plan: SearchPlan, asked: search.Query) -> None:
         plan.add(f"item.kind = {int(ItemKind.FILE)}")
         plan.add("item.extension IN (SELECT value FROM json_each(?))", json.dumps(extensions))
     if asked.owner_user_ids is not None:
-        plan.add("item.owner IN (SELECT value FROM json_each(?))", _numbers(asked.owner_user_ids))
+        plan.add(
+            "item.owner IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", _numbers(asked.owner_user_ids)
+        )
     if asked.deleted_user_ids is not None or asked.deleted_at_range is not None:
         plan.add("item.trashed_at >= ?", _DELETIONS_SINCE)
     if asked.deleted_user_ids is not None:
-        plan.add("item.trashed_by IN (SELECT value FROM json_each(?))", _numbers(asked.deleted_user_ids))
+        plan.add(
+            "item.trashed_by IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+            _numbers(asked.deleted_user_ids),
+        )
     if asked.recent_updater_user_ids is not None:
         users = _numbers(asked.recent_updater_user_ids)
         plan.add(
-            "(item.modified_by IN (SELECT value FROM json_each(?)) OR EXISTS ("
+            "(item.modified_by IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) OR EXISTS ("
             " SELECT 1 FROM (SELECT created_by FROM version WHERE file = item.id ORDER BY id DESC LIMIT 10)"
-            " WHERE created_by IN (SELECT value FROM json_each(?))))",
+            " WHERE created_by IN (SELECT CAST(value AS BIGINT) FROM json_each(?))))",
             users,
             users,
         )

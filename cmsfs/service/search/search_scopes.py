@@ -47,7 +47,12 @@ def outermost(rows: list[Row]) -> list[Row]:
 def these(ids: list[int], status: str) -> list[SearchScope]:
     if not ids:
         return []
-    return [SearchScope(f"item.{status} AND item.id IN (SELECT value FROM json_each(?))", (json.dumps(ids),))]
+    return [
+        SearchScope(
+            f"item.{status} AND item.id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+            (json.dumps(ids),),
+        )
+    ]
 
 
 def small(read: store.Read, folders: list[Row], size: int) -> set[int]:

@@ -21,7 +21,7 @@ FIELDS = frozenset(
     }
 )
 
-_IN = "IN (SELECT value FROM json_each(?))"
+_IN = "IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
 
 # Bundles that one desktop system shows as a file and packs into one on their way.
 _PACKAGES = frozenset(("key", "numbers", "pages", "rtfd"))
@@ -105,7 +105,7 @@ def set_sync_state(conn: Connection, row: Row, state: str | None) -> bool:
         done = conn.execute("DELETE FROM sync_mark WHERE item = ?", (row["id"],))
     else:
         done = conn.execute(
-            "INSERT INTO sync_mark VALUES (?, ?) ON CONFLICT DO UPDATE SET state = excluded.state"
+            "INSERT INTO sync_mark VALUES (?, ?) ON CONFLICT (item) DO UPDATE SET state = excluded.state"
             " WHERE state != excluded.state",
             (row["id"], state),
         )

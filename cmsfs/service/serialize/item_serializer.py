@@ -141,9 +141,13 @@ class ItemSerializer:
             users.add(self._caller.id)
         if "disposition_at" in wanted:
             self._ends = protection.ends(self._read, [row for row in rows if row["kind"] == ItemKind.FILE])
-        self._users = self._by_id("SELECT * FROM account WHERE id IN (SELECT value FROM json_each(?))", users)
+        self._users = self._by_id(
+            "SELECT * FROM account WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", users
+        )
         self._folders = self._by_id(
-            "SELECT id, parent, etag, name FROM item WHERE id IN (SELECT value FROM json_each(?))", folders
+            "SELECT id, parent, etag, name FROM item"
+            " WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+            folders,
         )
 
     def _by_id(self, sql: str, ids: Iterable[int]) -> dict[int, Row]:

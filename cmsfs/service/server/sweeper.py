@@ -44,8 +44,12 @@ BATCH = 100
 PAGE = 10_000
 
 _DUE_TRASH = "SELECT id FROM item WHERE purge_at <= ? ORDER BY purge_at, id"
-_DUE_LINKS = "SELECT id FROM item WHERE link IS NOT NULL AND json_extract(link_terms, '$.ends') <= ?"
-_DUE_LOCKS = "SELECT id FROM item WHERE lock IS NOT NULL AND json_extract(lock, '$.expires_at') <= ?"
+_DUE_LINKS = (
+    "SELECT id FROM item WHERE link IS NOT NULL AND CAST(json_extract(link_terms, '$.ends') AS BIGINT) <= ?"
+)
+_DUE_LOCKS = (
+    "SELECT id FROM item WHERE lock IS NOT NULL AND CAST(json_extract(lock, '$.expires_at') AS BIGINT) <= ?"
+)
 _DUE_VERSIONS = """
   SELECT version.id FROM version JOIN item ON item.id = version.file JOIN account ON account.id = item.owner
     JOIN enterprise ON enterprise.id = account.enterprise
@@ -160,7 +164,7 @@ async def _dispose(opened: store.Store, now: int) -> None:
 
 async def _each_of(job: str, opened: store.Store, numbers: list[int], now: int, change: Change) -> None:
     marks = json.dumps(numbers)
-    due = f"SELECT value AS id FROM json_each('{marks}') WHERE ?1 IS NOT NULL"
+    due = f"SELECT CAST(value AS BIGINT) AS id FROM json_each('{marks}') WHERE ?1 IS NOT NULL"
     await _each(job, opened, due, now, change)
 
 

@@ -32,6 +32,7 @@ _INSERT = """
     access_only, expires_at, created_by, created_at, modified_at, acknowledged_at)
   VALUES (:item, :enterprise, :account, :user_group, :email, :role, :status, :path,
     :access_only, :expires_at, :by, :now, :now, :acknowledged_at)
+  RETURNING *
 """
 
 
@@ -98,8 +99,7 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
 
 def insert(conn: Connection, item: Row, **values: Any) -> Row:
     """Write a collaboration down; nobody is told of it."""
-    number = conn.execute(_INSERT, {"user_group": None} | values | {"item": item["id"]}).lastrowid
-    row: Row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (number,)).fetchone()
+    row: Row = conn.execute(_INSERT, {"user_group": None} | values | {"item": item["id"]}).fetchone()
     return row
 
 

@@ -29,8 +29,8 @@ def check(read: store.Read, item: Row, invited: Row | None, email: str | None) -
     if invited is not None and invited["enterprise"] == owner["enterprise"]:
         return
     terms = tree_paths.line(item)
-    sql = "SELECT 1 FROM folder_terms WHERE restricted AND folder IN (SELECT value FROM json_each(?))"
-    if read(sql, json.dumps(terms)):
+    sql = "SELECT 1 FROM folder_terms WHERE restricted = 1"
+    if read(f"{sql} AND folder IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", json.dumps(terms)):
         raise _refused("The folder is shared inside the enterprise only.")
     for one in (owner, invited):
         if one is not None and json.loads(one["details"]).get("is_external_collab_restricted"):
@@ -73,14 +73,14 @@ async def create(call: calls.Call) -> responses.Response:
     wish = await call.body(collaborations.NewAllowlistEntry)
 
     def txn(conn: Connection) -> int:
-        cursor = conn.execute(
+        made = conn.execute(
             "INSERT INTO allowlist (enterprise, domain, direction, created_at) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT DO NOTHING",
+            " ON CONFLICT DO NOTHING RETURNING id",
             (call.caller.enterprise, wish.domain.lower(), wish.direction, call.store.now()),
-        )
-        if not cursor.rowcount or cursor.lastrowid is None:
+        ).fetchone()
+        if made is None:
             raise problems.Refused(409, "conflict", "The domain is on the list already.")
-        return cursor.lastrowid
+        return int(made["id"])
 
     number = await call.store.write(txn)
     return calls.answer(_shape(call, _get(call, str(number))))

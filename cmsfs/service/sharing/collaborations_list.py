@@ -49,8 +49,11 @@ def _shows(read: store.Read, call: calls.Call, item: Row) -> bool:
     )
     if ItemRight.MANAGE in rights:
         return True
-    sql = "SELECT 1 FROM folder_terms WHERE NOT non_owners_view"
-    hidden = read(f"{sql} AND folder IN (SELECT value FROM json_each(?))", json.dumps(tree_paths.line(item)))
+    sql = "SELECT 1 FROM folder_terms WHERE non_owners_view = 0"
+    hidden = read(
+        f"{sql} AND folder IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+        json.dumps(tree_paths.line(item)),
+    )
     return ItemRight.SEE in rights and not hidden
 
 
@@ -65,7 +68,8 @@ async def of_item(kind: ItemKind, call: calls.Call) -> responses.Response:
 
     def run(read: store.Read) -> dict[str, Any]:
         rows = read(
-            "SELECT c.* FROM collaboration AS c WHERE c.item IN (SELECT value FROM json_each(?3))"
+            "SELECT c.* FROM collaboration AS c"
+            " WHERE c.item IN (SELECT CAST(value AS BIGINT) FROM json_each(?3))"
             " AND c.status != 'rejected' AND (c.expires_at IS NULL OR c.expires_at > ?2)"
             f" AND (?4 OR {group_rights.HELD}) ORDER BY c.id",
             call.caller.id,
@@ -83,7 +87,7 @@ async def of_item(kind: ItemKind, call: calls.Call) -> responses.Response:
 def of_group(read: store.Read, group: int, *, now: int) -> list[Row]:
     """What a group collaborates on."""
     sql = "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item WHERE c.user_group = ?"
-    return read(f"{sql} AND item.status = 0 AND coalesce(c.expires_at > ?, 1) ORDER BY c.id", group, now)
+    return read(f"{sql} AND item.status = 0 AND coalesce(c.expires_at > ?, true) ORDER BY c.id", group, now)
 
 
 def grantee(read: store.Read, row: Row) -> dict[str, Any] | None:

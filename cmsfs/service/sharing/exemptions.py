@@ -50,14 +50,14 @@ async def create(call: calls.Call) -> responses.Response:
 
 def add(conn: Connection, enterprise: int, user: int, *, now: int) -> int:
     """Exempt a user; 409 if that was done already."""
-    cursor = conn.execute(
+    made = conn.execute(
         "INSERT INTO exemption (enterprise, account, created_at, modified_at) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT DO NOTHING",
+        " ON CONFLICT DO NOTHING RETURNING id",
         (enterprise, user, now, now),
-    )
-    if not cursor.rowcount or cursor.lastrowid is None:
+    ).fetchone()
+    if made is None:
         raise problems.Refused(409, "conflict", "The user is exempt already.")
-    return cursor.lastrowid
+    return int(made["id"])
 
 
 async def get(call: calls.Call) -> responses.Response:

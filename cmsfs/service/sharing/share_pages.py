@@ -190,7 +190,7 @@ async def _count_preview(visit: _Visit) -> None:
 def _counted(conn: Connection, item: int) -> None:
     conn.execute(
         "INSERT INTO link_use (item, previews) VALUES (?, 1)"
-        " ON CONFLICT DO UPDATE SET previews = previews + 1",
+        " ON CONFLICT (item) DO UPDATE SET previews = link_use.previews + 1",
         (item,),
     )
 

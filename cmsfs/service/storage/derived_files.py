@@ -64,7 +64,7 @@ def ask(conn: Connection, wanted: Iterable[tuple[str, str]], *, now: int) -> Non
 def record(conn: Connection, sha1: str, name: str, state: DerivedState, *, now: int) -> None:
     conn.execute(
         "INSERT INTO rendition (sha1, name, state, asked_at) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET state = excluded.state",
+        " ON CONFLICT (sha1, name) DO UPDATE SET state = excluded.state",
         (sha1, name, state, now),
     )
 

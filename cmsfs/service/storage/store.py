@@ -141,7 +141,7 @@ def _is_alone(lock: int) -> bool:
 
 def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
     def parts_of(session: str) -> set[str] | None:
-        living = "SELECT 1 FROM upload_session WHERE id = ? AND expires_at > ? AND NOT committed"
+        living = "SELECT 1 FROM upload_session WHERE id = ? AND expires_at > ? AND committed = 0"
         if conn.execute(living, (session, store.now())).fetchone() is None:
             return None
         rows = conn.execute("SELECT file FROM upload_part WHERE session = ?", (session,))

@@ -27,15 +27,14 @@ def user(conn: Connection, *, now: int) -> int:
         "INSERT INTO enterprise (id, name, created_at) VALUES (?, '', ?) ON CONFLICT DO NOTHING",
         (_NOBODY, now),
     )
-    cursor = conn.execute(
+    made = conn.execute(
         "INSERT INTO account (enterprise, name, role, space_amount, max_upload_size, created_at, modified_at)"
-        " VALUES (?, ?, 'user', -1, ?, ?, ?)",
+        " VALUES (?, ?, 'user', -1, ?, ?, ?) RETURNING id",
         (_NOBODY, NAME, 2**53, now, now),
-    )
-    assert cursor.lastrowid is not None
+    ).fetchone()
     conn.execute(
         "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user, scopes, grants)"
         " VALUES (?, ?, ?, ?, ?, ?, '')",
-        (APP, chance.token_hex(32), NAME, _NOBODY, cursor.lastrowid, SCOPES),
+        (APP, chance.token_hex(32), NAME, _NOBODY, made["id"], SCOPES),
     )
-    return cursor.lastrowid
+    return int(made["id"])

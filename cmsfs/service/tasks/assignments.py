@@ -67,11 +67,11 @@ async def create(call: calls.Call) -> responses.Response:
 def _assignee(read: store.Read, wish: models_tasks.Assignee) -> Row:
     if wish.id is None and wish.login is None:
         raise problems.invalid("assign_to", "id or login is required", reason="missing_parameter")
-    sql = "SELECT * FROM account WHERE enterprise != 0 AND "
+    sql = "SELECT * FROM account WHERE enterprise != 0"
     if wish.id is not None:
-        found = read(f"{sql} id = ?", calls.parse_id(wish.id))
+        found = read(f"{sql} AND id = ?", calls.parse_id(wish.id))
     else:
-        found = read(f"{sql} lower(login) = lower(?)", wish.login)
+        found = read(f"{sql} AND lower(login) = lower(?)", wish.login)
     if not found:
         raise problems.not_found("user", wish.id or wish.login or "")
     return found[0]

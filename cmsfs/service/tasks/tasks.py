@@ -62,7 +62,7 @@ async def create(call: calls.Call) -> responses.Response:
         now = call.store.now()
         made = conn.execute(
             "INSERT INTO task (file, action, rule, message, due_at, created_by, created_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
             (
                 file["id"],
                 wish.action or "review",
@@ -72,16 +72,16 @@ async def create(call: calls.Call) -> responses.Response:
                 call.caller.id,
                 now,
             ),
-        )
+        ).fetchone()
         events.record(
             conn,
             file,
             models_events.TASK,
             by=call.caller.id,
             now=now,
-            details={"task_id": str(made.lastrowid)},
+            details={"task_id": str(made["id"])},
         )
-        return shape(read, call, *get_task(read, call, str(made.lastrowid)))
+        return shape(read, call, *get_task(read, call, str(made["id"])))
 
     return calls.answer(await call.store.write(txn), 201)
 

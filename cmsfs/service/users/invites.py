@@ -36,7 +36,7 @@ async def create(call: calls.Call) -> responses.Response:
         (made,) = read(
             "INSERT INTO invite (enterprise, account, invited_by, created_at, modified_at)"
             " VALUES (?1, ?2, ?3, ?4, ?4)"
-            " ON CONFLICT DO UPDATE SET modified_at = excluded.modified_at RETURNING *",
+            " ON CONFLICT (enterprise, account) DO UPDATE SET modified_at = excluded.modified_at RETURNING *",
             *(call.caller.enterprise, found[0]["id"], call.caller.id, now),
         )
         return _shape(read, call, made)

@@ -49,7 +49,7 @@ async def list_all(call: calls.Call) -> responses.Response:
     kind = call.request.query_params.get("tos_type") or None
     if kind not in (None, *KINDS):
         raise problems.invalid("tos_type", "must be managed or external")
-    sql = "SELECT * FROM terms_of_service WHERE enterprise = ? AND coalesce(kind = ?, 1) ORDER BY id"
+    sql = "SELECT * FROM terms_of_service WHERE enterprise = ? AND coalesce(kind = ?, true) ORDER BY id"
     rows = call.store.read(sql, call.caller.enterprise, kind)
     entries = [_shape(call.store.read, row) for row in rows]
     return calls.answer({"total_count": len(entries), "entries": entries})
@@ -63,13 +63,13 @@ async def create(call: calls.Call) -> responses.Response:
         read, now = store.reader(conn), call.store.now()
         done = conn.execute(
             "INSERT INTO terms_of_service (enterprise, kind, status, text, created_at, modified_at)"
-            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
             (call.caller.enterprise, wish.tos_type, wish.status, wish.text, now, now),
-        )
-        if not done.rowcount:
+        ).fetchone()
+        if done is None:
             said = "The enterprise has terms of service for these users already."
             raise problems.Refused(409, "conflict", said)
-        return _shape(read, find(read, call, str(done.lastrowid)))
+        return _shape(read, find(read, call, str(done["id"])))
 
     return calls.answer(await call.store.write(txn), 201)
 

@@ -59,13 +59,13 @@ async def create(call: calls.Call) -> responses.Response:
         user = _user(read, call, wish.user.id)
         done = conn.execute(
             "INSERT INTO terms_status (terms, account, is_accepted, created_at, modified_at)"
-            " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING *",
             (terms["id"], user["id"], wish.is_accepted, now, now),
-        )
-        if not done.rowcount:
+        ).fetchone()
+        if done is None:
             raise problems.Refused(409, "conflict", "The user has said so already; change the status.")
         _log(conn, call, user, wish.is_accepted)
-        return _shape(read, read("SELECT * FROM terms_status WHERE id = ?", done.lastrowid)[0])
+        return _shape(read, done)
 
     return calls.answer(await call.store.write(txn), 201)
 

@@ -195,20 +195,18 @@ def insert(
     conn: Connection, enterprise: int, name: str, login: str | None, *, role: str = "user", now: int
 ) -> Row:
     """Make a user with an empty root folder; without a login it is an app user."""
-    cursor = conn.execute(
+    number = conn.execute(
         "INSERT INTO account (enterprise, name, login, role, space_amount, max_upload_size, created_at,"
-        " modified_at, enterprise_content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " modified_at, enterprise_content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         (enterprise, name, login, role, SPACE_AMOUNT, MAX_UPLOAD_SIZE, now, now, role == "admin"),
-    )
-    number = cursor.lastrowid
-    assert number is not None
+    ).fetchone()["id"]
     root = conn.execute(
         "INSERT INTO item (kind, owner, path, name, name_key, status, created_at, modified_at,"
         " content_created_at, content_modified_at, created_by, modified_by)"
-        " VALUES (0, ?1, '/', ?2, '', 3, ?3, ?3, ?3, ?3, ?1, ?1)",
+        " VALUES (0, ?1, '/', ?2, '', 3, ?3, ?3, ?3, ?3, ?1, ?1) RETURNING id",
         (number, item_serializer.ROOT_NAME, now),
-    )
-    conn.execute("UPDATE account SET root = ? WHERE id = ?", (root.lastrowid, number))
+    ).fetchone()
+    conn.execute("UPDATE account SET root = ? WHERE id = ?", (root["id"], number))
     if login is None:
         app_users.give_login(conn, number)
     row: Row = conn.execute("SELECT * FROM account WHERE id = ?", (number,)).fetchone()
@@ -272,10 +270,12 @@ def _change(conn: Connection, number: int, wish: users.UpdateUser, *, now: int |
 def _let_go(conn: Connection, row: Row, *, now: int) -> None:
     """Into an enterprise of their own, with everything that they own; 403 if some of that is protected."""
     protection.check_owner(conn, row["id"], now=now)
-    cursor = conn.execute("INSERT INTO enterprise (name, created_at) VALUES (?, ?)", (row["name"], now))
+    made = conn.execute(
+        "INSERT INTO enterprise (name, created_at) VALUES (?, ?) RETURNING id", (row["name"], now)
+    ).fetchone()
     conn.execute(
         "UPDATE account SET enterprise = ?, role = 'admin', enterprise_content = 0 WHERE id = ?",
-        (cursor.lastrowid, row["id"]),
+        (made["id"], row["id"]),
     )
     _forget(conn, row["id"])
 
