@@ -60,7 +60,14 @@ async def judge(one: "_Simulation") -> None:
     kept: set[str] = set()
     for machine in one.machines:
         if one.is_of_the_past:
-            # Events that were told before are told anew as others: only a comparison finds all of that.
+            # Events that were told before are told anew as others: only a comparison finds all of that.  And
+            # a folder that is gone stays until what is in it here is known to be elsewhere: the next one
+            # removes it.
+            for _ in range(2):
+                await machine.agents.poll(full=True)
+                await trio.sleep(QUIET_SECONDS)
+        elif machine.wire.liar.has_hidden:
+            # What was told as it was not, or never told.
             await machine.agents.poll(full=True)
             await trio.sleep(QUIET_SECONDS)
         elif _has_what_no_search_tells(machine, one.service.store):

@@ -24,7 +24,7 @@ from cmsfs.client.transport import embedded
 from cmsfs.replica.changes import Change
 from cmsfs.service.access import calls
 from cmsfs.service.provisioning import demo
-from cmsfs.service.server import app
+from cmsfs.service.server import app, sweeper
 from cmsfs.service.storage import store
 from cmsfs.sqlite import Connection
 from daemon import app as daemon_app
@@ -216,6 +216,7 @@ class Service(Process):
         self.root = root
         self.store: store.Store = None
         self._transport: httpx.AsyncBaseTransport | None = None
+        self._nursery: trio.Nursery = None
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         async with store.open_store(self.root) as self.store, trio.open_nursery() as nursery:
@@ -227,9 +228,24 @@ class Service(Process):
                 await built(*asked)
 
             self._transport = embedded.EmbeddedTransport(answer, nursery)
+            self._nursery = nursery
             self.is_alive = True
             task_status.started()
             await trio.sleep_forever()
+
+    async def sweep(self) -> None:
+        """What the service does from time to time, now; return when that has ended, with it or by itself."""
+        done = trio.Event()
+
+        async def sweep() -> None:
+            try:
+                who.set(self.name)
+                await sweeper.sweep(self.store, self.store.now())
+            finally:
+                done.set()
+
+        self._nursery.start_soon(sweep)
+        await done.wait()
 
     def transport(self) -> httpx.AsyncBaseTransport | None:
         return self._transport if self.is_alive and not self.is_dying else None
@@ -246,7 +262,7 @@ class Machine(Process):
         self.settings = settings
         self.user = user
         self.chance = random.Random(f"{world.seed} {name}")
-        self.wire = Wire(world, lambda: None if self.is_dying else service.transport(), self.chance)
+        self.wire = Wire(world, name, lambda: None if self.is_dying else service.transport(), self.chance)
         self.agents: daemon_app.Agent = None
         self.kernel: Kernel = None
         # Scopes of programs that wait for the drive.

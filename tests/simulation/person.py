@@ -1,5 +1,7 @@
 """A person at the service's own pages: changes without a drive, over what nobody there has seen."""
 
+from datetime import UTC, timedelta
+
 import httpx
 
 from cmsfs import errors
@@ -7,7 +9,7 @@ from cmsfs.client import session
 from cmsfs.client.content.uploads import BytesSource
 from cmsfs.models import base
 from cmsfs.models.content import uploads
-from cmsfs.models.enterprise import collaborations
+from cmsfs.models.enterprise import collaborations, retention
 from tests.simulation.ledger import ANY, Ledger, sha1
 from tests.simulation.machines import OTHER, Service
 from tests.simulation.promises import FOLDERS, NAMES
@@ -36,6 +38,10 @@ class Person:
         self.has_root = has_root
         self.done = 0
         self.holds: list[str] = []
+        self.locks: list[str] = []
+        self.policies = 0
+        # What ends with such a retention goes for good.
+        self.disposes = False
         self.shares: list[str] = []
 
     async def act(self, name: str, args: tuple[int, ...]) -> None:
@@ -165,8 +171,38 @@ class Person:
         self.holds.append(policy.id)
         await self.client.legal_holds.assign(policy.id, "file", item)
 
+    async def do_lock(self, which: int, minutes: int) -> None:
+        """Nobody else may change a file for a while."""
+        item = self._some(1, which)
+        ends = self.world.datetime_now(UTC) + timedelta(minutes=1 + minutes % 60)
+        await self.client.locks.lock(item, expires_at=ends)
+        self.locks.append(item)
+
+    async def do_retain(self, which: int, how: int) -> None:
+        """What is in a folder, or anywhere, must be kept for some days; and may be removed then, perhaps."""
+        target = retention.RetentionAssignTo(type="enterprise")
+        if how % 2:
+            target = retention.RetentionAssignTo(type="folder", id=self._some(0, which))
+        disposes = how % 5 == 0
+        self.policies += 1
+        policy = await self.client.retention.create(
+            retention.NewRetentionPolicy(
+                policy_name=f"policy {self.policies}",
+                policy_type="finite",
+                disposition_action="permanently_delete" if disposes else "remove_retention",
+                retention_length=1 + how % 10,
+            )
+        )
+        await self.client.retention.assign(policy.id, target)
+        self.disposes = self.disposes or disposes
+
     async def do_release(self) -> None:
-        """All holds end."""
+        """All holds and locks end."""
+        while self.locks:
+            try:
+                await self.client.locks.unlock(self.locks.pop())
+            except errors.NotFound:
+                pass
         while self.holds:
             await self.client.legal_holds.release(self.holds[-1])
             self.holds.pop()

@@ -96,8 +96,10 @@ class Programs(Promises):
         after = before
         try:
             for more in (self._text(size % 9), self._text(size % 7)):
-                self._now(file, after, after + more)
+                self.ledger.made(after + more, after)
+                # On a full disk it is not written, and a handle shows what was there before.
                 await kernel.write(file, 0, more)
+                self._now(file, after, after + more)
                 after += more
             self._replaced(path, before)
             found = await kernel.read(file)

@@ -7,6 +7,7 @@ from typing import Any
 
 from cmsfs import crashpoints
 from cmsfs.journal import queue
+from cmsfs.replica import inodes
 from cmsfs.replica.merge import decisions
 from cmsfs.replica.merge.decisions import Local, News, Verdict
 from daemon.push import error_policy
@@ -19,16 +20,24 @@ MERGE = [
 ]
 
 
+_OPEN = {Local.CLEAN: Local.OPEN, Local.PROGRAM: Local.RUNNING}
+
+
 class _Counted(Mapping[tuple[Local, News], Verdict]):
     """The table; what is asked of it is counted."""
 
     def __init__(self, table: Mapping[tuple[Local, News], Verdict], states: Counter[str]) -> None:
         self._table = table
         self._states = states
+        self.is_open = False  # the node that is decided about
 
     def __getitem__(self, key: tuple[Local, News]) -> Verdict:
-        self._states[f"merge: {key[0].name} {key[1].name}"] += 1
-        return self._table[key]
+        local, news = key
+        # What becomes of place and facts does not depend on that: the product does not ask then.
+        if self.is_open:
+            local = _OPEN.get(local, local)
+        self._states[f"merge: {local.name} {news.name}"] += 1
+        return self._table[local, news]
 
     def __iter__(self) -> Iterator[tuple[Local, News]]:
         return iter(self._table)
@@ -61,8 +70,15 @@ def counting(states: Counter[str]) -> Iterator[None]:
             states[f"failure: {type(error).__name__} {'held' if found.wait_ns is None else 'again'}"] += 1
             return found
 
+        def decide(conn: Any, node: Any, remote: Any, pending: Any) -> Verdict:
+            counted.is_open = node is not None and inodes.is_open(conn, node.ino)
+            return decided(conn, node, remote, pending)
+
         judged = error_policy.verdict_for
-        put(decisions, "VERDICTS", _Counted(decisions.VERDICTS, states))
+        counted = _Counted(decisions.VERDICTS, states)
+        decided = decisions.decide
+        put(decisions, "VERDICTS", counted)
+        put(decisions, "decide", decide)
         put(queue, "_is_pointless", told("_is_pointless", "pointless"))
         put(queue, "_waits_for", told("_waits_for", "waiting"))
         put(error_policy, "verdict_for", verdict)

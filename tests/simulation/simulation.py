@@ -1,5 +1,6 @@
 """One story from its beginning to the judgement: machines, people, disasters, peace, what is left then."""
 
+import contextlib
 import logging
 import random
 from collections import Counter
@@ -31,6 +32,12 @@ AWAY_SECONDS = 3.0
 PEACE_SECONDS = 130.0
 QUIET_SECONDS = 40.0
 RETRY_SECONDS = 20.0
+
+# Contents that somebody has deleted, and that go with time.
+_DELETED = """
+  SELECT version.sha1 FROM version JOIN item ON item.id = version.file
+  WHERE item.status != 0 OR version.trashed_at IS NOT NULL
+"""
 
 DISASTERS = {"kill", "power_cut", "cut_off", "connect", "silence", *story.TROUBLES}
 
@@ -66,6 +73,7 @@ def run(
     with (
         surroundings.folders() as home,
         surroundings.without_collector(),
+        surroundings.parts() if plan.parts else contextlib.nullcontext(),
         reached.counting(outcome.states),
         _watching(outcome, world),
     ):
@@ -130,6 +138,7 @@ class _Simulation:
                     nursery.start_soon(self._revive, process, nursery)
                 for machine in self.machines:
                     machine.wire.weather = Weather.bad(self.plan.faults) if self.plan.faults else Weather()
+                    machine.wire.liar.rate = self.plan.lies
                 await self._tell()
                 await self._peace()
                 await judge.judge(self)
@@ -175,6 +184,9 @@ class _Simulation:
                 nursery.start_soon(self._actor, name, actor, receive)
             for step in self.steps:
                 await trio.sleep(step.pause)
+                if step.act == "pass":
+                    await self._pass(step)
+                    continue
                 if step.act in DISASTERS:
                     await self._disaster(step)
                 elif step.actor in send:
@@ -243,6 +255,24 @@ class _Simulation:
                 if machine.is_alive and not machine.is_dying:
                     machine.lose(machine.settings.paths.cache)
 
+    async def _pass(self, step: Step) -> None:
+        """Everybody sleeps for so long: what is good for a time ends meanwhile."""
+        self.world.note(str(step))
+        self.outcome.faults["pass"] += 1
+        self.world.slept += story.AGES[step.args[0] % len(story.AGES)]
+        service = self.service
+        if not service.is_alive or service.is_dying:
+            return
+        before = {row["sha1"] for row in service.store.read("SELECT sha1 FROM version")}
+        deleted = {row["sha1"] for row in service.store.read(_DELETED)}
+        await service.sweep()
+        while not service.is_alive or service.is_dying:  # noqa: ASYNC110 - it comes back
+            await trio.sleep(1)
+        gone = before - {row["sha1"] for row in service.store.read("SELECT sha1 FROM version")}
+        if gone - deleted and not self.person.disposes:
+            self.outcome.failures.append(f"vanished by time: {sorted(gone - deleted)}")
+        self.ledger.replaced |= gone
+
     def _put_back(self, process: Process) -> None:
         since = process.remembered_at
         if not process.put_back() or since is None:
@@ -294,6 +324,7 @@ class _Simulation:
             machine.wire.is_down = False
             machine.wire.next.clear()
             machine.wire.weather = Weather(latency=0.01)
+            machine.wire.liar.rate = 0.0
             self.troubles.well(*machine.folders)
         while not all(  # noqa: ASYNC110 - processes come and go
             one.is_alive and not one.is_dying for one in self.processes.values()
@@ -304,6 +335,7 @@ class _Simulation:
             await programs.let_go()
             who.reset(token)
         await self.person.act("release", ())
+        await self.other.act("release", ())
         for machine in self.machines:
             await machine.agents.resume()
             await machine.agents.retry(None)

@@ -65,8 +65,15 @@ PERSON: dict[str, tuple[int, int]] = {
 # What the account does that folders are shared with.
 OTHER = {name: PERSON[name] for name in ("create", "edit", "promote", "rename", "move", "folder", "delete")}
 
+# What ends with time.
+AGING = {"retain": (3, 2), "lock": (3, 2), "delete": (8, 1), "restore": (6, 2)}
+LOCKS = {"lock": (4, 2)}
+
 # What happens to a drive's machine, beside the end of its process.
 TROUBLES = ("full", "rot", "well", "clock", "lose_cache", "remember", "put_back")
+
+# So long everybody sleeps: what is good for a time ends meanwhile.
+AGES = (900, 4000, 2 * 86_400, 8 * 86_400, 40 * 86_400)
 
 # By how much a machine's clock is put forward or back.
 JUMPS = (-30 * 86_400, -3600, -90, -5, 5, 90, 3600, 30 * 86_400)
@@ -107,6 +114,9 @@ class Plan:
     offline: bool = False  # most of the time
     backup: bool = False  # of the service, put back: only where it is asked for
     feed: str | None = None  # as the seed says
+    lies: float = 0.0  # answers and bodies that arrive whole and are wrong
+    parts: bool = False  # files of a few hundred bytes go in parts
+    ages: bool = False  # hours and weeks pass
 
     @classmethod
     def of(cls, seed: int, steps: int = 80) -> "Plan":
@@ -123,6 +133,9 @@ class Plan:
             power=chance.random() < 0.3,
             troubles=chance.random() < 0.3,
             offline=chance.random() < 0.15,
+            lies=chance.choice([0.0, 0.0, 0.0, 0.03, 0.1]),
+            parts=chance.random() < 0.3,
+            ages=chance.random() < 0.2,
         )
 
 
@@ -154,11 +167,16 @@ def steps(plan: Plan) -> list[Step]:
             which = (chance.randrange(len(JUMPS)),)
             found.append(Step(pause, chance.choice(drives), chance.choice(TROUBLES), which))
             continue
+        if plan.ages and disaster < 0.12:
+            found.append(Step(pause, "time", "pass", (chance.randrange(len(AGES)),)))
+            continue
         if plan.backup and disaster < 0.13:
             found.append(Step(pause, "service", chance.choice(["remember", "put_back"])))
             continue
         actor = chance.choice(actors)
         acts = {"person": PERSON, "other": OTHER}.get(actor, ACTS)
+        if plan.ages:
+            acts = {"person": PERSON | AGING, "other": OTHER | LOCKS}.get(actor, ACTS)
         act = chance.choices(list(acts), [weight for weight, _ in acts.values()])[0]
         args = tuple(chance.randrange(span if place == 0 else 1000) for place in range(acts[act][1]))
         if act in ("rename", "exchange") and actor in drives:

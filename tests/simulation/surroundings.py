@@ -1,6 +1,7 @@
 """What is around a story: folders of its own in memory, and a service that was made once and for all."""
 
 import atexit
+import contextlib
 import gc
 import os
 import shutil
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cmsfs import disk_reserve
+from cmsfs import config, disk_reserve
+from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.storage import store
+from cmsfs.service.uploads import upload_sessions
 from tests.simulation.machines import fill
 from tests.simulation.world import World
 
@@ -55,6 +58,32 @@ def without_collector() -> Iterator[None]:
             gc.collect()
         if was_on:
             gc.enable()
+
+
+# Files of so many bytes go in parts: most of those that programs write.
+PARTS_FROM = 200
+PART_BYTES = 128
+MOST_PARTS = 8
+
+
+@contextmanager
+def parts() -> Iterator[None]:
+    """The service takes small files in parts, and drives send them so."""
+    shipped = config.profile
+
+    def profile(settings: config.Settings) -> config.Profile:
+        return shipped(settings).model_copy(update={"parts_from_bytes": PARTS_FROM})
+
+    with contextlib.ExitStack() as stack:
+        for holder, name, value in (
+            (config, "profile", profile),
+            (models_upload_sessions, "MIN_FILE_SIZE", PARTS_FROM),
+            (upload_sessions, "PART_SIZE", PART_BYTES),
+            (upload_sessions, "MAX_PARTS", MOST_PARTS),
+        ):
+            stack.callback(setattr, holder, name, getattr(holder, name))
+            setattr(holder, name, value)
+        yield
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import httpx
 import trio
 
 from cmsfs.client import offers
+from tests.simulation.lies import Liar
 from tests.simulation.world import World
 
 # A connection that says nothing is given up by httpx after so long.
@@ -41,7 +42,11 @@ class Wire(httpx.AsyncBaseTransport):
     """The way to the service; `inner` gives what is there of it now, None while it is not."""
 
     def __init__(
-        self, world: World, inner: Callable[[], httpx.AsyncBaseTransport | None], chance: random.Random
+        self,
+        world: World,
+        name: str,
+        inner: Callable[[], httpx.AsyncBaseTransport | None],
+        chance: random.Random,
     ) -> None:
         self._world = world
         self._inner = inner
@@ -52,6 +57,7 @@ class Wire(httpx.AsyncBaseTransport):
         self.faults: Counter[str] = Counter()
         self.changes = 0  # requests that were to change something
         self.requests = 0
+        self.liar = Liar(random.Random(f"{world.seed} {name} lies"), self.faults)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.requests += 1
@@ -93,7 +99,8 @@ class Wire(httpx.AsyncBaseTransport):
                 raise httpx.ReadTimeout("nothing came")
             case "cut_upload":
                 request.stream = _Cut(request.stream, chance, httpx.WriteError("reset"))
-        response = await inner.handle_async_request(request)
+        self.liar.damage_request(request)
+        response = await self.liar.answered(request, await inner.handle_async_request(request))
         await self._pass(weather)
         if self.is_down:
             kind = "lost"

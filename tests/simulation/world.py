@@ -70,6 +70,7 @@ class World:
         self.chance = random.Random(f"{seed} module")
         self._ticks = 0
         self.skew: dict[str, float] = {}  # whose clock is wrong, by how much
+        self.slept = 0.0  # for so long everybody did nothing at all
         self._hash = hashlib.sha256()
         self._echo = echo
         self.lines = 0
@@ -82,7 +83,8 @@ class World:
         """The wall clock, later with each look at it: two moments are never the same one."""
         self._ticks += 1
         skew = self.skew.get(who.get().removesuffix("'s programs"), 0.0) if self.skew else 0.0
-        return int((EPOCH + skew + self.clock.current_time()) * 1_000_000) * 1000 + self._ticks * 1000
+        seconds = EPOCH + skew + self.slept + self.clock.current_time()
+        return int(seconds * 1_000_000) * 1000 + self._ticks * 1000
 
     def now(self) -> float:
         return self.now_ns() / 1e9
