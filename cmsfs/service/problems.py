@@ -20,6 +20,7 @@ from starlette import exceptions, requests, responses, types
 
 from cmsfs.models import wire_names
 from cmsfs.runtime import chance
+from cmsfs.service.storage import engine
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +148,9 @@ def _translate(error: Exception, request_id: str) -> responses.Response:
             return _answer(_busy(), request_id)
         case OSError() if error.errno == errno.EAGAIN:
             log.warning("the contents are out of reach: %s", error.strerror)
+            return _answer(_busy(), request_id)
+        case engine.DatabaseUnavailable():
+            log.warning("the database is out of reach: %s", error)
             return _answer(_busy(), request_id)
         case sqlite3.OperationalError() if "unable to open" in str(error):
             log.error("the database cannot be opened: %s", error)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from cmsfs.service.provisioning import demo
 from cmsfs.service.server import app, serve
 from cmsfs.service.storage import store
 from cmsfs.service.uploads import upload_sessions as service_upload_sessions
-from tests.support import openapi_check
+from tests.support import openapi_check, postgres_server
 
 if TYPE_CHECKING:
     from box_sdk_gen import BoxClient
@@ -175,6 +175,37 @@ class ServiceClient:
 
     async def names(self, query: str = 'NOT "improbableword"', **params: Any) -> set[str]:
         return {one["name"] for one in (await self.search(query, **params))["entries"]}
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_server.PostgresServer]:
+    """A server of PostgreSQL; the test is skipped where there is none."""
+    lacks = postgres_server.lacks()
+    if lacks is not None:
+        pytest.skip(lacks)
+    with postgres_server.running() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def on_postgres(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """With --postgres, every store that the test opens has its database there: one for each folder."""
+    if not request.config.getoption("--postgres") or "embedded" in request.keywords:
+        yield
+        return
+    server: postgres_server.PostgresServer = request.getfixturevalue("postgres")
+    urls: dict[Path, str] = {}
+    shipped = store.open_store
+
+    def open_store(root: Path, *args: Any, **options: Any) -> Any:
+        if root not in urls:
+            urls[root] = server.database()
+        return shipped(root, *args, **({"database_url": urls[root]} | options))
+
+    monkeypatch.setattr(store, "open_store", open_store)
+    yield
+    for url in urls.values():
+        server.drop(url)
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ from typing import Any
 
 from cmsfs.runtime import chance
 from cmsfs.service import problems
-from cmsfs.service.storage.attempt_limits import AttemptLimits
+from cmsfs.service.storage.shared.attempt_limits import Attempts
 
 
 @dataclass(frozen=True, slots=True)
 class Guesser:
     """Who names passwords: a user, or an address."""
 
-    attempts: AttemptLimits
+    attempts: Attempts
     name: str
 
 

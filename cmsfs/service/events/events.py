@@ -38,11 +38,13 @@ HOLD_SECONDS = 300
 RETRY_TIMEOUT = 610
 
 # How often a poll looks whether another process has written to the same data.  Looking is a point read, as
-# cheap as asking the database whether it was written to.
+# cheap as asking the database whether it was written to.  Where that is told, what ends by itself is not.
 LOOK_SECONDS = 0.5
+TOLD_LOOK_SECONDS = 60.0
 
 _STREAMS = ("all", "changes", "sync", *events_admin.STREAMS)
-_TOP = "SELECT coalesce(max(seq), 0) AS top FROM sqlite_sequence WHERE name = 'event'"
+# The newest is never removed (events_admin.py); before the first, the position that its number follows.
+_TOP = "SELECT coalesce(max(id), 1000000) AS top FROM event"
 _EXPIRED = "SELECT * FROM collaboration WHERE expires_at <= ?"
 # The newest event behind a position, and whether all of them are of one session.
 _NEWS = (
@@ -201,6 +203,7 @@ async def wait(call: calls.Call) -> responses.Response:
 
 async def _hold(call: calls.Call, after: int) -> str:
     session = actors.session_of(call.request)
+    look_seconds = TOLD_LOOK_SECONDS if call.store.shared.is_told else LOOK_SECONDS
     with trio.move_on_after(HOLD_SECONDS):
         while True:
             await expire(call.store, call.store.now())
@@ -211,7 +214,7 @@ async def _hold(call: calls.Call, after: int) -> str:
                 return events.NEW_CHANGE
             # What this client did itself is in the stream when it reads that for another reason.
             after = news["top"]
-            with trio.move_on_after(LOOK_SECONDS):
+            with trio.move_on_after(look_seconds):
                 await written.wait()
     return events.RECONNECT
 

@@ -32,7 +32,7 @@ RETENTION = 365 * 86_400 * 1_000_000
 STREAMING_SPAN = 14 * 86_400 * 1_000_000
 
 _SCOPE = "manage_enterprise_properties"
-_TOP = "SELECT coalesce(max(seq), 0) AS top FROM sqlite_sequence WHERE name = 'admin_event'"
+_TOP = "SELECT coalesce(max(id), 2000000) AS top FROM admin_event"
 
 # What administrators are told for an event of users; what is not here has one name for both.
 WORDS: Final = {

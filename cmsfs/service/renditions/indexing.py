@@ -8,10 +8,9 @@ why.
 Rule: one process works the backlog off, however many have the store open, and no upload waits for it.
 """
 
-import fcntl
 import json
 import logging
-import os
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection, Row
 
@@ -74,27 +73,17 @@ def _put(conn: Connection, row: Row) -> None:
 
 
 async def run(store: Store, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Work the backlog off until cancelled; the worker has ended when this has."""
-    lock = os.open(store.root / "indexing.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Work the backlog off until cancelled, unless another process does; the worker then has ended."""
     task_status.started()
-    try:
-        await trio.sleep(SETTLE_SECONDS)
-        while not _is_first(lock):  # noqa: ASYNC110  (it waits for another process)
-            await trio.sleep(POLL_SECONDS)
-        await missing_readers.catch_up(store)
-        async with worker_client.open_workshop(store.blobs.readable, store.renditions.root) as shop:
-            while True:
-                await _work(store, shop)
-    finally:
-        os.close(lock)
+    await trio.sleep(SETTLE_SECONDS)
+    await store.shared.lead("indexing", partial(_lead, store))
 
 
-def _is_first(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+async def _lead(store: Store) -> None:
+    await missing_readers.catch_up(store)
+    async with worker_client.open_workshop(store.blobs.readable, store.renditions.root) as shop:
+        while True:
+            await _work(store, shop)
 
 
 async def _work(store: Store, shop: worker_client.WorkerClient) -> None:

@@ -49,7 +49,7 @@ from cmsfs.service.sharing import (
     share_pages,
     shared_items,
 )
-from cmsfs.service.storage import attempt_limits
+from cmsfs.service.storage.shared import attempt_limits
 from cmsfs.service.storage.store import Store
 from cmsfs.service.tasks import assignments, tasks
 from cmsfs.service.uploads import direct_uploads, upload_sessions

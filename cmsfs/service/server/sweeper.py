@@ -67,8 +67,11 @@ _ENDED = (
 
 
 async def run(opened: store.Store, clock: Callable[[], int] | None = None) -> None:
-    """Pass after pass, until cancelled.  `clock` tells the moment in microseconds."""
-    now = clock or opened.now
+    """Pass after pass, until cancelled, unless another process does.  `clock` tells the moment in micros."""
+    await opened.shared.lead("sweeper", partial(_passes, opened, clock or opened.now))
+
+
+async def _passes(opened: store.Store, now: Callable[[], int]) -> None:
     disposed = -float("inf")
     while True:
         dispose = trio.current_time() - disposed >= DISPOSE_EVERY_SECONDS

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from cmsfs import sqlite
+from cmsfs.service.storage import engine
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ MOST = 16
 class _Change:
     """One of them: what is to be done, on whose behalf, and what came of it."""
 
-    def __init__(self, txn: Callable[[sqlite.Connection], Any]) -> None:
+    def __init__(self, txn: Callable[[engine.Connection], Any]) -> None:
         self._txn = txn
         # Who acts is found in the context, and the thread has that of the first.
         self._context = contextvars.copy_context()
@@ -36,10 +36,10 @@ class _Change:
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def run(self, conn: sqlite.Connection) -> None:
+    def run(self, conn: engine.Connection) -> None:
         self.result = self._context.run(self._txn, conn)
 
-    def run_apart(self, conn: sqlite.Connection) -> None:
+    def run_apart(self, conn: engine.Connection) -> None:
         """The same beside others; raises only if it took these down with it."""
         conn.execute("SAVEPOINT change")
         try:
@@ -55,13 +55,13 @@ class _Change:
 class CommitQueue:
     """Carries out changes of a database, durably."""
 
-    def __init__(self, db: sqlite.Database) -> None:
+    def __init__(self, db: engine.Engine) -> None:
         self._db = db
         self._turn = trio.Lock()
         self._waiting: deque[_Change] = deque()
         self._guard = threading.Lock()
 
-    async def write(self, txn: Callable[[sqlite.Connection], T]) -> T:
+    async def write(self, txn: Callable[[engine.Connection], T]) -> T:
         """Like `Database.write`, durable.
 
         Cancelled: before it has begun nothing happens; once it has, it is finished first.
@@ -90,7 +90,7 @@ class CommitQueue:
         """The change that is first in line, and those behind it."""
         group: list[_Change] = []
 
-        def run(conn: sqlite.Connection) -> None:
+        def run(conn: engine.Connection) -> None:
             with self._guard:
                 while self._waiting and len(group) < MOST:
                     change = self._waiting.popleft()

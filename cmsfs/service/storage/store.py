@@ -1,35 +1,25 @@
 """The store: database, blobs and clock, opened together.
 
 `open_store` is how `cmsfs serve`, `cmsfs demo`, the daemon's embedded service and every test get one.
-The same folder may be open in several processes at once; each holds a shared lock on it, and whoever
-finds itself alone sweeps out what a crash left behind.
+The same store may be open in several processes at once, which know of each other (shared/folder.py); whoever
+finds itself alone sweeps out what a crash left behind.  The database is a file in the store's folder, or on a
+PostgreSQL server.
 
 Rule: every change goes through `write`, which is durable when it returns.
 """
 
-import fcntl
 import logging
-import os
-import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.runtime import clock, threads
-from cmsfs.service.storage import (
-    attempt_limits,
-    blobs,
-    commit_queue,
-    derived_files,
-    folder_blobs,
-    parts,
-    signed_urls,
-    upgrade,
-)
+from cmsfs.runtime import threads
+from cmsfs.service.storage import blobs, commit_queue, derived_files, engine, folder_blobs, parts, upgrade
+from cmsfs.service.storage.shared import folder, moments
 
 log = logging.getLogger(__name__)
 
@@ -50,24 +40,27 @@ def reader(conn: sqlite.Connection) -> Read:
 class Store:
     """Construct with `open_store`."""
 
-    def __init__(self, root: Path, db: sqlite.Database, blob_store: blobs.BlobStore) -> None:
+    def __init__(
+        self,
+        root: Path,
+        db: engine.Engine,
+        blob_store: blobs.BlobStore,
+        *,
+        shared: engine.Together,
+        clock: moments.Moments,
+    ) -> None:
         self.root = root
         self.db = db
         self.blobs = blob_store
+        self.shared = shared
         self.parts = parts.Parts(root / "sessions")
         self.renditions = derived_files.DerivedFiles(root / "renditions")
-        self.addresses = signed_urls.SignedUrls(root / "addresses.key")
-        self.attempts = attempt_limits.AttemptLimits()
-        self.written = trio.Event()  # set, and replaced, after each change of this process
+        self.addresses = shared.addresses
+        self.attempts = shared.attempts
+        self.now = clock.now
+        # Set, and replaced, after each change of this process, and of others where those are told.
+        self.written = trio.Event()
         self._commits = commit_queue.CommitQueue(db)
-        self._last = 0
-        self._clock = threading.Lock()
-
-    def now(self) -> int:
-        """This moment in microseconds, later than every moment given before."""
-        with self._clock:
-            self._last = max(self._last + 1, clock.time_ns() // 1000)
-            return self._last
 
     def read(self, sql: str, *args: Any) -> list[sqlite.Row]:
         """A point read on the loop."""
@@ -80,44 +73,78 @@ class Store:
     async def write(self, txn: Callable[[sqlite.Connection], T]) -> T:
         """A change, whole or not at all, and durable when this returns; see commit_queue.py."""
         result = await self._commits.write(txn)
+        self.tell()
+        return result
+
+    def tell(self) -> None:
+        """Something was written: wake whoever waits for that."""
         written, self.written = self.written, trio.Event()
         written.set()
-        return result
 
 
 @asynccontextmanager
-async def open_store(root: Path, blobs_url: str | None = None, *, sweep: bool = True) -> AsyncIterator[Store]:
-    """The store in `root`, made if it is new, readable by this user only; with the contents at `blobs_url`.
+async def open_store(
+    root: Path, blobs_url: str | None = None, *, database_url: str | None = None, sweep: bool = True
+) -> AsyncIterator[Store]:
+    """The store in `root`, made if it is new, readable by this user only.
+
+    Its contents are at `blobs_url` and its database at `database_url`, if these are given.
 
     `sweep` has what a crash left removed, if no other process has the store open.
 
-    Raises `UserError` if the folder cannot be used, or the contents are elsewhere.
+    Raises `UserError` if the folder or the database cannot be used, or the contents are elsewhere.
     """
     try:
         for name in ("", "blobs", "incoming", "aside", "sessions", "renditions"):
             folder = root / name
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
-    try:
+    clock = moments.Moments()
+    async with AsyncExitStack() as stack:
         blob_store = await _open_blobs(root, blobs_url)
-        alone = _is_alone(lock)
-        async with sqlite.open_database(
+        shared: engine.Together
+        db: engine.Engine
+        if database_url is None:
+            shared, db = await _open_file(root, stack)
+        else:
+            shared, db = await _open_server(database_url, clock, stack)
+        store = Store(root, db, blob_store, shared=shared, clock=clock)
+        shared.heard = store.tell
+        stack.callback(store.parts.close)
+        alone = shared.is_alone()
+        if alone and sweep:
+            await db.write(derived_files.forget)
+        if sweep:
+            await db.query(lambda conn: _sweep(store, conn, alone=alone))
+        await shared.open_to_others()
+        yield store
+
+
+async def _open_file(root: Path, stack: AsyncExitStack) -> tuple[engine.Together, engine.Engine]:
+    try:
+        shared = folder.SharedFolder(root)
+    except OSError as error:
+        raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
+    stack.callback(shared.close)
+    db = await stack.enter_async_context(
+        sqlite.open_database(
             root / "service.db", upgrade.schema(), version=VERSION, upgrades=upgrade.upgrades()
-        ) as db:
-            store = Store(root, db, blob_store)
-            if alone and sweep:
-                await db.write(derived_files.forget)
-            if sweep:
-                await db.query(lambda conn: _sweep(store, conn, alone=alone))
-            await threads.run_sync(fcntl.flock, lock, fcntl.LOCK_SH)
-            try:
-                yield store
-            finally:
-                store.parts.close()
-    finally:
-        os.close(lock)
+        )
+    )
+    return shared, db
+
+
+async def _open_server(
+    url: str, clock: moments.Moments, stack: AsyncExitStack
+) -> tuple[engine.Together, engine.Engine]:
+    try:
+        from cmsfs.service.storage.postgres import database, shared_database
+    except ImportError as error:
+        said = "A PostgreSQL database needs the library psycopg: pip install 'cmsfs[server-postgres]'."
+        raise errors.UserError(said) from error
+    db = await stack.enter_async_context(database.open_database(url, clock))
+    return shared_database.SharedDatabase(db, clock), db
 
 
 async def _open_blobs(root: Path, url: str | None) -> blobs.BlobStore:
@@ -129,14 +156,6 @@ async def _open_blobs(root: Path, url: str | None) -> blobs.BlobStore:
         said = "Contents in a bucket need the library obstore: pip install 'cmsfs[server-s3]'."
         raise errors.UserError(said) from error
     return await threads.run_sync(s3_blobs.open_blobs, root, url)
-
-
-def _is_alone(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:

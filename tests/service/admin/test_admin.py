@@ -10,7 +10,7 @@ from cmsfs.service.admin import overview, people, policies
 from cmsfs.service.api import notices
 from cmsfs.service.oauth import clients, passwords
 from cmsfs.service.provisioning import demo
-from cmsfs.service.storage import attempt_limits
+from cmsfs.service.storage.shared import attempt_limits
 from tests.service.admin.conftest import HOST, PASSWORD_HASH, Person
 
 PAGES = ["", "/users", "/groups", "/apps", "/holds", "/retention", "/templates", "/trash", "/events"]

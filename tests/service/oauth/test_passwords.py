@@ -7,7 +7,8 @@ import trio
 
 from cmsfs.service.oauth import passwords
 from cmsfs.service.provisioning import demo
-from cmsfs.service.storage import attempt_limits, store
+from cmsfs.service.storage import store
+from cmsfs.service.storage.shared import attempt_limits
 from tests.service.conftest import PASSWORD
 from tests.support import cheap_passwords
 

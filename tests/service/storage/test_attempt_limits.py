@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from cmsfs.service.server import app, rate_limits
-from cmsfs.service.storage import attempt_limits
+from cmsfs.service.storage.shared import attempt_limits
 from tests.service.conftest import SECRET
 
 

@@ -6,11 +6,14 @@ the stranger's own address.  Many strangers at one account together have fewer g
 the first always being judged.
 
 Rule: a guess counts before it is judged, so that many at once are no way around; a right one forgets the
-pair.  Nothing is kept on the disk, and never of more than MAX_PAIRS.
+pair.  Nothing is kept on the disk, and never of more than MAX_PAIRS.  Where several processes serve a store,
+the database counts (postgres/shared_database.py), by the same numbers.
 """
 
+import abc
 import ipaddress
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cmsfs.runtime import clock
@@ -34,8 +37,22 @@ class _Pair:
     at: float = 0.0
 
 
-class AttemptLimits:
-    """All of a service."""
+class Attempts(abc.ABC):
+    """What counts guesses."""
+
+    clock: Callable[[], float]
+
+    @abc.abstractmethod
+    def take(self, who: str, what: str) -> float:
+        """Count a guess; 0 if it may be judged, else the seconds to wait."""
+
+    @abc.abstractmethod
+    def forgive(self, who: str, what: str) -> None:
+        """The guess that was counted last was right."""
+
+
+class AttemptLimits(Attempts):
+    """All of a service that is one process."""
 
     def __init__(self) -> None:
         self.clock = clock.monotonic
@@ -46,7 +63,6 @@ class AttemptLimits:
         return len(self._pairs)
 
     def take(self, who: str, what: str) -> float:
-        """Count a guess; 0 if it may be judged, else the seconds to wait."""
         now = self.clock()
         pair, account = self._pair(who, what, now), self._pair(None, what, now)
         if pair.until > now:
@@ -59,7 +75,6 @@ class AttemptLimits:
         return 0.0
 
     def forgive(self, who: str, what: str) -> None:
-        """The guess that was counted last was right."""
         self._pairs.pop((who, what), None)
         account = self._pairs.get((None, what))
         if account is not None:

@@ -1,7 +1,7 @@
 """Signed URLs: state what they open and until when, and cannot be forged.
 
-The key is a file in the store's folder: all processes that serve the store know it, and a restart keeps what
-was given out.
+The key is with the store, in its folder or its database: all processes that serve the store know it, and a
+restart keeps what was given out.
 
 Rule: a word says what was allowed when it was made; whoever takes it judges anew what is allowed now.
 """
@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ _KEY = 32
 
 
 class SignedUrls:
-    """The words of one store, signed with the key in a file."""
+    """The words of one store; `read_key` gives the key that they are signed with, and is called once."""
 
-    def __init__(self, key: Path) -> None:
-        self._file = key
+    def __init__(self, read_key: Callable[[], bytes]) -> None:
+        self._read_key = read_key
         self._key = b""
 
     def word(self, kind: str, *values: Any, ends: int) -> str:
@@ -50,21 +51,26 @@ class SignedUrls:
             self._key = self._read_key()
         return hmac.new(self._key, data, hashlib.sha256).digest()[:_PROOF]
 
-    def _read_key(self) -> bytes:
-        """The key, made if there is none; of several who make one at once the first has made it."""
-        if not self._file.exists():
-            fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}.{chance.token_hex(4)}")
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+def key_of(file: Path) -> bytes:
+    """The key in a file, made if there is none; of several who make one at once the first has made it."""
+    if not file.exists():
+        fresh = file.with_name(f"{file.name}.{os.getpid()}.{chance.token_hex(4)}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, new_key())
+            os.fsync(descriptor)
             try:
-                os.write(descriptor, chance.token_bytes(_KEY))
-                os.fsync(descriptor)
-                try:
-                    self._file.hardlink_to(fresh)
-                except FileExistsError:
-                    pass
-                except OSError:  # a file system without links
-                    fresh.rename(self._file)
-            finally:
-                os.close(descriptor)
-                fresh.unlink(missing_ok=True)
-        return self._file.read_bytes()
+                file.hardlink_to(fresh)
+            except FileExistsError:
+                pass
+            except OSError:  # a file system without links
+                fresh.rename(file)
+        finally:
+            os.close(descriptor)
+            fresh.unlink(missing_ok=True)
+    return file.read_bytes()
+
+
+def new_key() -> bytes:
+    return chance.token_bytes(_KEY)

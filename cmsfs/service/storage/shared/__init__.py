@@ -1,0 +1,1 @@
+"""What the processes that serve one store have together."""

@@ -1,0 +1,267 @@
+"""The database on PostgreSQL: what it answers as SQLite does, and what holds over several processes."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import AsyncExitStack, closing
+
+import pytest
+import trio
+
+from cmsfs import errors
+from cmsfs.service.storage import engine, store
+from cmsfs.service.storage.postgres import connection, format, statements
+from cmsfs.service.storage.shared.attempt_limits import FREE
+
+EVENT = (
+    "INSERT INTO event (account, type, created_at, created_by, source) VALUES (1, ?, 0, 0, '') RETURNING id"
+)
+
+
+@pytest.fixture
+def url(postgres):
+    made = postgres.database()
+    yield made
+    postgres.drop(made)
+
+
+@pytest.fixture
+def conn(url):
+    with closing(connection.connect(url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def stores(url, tmp_path):
+    """Two stores of one database, as two processes have it."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(store.open_store(tmp_path / name, database_url=url))
+            for name in ("one", "two")
+        ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "translated", "keys"),
+    [
+        ("SELECT ?, ?", "SELECT $1, $2", (0, 1)),
+        ("SELECT ?2, ?1, ?2", "SELECT $1, $2, $1", (1, 0)),
+        ("SELECT ?2, ?", "SELECT $1, $2", (1, 2)),
+        ("SELECT :new, :old, :new", "SELECT $1, $2, $1", ("new", "old")),
+        ("SELECT '?', ':a', 'it''s ?', \"?\" -- ?", "SELECT '?', ':a', 'it''s ?', \"?\" -- ?", ()),
+        ("SELECT a::text, '10:30', ? % 5", "SELECT a::text, '10:30', $1 % 5", (0,)),
+    ],
+)
+def test_parameters(sql, translated, keys):
+    assert statements.translate(sql) == (translated, keys)
+
+
+def test_values_are_as_sqlites(conn):
+    sql = "SELECT true AS yes, 1 = 2 AS no, sum(n) AS total, avg(n) AS mean FROM (VALUES (1), (2)) AS t (n)"
+    row = conn.execute(sql).fetchone()
+    assert (row["yes"], row["no"], row["total"], row["mean"]) == (1, 0, 3, 1.5)
+    assert [type(value) for value in row] == [int, int, int, float]
+    assert row.keys() == ["yes", "no", "total", "mean"]
+    assert dict(row)["total"] == row[2] == 3
+    with pytest.raises(IndexError):
+        row["other"]
+    assert conn.execute("SELECT 1 AS a WHERE false").fetchone() is None
+    # A truth and a number, a number as text, what no text can hold.
+    assert conn.execute("SELECT 1 WHERE ? AND 1 = ?", (True, True)).fetchall() == [(1,)]
+    assert conn.execute("SELECT length(?) AS n", ("a\0b",)).fetchone()["n"] == 3
+
+
+def test_errors_are_sqlites(conn):
+    values = ("same", "x", 1)
+    made = "INSERT INTO webhook_delivery (app, address, body, due_at, created_at) VALUES (?, ?, '', ?, 0)"
+    with pytest.raises(sqlite3.IntegrityError):
+        conn.execute(made, values)
+    with pytest.raises(sqlite3.DatabaseError):
+        conn.execute("SELECT nothing")
+    conn.execute("SELECT 1")
+
+
+async def test_a_failed_change_leaves_those_beside_it(stores):
+    one, _ = stores
+
+    def fails(conn):
+        conn.execute(EVENT, ("lost",))
+        conn.execute("INSERT INTO event DEFAULT VALUES")
+
+    async def refused():
+        with pytest.raises(sqlite3.IntegrityError):
+            await one.write(fails)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(5):
+            nursery.start_soon(one.write, lambda conn, kind=f"kept {number}": conn.execute(EVENT, (kind,)))
+            nursery.start_soon(refused)
+    assert {row["type"] for row in one.read("SELECT type FROM event")} == {f"kept {n}" for n in range(5)}
+
+
+async def test_a_long_read_sees_one_moment(stores):
+    one, two = stores
+    token = trio.lowlevel.current_trio_token()
+
+    def counted(read):
+        read("BEGIN")
+        found = [read("SELECT count(*) FROM event")[0][0]]
+        trio.from_thread.run(two.write, lambda conn: conn.execute(EVENT, ("new",)), trio_token=token)
+        found.append(read("SELECT count(*) FROM event")[0][0])
+        read("ROLLBACK")
+        return [*found, read("SELECT count(*) FROM event")[0][0]]
+
+    assert await one.query(counted) == [0, 0, 1]
+
+
+async def test_positions_grow_in_the_order_of_commits(stores):
+    """Whoever has seen a position has seen all before it: none is committed behind a reader's back."""
+    seen, done = [], trio.Event()
+
+    async def write(opened, name):
+        for number in range(25):
+            await opened.write(lambda conn, kind=f"{name} {number}": conn.execute(EVENT, (kind,)))
+
+    async def read():
+        top = 0
+        while True:
+            is_last = done.is_set()
+            rows = stores[1].read("SELECT id, type FROM event WHERE id > ? ORDER BY id", top)
+            seen.extend(row["type"] for row in rows)
+            top = rows[-1]["id"] if rows else top
+            if is_last:
+                return
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as reader:
+        reader.start_soon(read)
+        async with trio.open_nursery() as nursery:
+            for number in range(8):
+                nursery.start_soon(write, stores[number % 2], f"writer {number}")
+        done.set()
+    assert len(seen) == 8 * 25
+    assert seen == [row["type"] for row in stores[0].read("SELECT type FROM event ORDER BY id")]
+    assert len(set(seen)) == len(seen)
+
+
+async def test_what_another_process_writes_wakes_whoever_waits(stores):
+    one, two = stores
+    written, version = two.written, two.db.version()
+    assert two.db.version() == version
+    await one.write(lambda conn: conn.execute(EVENT, ("x",)))
+    with trio.fail_after(30):
+        await written.wait()
+    assert two.db.version() != version
+    # What that process gave as its last moment lies behind this one's.
+    last = one.now()
+    await one.write(lambda conn: conn.execute(EVENT, ("y",)))
+    with trio.fail_after(30):
+        while two.read("SELECT count(*) AS n FROM event")[0]["n"] < 2:
+            await two.written.wait()
+    assert two.now() > last
+
+
+async def test_wrong_secrets_are_counted_over_all_processes(stores):
+    for number in range(FREE):
+        assert stores[number % 2].attempts.take("192.0.2.1", "user:1") == 0
+    for opened in stores:
+        assert 0 < opened.attempts.take("192.0.2.1", "user:1") <= 1
+    assert stores[1].attempts.take("192.0.2.2", "user:1") == 0
+    stores[0].attempts.forgive("192.0.2.1", "user:1")
+    assert stores[1].attempts.take("192.0.2.1", "user:1") == 0
+
+
+async def test_addresses_of_one_process_are_good_at_the_other(stores):
+    one, two = (opened.addresses for opened in stores)
+    assert two.read("file", one.word("file", 7, ends=10), now=5) == [7]
+
+
+async def test_one_leads_and_another_takes_over(stores, autojump_clock):
+    leads: list[str] = []
+
+    async def lead(name):
+        leads.append(name)
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as first:
+            first.start_soon(stores[0].shared.lead, "sweeper", lambda: lead("first"))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(stores[1].shared.lead, "sweeper", lambda: lead("second"))
+            await trio.sleep(60)
+            assert leads == ["first"]
+            first.cancel_scope.cancel()
+        await trio.sleep(60)
+        assert leads == ["first", "second"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_lost_server_is_said_and_found_again(postgres, stores, expect_log):
+    expect_log("the connection to the database was lost")
+    expect_log("the database is out of reach")
+    expect_log("the database is there again")
+    one, _ = stores
+    await one.write(lambda conn: conn.execute(EVENT, ("before",)))
+    await one.query(lambda read: read("SELECT 1"))
+    written = one.written
+    postgres.stop()
+    try:
+        with pytest.raises(engine.DatabaseUnavailable):
+            one.read("SELECT 1")
+        with pytest.raises(engine.DatabaseUnavailable):
+            await one.write(lambda conn: conn.execute(EVENT, ("meanwhile",)))
+        with pytest.raises(engine.DatabaseUnavailable):
+            await one.query(lambda read: read("SELECT 1"))
+    finally:
+        postgres.start()
+    with trio.fail_after(60):
+        await written.wait()  # who waits looks again
+        await one.write(lambda conn: conn.execute(EVENT, ("after",)))
+        assert len(await one.query(lambda read: read("SELECT * FROM event"))) == 2
+        while True:
+            try:
+                assert len(one.read("SELECT * FROM event")) == 2
+                break
+            except engine.DatabaseUnavailable:
+                await trio.sleep(0.1)
+
+
+async def test_of_two_that_start_at_once_one_makes_the_tables(postgres):
+    url = postgres.empty()
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(trio.to_thread.run_sync, format.prepare, url)
+    with closing(connection.connect(url)) as conn:
+        assert conn.execute("SELECT count(*) AS n FROM metadata_template").fetchone()["n"] == 2
+    postgres.drop(url)
+
+
+def test_what_is_not_ours_is_refused(postgres, conn, url):
+    conn.execute("UPDATE shared_value SET value = '1000' WHERE name = 'format'")
+    with pytest.raises(errors.UserError, match="newer version"):
+        format.prepare(url)
+    other = postgres.empty()
+    with closing(connection.connect(other)) as foreign:
+        foreign.command("CREATE TABLE item (id int)")
+    with pytest.raises(errors.UserError, match="something else"):
+        format.prepare(other)
+    postgres.drop(other)
+    with pytest.raises(errors.UserError, match="cannot be reached"):
+        format.prepare(postgres.url("nothing"))
+
+
+def test_the_embedded_service_imports_none_of_it(tmp_path):
+    code = (
+        "import sys, pathlib, trio\n"
+        "from cmsfs.service.server import app\n"
+        "from cmsfs.service.storage import store\n"
+        "async def main():\n"
+        "    async with store.open_store(pathlib.Path(sys.argv[1])) as opened:\n"
+        "        app.build(opened, 'http://127.0.0.1')\n"
+        "trio.run(main)\n"
+        "print([name for name in sys.modules if 'psycopg' in name or 'postgres' in name])\n"
+    )
+    command = [sys.executable, "-B", "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"

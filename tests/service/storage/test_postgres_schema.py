@@ -1,0 +1,122 @@
+"""The tables of both engines are the same: columns, what is unique, what refers to what, where ids begin."""
+
+import re
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from cmsfs import database_files
+from cmsfs.service.storage import upgrade
+from cmsfs.service.storage.postgres import connection
+
+_TYPES = {"INTEGER": "bigint", "TEXT": "text", "BLOB": "bytea"}
+
+# What the processes share there, and the index of words here.
+_OWN = {"shared_value", "attempt"}
+
+_COLUMNS = """
+  SELECT table_name, column_name, data_type, is_nullable = 'NO', column_default, is_identity = 'YES',
+    collation_name
+  FROM information_schema.columns WHERE table_schema = 'public' ORDER BY table_name, ordinal_position
+"""
+_UNIQUE = """
+  SELECT t.relname, i.relname, pg_get_indexdef(x.indexrelid), x.indisunique
+  FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid JOIN pg_class AS t ON t.oid = x.indrelid
+    JOIN pg_namespace AS n ON n.oid = t.relnamespace WHERE n.nspname = 'public'
+"""
+_FOREIGN = """
+  SELECT conrelid::regclass::text, a.attname, confrelid::regclass::text, confdeltype::text
+  FROM pg_constraint JOIN pg_attribute AS a ON a.attrelid = conrelid AND a.attnum = conkey[1]
+  WHERE contype = 'f'
+"""
+_TRIGGERS = """
+  SELECT DISTINCT tgname::text, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal
+"""
+_ACTIONS = {"NO ACTION": "a", "CASCADE": "c", "SET NULL": "n"}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    path = tmp_path_factory.mktemp("schema") / "service.db"
+    path.touch()
+    reader, writer = database_files.prepare(path, upgrade.schema(), upgrade.VERSION, {})
+    with closing(reader), closing(writer):
+        yield reader
+
+
+@pytest.fixture(scope="module")
+def there(postgres):
+    with closing(connection.connect(postgres.database())) as conn:
+        yield conn
+
+
+def tables(conn: sqlite3.Connection) -> list[str]:
+    sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
+    return [row[0] for row in conn.execute(sql) if not re.match(r"word($|_)", row[0])]
+
+
+def test_columns(here, there):
+    wanted, found = {}, {}
+    for table in tables(here):
+        for row in here.execute(f"PRAGMA table_info({table})"):
+            default = None if row["dflt_value"] is None else row["dflt_value"].strip("'")
+            must = bool(row["notnull"] or row["pk"])
+            wanted[table, row["name"]] = (_TYPES[row["type"]], must, default)
+    for table, column, kind, must, default, _, collation in there.execute(_COLUMNS).fetchall():
+        if table not in _OWN:
+            assert collation == ("C" if kind == "text" else None)
+            default = None if default is None else re.sub(r"::\w+$", "", default).strip("'")
+            found[table, column] = (kind, bool(must), default)
+    assert found == wanted
+
+
+def test_what_is_unique(here, there):
+    """By the columns, or the expressions, and for which rows."""
+
+    def plain(sql):
+        shown = re.search(r"\((.*)$", sql)[1].replace('"', "")
+        return re.sub(r"::\w+|\s|[()]|collatec", "", shown.lower())
+
+    wanted, found = set(), set()
+    for table in tables(here):
+        for row in here.execute(f"PRAGMA index_list({table})").fetchall():
+            sql = here.execute("SELECT sql FROM sqlite_master WHERE name = ?", (row["name"],)).fetchone()
+            if sql is not None and sql[0] is not None:
+                wanted.add((table, row["name"], bool(row["unique"]), plain(sql[0].partition(" ON ")[2])))
+            else:
+                columns = [one["name"] for one in here.execute(f"PRAGMA index_info('{row['name']}')")]
+                wanted.add((table, None, True, ",".join(columns)))
+    for table, name, sql, unique in there.execute(_UNIQUE).fetchall():
+        if table not in _OWN:
+            made = name in {one[1] for one in wanted}
+            found.add((table, name if made else None, bool(unique), plain(sql.partition(" USING ")[2])))
+    # A table's own number has no index of its own here.
+    numbers = {one for one in found - wanted if one[1] is None and "," not in one[3]}
+    for table, _, _, column in numbers:
+        row = next(one for one in here.execute(f"PRAGMA table_info({table})") if one["name"] == column)
+        assert row["pk"] and row["type"] == "INTEGER"
+    assert found - numbers == wanted
+
+
+def test_what_refers_to_what(here, there):
+    wanted = {
+        (table, row["from"], row["table"], _ACTIONS[row["on_delete"]])
+        for table in tables(here)
+        for row in here.execute(f"PRAGMA foreign_key_list({table})").fetchall()
+    }
+    assert set(there.execute(_FOREIGN).fetchall()) == wanted
+
+
+def test_triggers_have_the_same_names(here, there):
+    """The index of words follows its documents in another way there."""
+    rows = here.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    wanted = {tuple(row) for row in rows if row["tbl_name"] != "document"}
+    found = {tuple(row) for row in there.execute(_TRIGGERS).fetchall()}
+    assert {one for one in found if one[1] != "document"} == wanted
+
+
+def test_ids_begin_at_the_same_numbers(here, there):
+    for table, last in here.execute("SELECT name, seq FROM sqlite_sequence").fetchall():
+        row = there.execute(f"SELECT last_value, is_called FROM {table}_id_seq").fetchone()
+        assert row["last_value"] - (not row["is_called"]) == last, table
