@@ -41,6 +41,11 @@ class DiskReserve:
         """Whether programs are refused to write for want of room."""
         return self._free() < self.floor
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is set aside."""
+        return self._held >= self.nbytes
+
     def check(self, nbytes: int = 0) -> None:
         """Raise `OSError` (ENOSPC) if so much more must not be written."""
         if self._free() - nbytes < self.floor:
@@ -73,7 +78,7 @@ class DiskReserve:
     def restore(self) -> None:
         """Set aside what there is room for again; never fails."""
         with self._lock:
-            if self._held >= self.nbytes or self._free() < self.floor:
+            if self.is_whole or self._free() < self.floor:
                 return
             try:
                 fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

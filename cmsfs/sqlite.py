@@ -25,6 +25,7 @@ import trio
 
 from cmsfs import database_files, durability, process_env
 from cmsfs.runtime import threads
+from cmsfs.wakeup import Signal
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class Database:
         # The connection to read on: the writer's, since each commit of another one costs a connection the
         # pages that it has in memory; unless a thread has it, and may be amid a transaction.
         self._nearest = writer
+        # Pulsed after each transaction of ours, for whoever would look again and again otherwise.
+        self.written = Signal()
         # How many fsyncs of the log are under way.
         self._syncing = 0
         self._long_reads = trio.CapacityLimiter(4)
@@ -108,7 +111,9 @@ class Database:
         nothing happens; once running, the transaction is finished first.
         """
         async with self._writing:
-            return await self._run_away(txn, durable)
+            result = await self._run_away(txn, durable)
+        self.written.pulse()
+        return result
 
     async def write_short(self, txn: Callable[[Connection], T]) -> T:
         """As `write`, for a transaction of a few indexed statements: on the loop, where that cannot wait for
@@ -121,10 +126,13 @@ class Database:
         try:
             most = _WRITE_BACK_EVERY_WHEN_FULL if self._is_disk_full else _LOOK_EVERY
             if self._syncing or (self._unlooked >= most and self._is_log_due()):
-                return await self._run_away(txn)
-            return self._run(txn)
+                result = await self._run_away(txn)
+            else:
+                result = self._run(txn)
         finally:
             self._writing.release()
+        self.written.pulse()
+        return result
 
     async def query(self, fn: Callable[[Connection], T]) -> T:
         """Run an unbounded read in a worker thread on a read-only connection."""

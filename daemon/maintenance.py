@@ -95,7 +95,8 @@ async def _flush(blocks: BlockCache, reserve: DiskReserve) -> None:
         try:
             await blocks.flush()
             await blocks.trim()
-            await threads.run_sync(reserve.restore)
+            if not reserve.is_whole:
+                await threads.run_sync(reserve.restore)
         except Exception:
             log.exception("the cache index could not be saved, or the cache not be trimmed")
 

@@ -224,3 +224,12 @@ async def test_cancellation_finishes_the_transaction(tmp_path: Path) -> None:
             await started.wait()
             nursery.cancel_scope.cancel()
         assert len(db.rows("SELECT * FROM t")) == 5000
+
+
+async def test_who_waits_for_the_next_transaction_hears_of_it(tmp_path: Path) -> None:
+    async with sqlite.open_database(tmp_path / "db", "CREATE TABLE t(x);") as db:
+        for write in (db.write, db.write_short):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(db.written.wait)
+                await trio.testing.wait_all_tasks_blocked()
+                await write(lambda conn: conn.execute("INSERT INTO t VALUES (1)"))

@@ -3,6 +3,7 @@
 A nursery alone wraps what its tasks raise into a group, which no `except errors.NotFound` would match.
 """
 
+import itertools
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -16,9 +17,9 @@ async def for_each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tas
     queue = iter(work)
     failures: list[Exception] = []
 
-    async def worker() -> None:
+    async def worker(first: T) -> None:
         # atomic: no await between taking a piece and the next look at the queue
-        for piece in queue:
+        for piece in itertools.chain([first], queue):
             try:
                 await do(piece)
             except Exception as error:
@@ -26,9 +27,15 @@ async def for_each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tas
                 nursery.cancel_scope.cancel()
                 return
 
+    # A short list needs no more tasks than it has pieces, and a single piece none.
+    begun = list(itertools.islice(queue, tasks))
+    if len(begun) == 1:
+        for piece in itertools.chain(begun, queue):
+            await do(piece)
+        return
     async with trio.open_nursery() as nursery:
-        for _ in range(tasks):
-            nursery.start_soon(worker)
+        for first in begun:
+            nursery.start_soon(worker, first)
     if failures:
         raise failures[0]
 

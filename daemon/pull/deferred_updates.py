@@ -19,7 +19,7 @@ from daemon.pull.context import PullContext
 
 log = logging.getLogger(__name__)
 
-# How often to look whether there are any: one read of an empty table.
+# How often to look whether one of them is ready, and how soon after it came.
 LOOK_SECONDS = 2.0
 
 # What remains in doubt after it was asked about is asked about again, ever more seldom.
@@ -39,6 +39,9 @@ class DeferredUpdates:
     async def run(self) -> None:
         """Settle them for ever.  Cancelled: they are rows, and the next run goes on."""
         while True:
+            # atomic: no await between the look and the wait for the next transaction
+            if not local_work.are_any_deferred(self._context.db):
+                await self._context.db.written.wait()
             await trio.sleep(LOOK_SECONDS)
             if not self._ready():
                 continue

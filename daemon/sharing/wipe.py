@@ -63,7 +63,10 @@ class Wiper:
     async def run(self) -> None:
         """Wipe as soon as there is something, for ever; what is open, when it is closed."""
         while True:
-            if kv_store.get(self._db, kv_store.WIPE) is not None:
+            # atomic: no await between the look and the wait for the next transaction
+            if kv_store.get(self._db, kv_store.WIPE) is None:
+                await self._db.written.wait()
+            else:
                 await self.once()
             await trio.sleep(LOOK_SECONDS)
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import random
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,31 +24,35 @@ class Disks:
     """Notes what is brought to the disk, below any of these folders."""
 
     def __init__(self) -> None:
-        self._folders: list[Path] = []
+        self._folders: tuple[str, ...] = ()
         self._bytes: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
         # What a name that is gone may come back with.
         self._held: dict[int, int] = {}
 
     def add(self, folder: Path) -> None:
-        self._folders.append(folder)
+        self._folders += (str(folder), f"{folder}/")
 
     def _is_ours(self, path: Path) -> bool:
-        return any(path.is_relative_to(folder) for folder in self._folders)
+        return str(path).startswith(self._folders[1::2]) or str(path) in self._folders
 
     # ---- what is synced ----
 
     def synced(self, path: Path) -> None:
         """A file or a folder was brought to the disk."""
-        if not self._is_ours(path) or not path.exists():
+        if not self._is_ours(path):
             return
-        if path.is_dir():
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return
+        if stat.S_ISDIR(found.st_mode):
             self._names[path] = {}
             for entry in sorted(os.scandir(path), key=lambda one: one.name):
                 if entry.is_file():
                     self._names[path][entry.name] = self._hold(entry)
             return
-        self._bytes[path.stat().st_ino] = path.read_bytes()
+        self._bytes[found.st_ino] = path.read_bytes()
 
     def heard(self, path: Path) -> None:
         """The product has brought it to the disk."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cmsfs import config, disk_reserve
 from cmsfs.models.content import upload_sessions as models_upload_sessions
+from cmsfs.service.events import events
 from cmsfs.service.storage import store
 from cmsfs.service.uploads import upload_sessions
 from tests.simulation.machines import fill
@@ -98,10 +99,12 @@ def folders() -> Iterator[Path]:
     for variable in ("NOTIFY_SOCKET", "DBUS_SESSION_BUS_ADDRESS", "CMSFS_CONFIG", "CMSFS_ACCOUNT"):
         os.environ.pop(variable, None)
     size, disk_reserve.SIZE_BYTES = disk_reserve.SIZE_BYTES, 64 * 1024
+    # No other process writes to the data of a story's service, and what expires may be told of late.
+    look, events.LOOK_SECONDS = events.LOOK_SECONDS, 60.0
     try:
         yield home
     finally:
-        disk_reserve.SIZE_BYTES = size
+        disk_reserve.SIZE_BYTES, events.LOOK_SECONDS = size, look
         os.environ.clear()
         os.environ.update(before)
         shutil.rmtree(home, ignore_errors=True)

@@ -11,6 +11,8 @@ program `tests/simulation/run` sees to it.
 import contextlib
 import contextvars
 import hashlib
+import heapq
+import itertools
 import math
 import random
 import threading
@@ -28,6 +30,9 @@ from cmsfs.runtime import chance, clock, threads
 # When stories begin.  Files are younger than that by the machine's clock, and nothing of them is ever stale.
 EPOCH = 1_767_225_600.0
 
+# To look whether a file or a signal has come is a system call; so many turns of the loop do without.
+LOOK_EVERY = 256
+
 # What happens to whom: said by `who` in the trace.
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="story")
 
@@ -36,11 +41,14 @@ class Clock(trio.abc.Clock):
     """Time that stands still while anybody has something to do, and jumps to the next moment at which
     somebody wants to go on: nothing that a story waits for comes from outside.
 
-    (`trio.testing.MockClock` takes three turns of the loop for a jump, which is a fifth of a story.)
+    (`trio.testing.MockClock` takes three turns of the loop for a jump, which is a fifth of a story; and
+    trio's own sleep is a scope that is entered, cancelled and left, which is another one.)
     """
 
     def __init__(self) -> None:
         self._now = 0.0
+        self._sleepers: list[tuple[float, int, list[trio.lowlevel.Task]]] = []
+        self._slept = itertools.count()
 
     def start_clock(self) -> None:
         pass
@@ -50,13 +58,43 @@ class Clock(trio.abc.Clock):
 
     def jump(self, seconds: float) -> None:
         self._now += seconds
+        self._wake()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Asked by the loop when nobody has anything to do."""
+        while self._sleepers and not self._sleepers[0][2]:
+            heapq.heappop(self._sleepers)
+        if self._sleepers:
+            deadline = min(deadline, self._sleepers[0][0])
         if deadline == math.inf:
             return math.inf  # the loop itself, at its beginning and end
         self._now = max(self._now, deadline)
+        self._wake()
         return 0
+
+    def _wake(self) -> None:
+        while self._sleepers and self._sleepers[0][0] <= self._now:
+            for task in heapq.heappop(self._sleepers)[2]:
+                trio.lowlevel.reschedule(task)
+
+    async def sleep(self, seconds: float, *, is_shielded: bool = False) -> None:
+        """As `trio.sleep`."""
+        if seconds < 0:
+            raise ValueError("`seconds` must be non-negative")
+        if seconds == 0:
+            await trio.lowlevel.checkpoint()
+            return
+        waiting = [trio.lowlevel.current_task()]
+        if seconds < math.inf:
+            heapq.heappush(self._sleepers, (self._now + seconds, next(self._slept), waiting))
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            if is_shielded:
+                return trio.lowlevel.Abort.FAILED
+            waiting.clear()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
 
 class World:
@@ -110,25 +148,25 @@ class World:
         if limiter is not None:
             await limiter.acquire_on_behalf_of(token)
         try:
-            with trio.CancelScope(shield=True):
-                await self._moment()
-                self.step()
-                result = work(*args)
-                self.step()
-                await self._moment()
+            await self._moment()
+            self.step()
+            result = work(*args)
+            self.step()
+            await self._moment()
             return result
         finally:
             if limiter is not None:
                 limiter.release_on_behalf_of(token)
 
     async def _moment(self) -> None:
+        """Nobody who is cancelled goes on earlier."""
         chance = self.threads.random()
         if chance < 0.7:
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.cancel_shielded_checkpoint()
         elif chance < 0.99:
-            await trio.sleep(self.threads.expovariate(500))
+            await self.clock.sleep(self.threads.expovariate(500), is_shielded=True)
         else:
-            await trio.sleep(self.threads.uniform(0.05, 0.5))
+            await self.clock.sleep(self.threads.uniform(0.05, 0.5), is_shielded=True)
 
     # ---- the trace ----
 
@@ -149,7 +187,18 @@ class World:
     def run(self, story: Callable[[], Awaitable[Any]]) -> Any:
         """Run the story in this world."""
         with _patched(self):
-            return trio.run(story, clock=self.clock)
+            runner = trio._core._run.setup_runner(self.clock, (), False, True)
+            turns = trio._core._run.unrolled_run(runner, story, ())
+            events: Any = None
+            for turn in itertools.count():
+                try:
+                    timeout = turns.send(events)
+                except StopIteration:
+                    break
+                # Nothing comes from outside, but for somebody who wants the story to end.
+                events = runner.io_manager.get_events(timeout) if timeout or not turn % LOOK_EVERY else ()
+            assert runner.main_task_outcome is not None
+            return runner.main_task_outcome.unwrap()
 
     def run_inside(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run something that belongs to no story, from inside of one."""
@@ -183,6 +232,7 @@ def _patched(world: World) -> Iterator[None]:
         put(chance, "uniform", world.chance.uniform)
         put(chance, "uuid4", lambda: uuid.UUID(bytes=world.entropy(16), version=4))
         put(threads, "run_sync", world.in_thread)
+        put(trio, "sleep", world.clock.sleep)
         put(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
         put(trio._core._run, "_r", random.Random(f"{world.seed} scheduler"))
         yield

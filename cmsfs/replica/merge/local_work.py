@@ -119,6 +119,11 @@ def ready_updates(db: Database) -> list[DeferredUpdate]:
     ]
 
 
+def are_any_deferred(db: Database) -> bool:
+    """Whether there is any of them, ready or not."""
+    return db.row("SELECT 1 FROM doubt LIMIT 1") is not None
+
+
 def count_deferred(db: Database) -> int:
     """How many there are."""
     row = db.row("SELECT count(*) AS n FROM doubt")
