@@ -82,6 +82,14 @@ class BlockWriter:
                 continue  # the file was found damaged, or a local one took its place
             await self._save_now_and_then(len(piece), completed=content.complete)
             index = end + 1
+        self._note_written(sha1)
+
+    async def wrote(self, content: content_index.CachedContent, nbytes: int) -> None:
+        """So many bytes are in its file, and in its bitmap."""
+        self._note_written(content.sha1)
+        await self._save_now_and_then(nbytes, completed=content.complete)
+
+    def _note_written(self, sha1: str) -> None:
         now = trio.current_time()
         self.written[sha1] = now
         self.written.move_to_end(sha1)
@@ -114,22 +122,38 @@ class BlockWriter:
                     if not bitmap.lacks_only(content.bits, content.size, first, last):
                         self._contents.add_blocks(content, first, last)
                         return
-                    hashed = content.growing = content.growing or streaming_hash.StreamingHash()
-                    async with hashed.turn:
-                        actual = await threads.run_sync(hashed.finish, fd, content.size)
+                    actual = await threads.run_sync(hash_of(content).finish, fd, content.size)
             finally:
                 self._files.give_back(file)
         except OSError as error:
-            if nothing_here or not content_files.is_damage(error):
+            if nothing_here:
                 raise
+            self.damaged(content, error)
+            return
+        self._judge(content, first, last, actual)
+
+    async def conclude(self, content: content_index.CachedContent, fd: int, first: int, last: int) -> None:
+        """These blocks, the last that were missing, are in the file: they can be read if the whole is right.
+
+        Raises as `write_blocks`.
+        """
+        actual = await threads.run_sync(hash_of(content).finish, fd, content.size)
+        self._judge(content, first, last, actual)
+
+    def damaged(self, content: content_index.CachedContent, error: OSError) -> None:
+        """What has been written is not there to be had: it is forgotten.  Raises what is something else."""
+        if not content_files.is_damage(error):
+            raise error
+        if not content.dropped:
             log.info("the cached file of %s is corrupt (%s); downloading it again", content.sha1, error)
             self._contents.drop(content)
-            return
+
+    def _judge(self, content: content_index.CachedContent, first: int, last: int, actual: str) -> None:
         if content.dropped:
             return
         if actual != content.sha1:
             self._contents.drop(content)
-            if not single:
+            if bitmap.run_bytes(content.size, first, last) != content.size:
                 self.doubts[content.sha1] += 1
             raise errors.IntegrityError("a download is damaged", expected=content.sha1, actual=actual)
         self._contents.completed(content, first, last)
@@ -138,23 +162,22 @@ class BlockWriter:
     async def _put_and_hash(
         content: content_index.CachedContent, fd: int, first: int, last: int, data: memoryview
     ) -> str:
-        """Write in a thread; and some of what is here without a gap is hashed, unless somebody is at that
-        already.  The SHA-1 if the data are all of the content."""
+        """Write in a thread; and some of what is here without a gap is hashed.  The SHA-1 if the data are all
+        of the content."""
         write = functools.partial(content_files.write, fd, content.size, first * bitmap.BLOCK, data)
-        if len(data) == content.size or (content.growing is not None and content.growing.turn.locked()):
+        if len(data) == content.size:
             return await threads.run_sync(write)
-        hashed = content.growing = content.growing or streaming_hash.StreamingHash()
-        async with hashed.turn:
-            # More than what came, so that it catches up where blocks came out of order.
-            end = min(hashed.offset + 2 * len(data), content.size)
-            gaps = bitmap.missing(content.bits, hashed.offset // bitmap.BLOCK, bitmap.blocks(end) - 1)
-            if gaps:
-                gap = gaps[0][0]
-                end = min(end, bitmap.BLOCK * (last + 1 if gap == first else gap))
+        hashed, bits = hash_of(content), content.bits
 
-            def work() -> str:
-                put = write()
-                hashed.take(fd, end)
-                return put
+        def work() -> str:
+            put = write()
+            hashed.follow(fd, content.size, bits, first, last)
+            return put
 
-            return await threads.run_sync(work)
+        return await threads.run_sync(work)
+
+
+def hash_of(content: content_index.CachedContent) -> streaming_hash.StreamingHash:
+    """The hash of a content that comes in parts, so far."""
+    content.growing = content.growing or streaming_hash.StreamingHash()
+    return content.growing

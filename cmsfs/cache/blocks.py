@@ -24,6 +24,7 @@ from cmsfs.cache import (
     content_index,
     content_table,
     eviction,
+    landing,
     local_contents,
     recovery,
 )
@@ -86,6 +87,7 @@ class BlockCache:
         self.adopt_dirty, self.disown_dirty = self._dirty.adopt, self._dirty.disown
         self.settle_clean, self.drop_clean = self._dirty.settle, self._dirty.drop
         self.write_blocks = self._landing.write_blocks
+        self.landing = landing.Landings(self._landing, self._contents, self._files).begun
         # How often, since the start, a content was found wrong when the last of it had come, by SHA-1:
         # whoever has read parts of it before that number grew may have read wrong bytes.
         self.doubts = self._landing.doubts

@@ -3,3 +3,6 @@
 import trio
 
 run_sync = trio.to_thread.run_sync
+
+# In such a thread: raises `trio.Cancelled` if whoever waits for it has been cancelled.
+check_cancelled = trio.from_thread.check_cancelled

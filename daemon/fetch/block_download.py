@@ -8,6 +8,7 @@ Rule: only bytes of whole blocks are kept, and only from an answer that is the r
 
 import errno
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import trio
@@ -16,10 +17,12 @@ from cmsfs import errors
 from cmsfs.cache.bitmap import run_bytes
 from cmsfs.cache.blocks import BLOCK, BlockCache
 from cmsfs.cache.eviction import Reservation
+from cmsfs.client.content.files import ContentStream
 from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
 from cmsfs.replica.nodes import Content
 from cmsfs.sqlite import Database
+from cmsfs.vfs import errno_map
 from daemon.core.health import Health
 from daemon.fetch.offered_content import OfferedContent
 from daemon.fetch.single_flight import Work
@@ -28,6 +31,9 @@ log = logging.getLogger(__name__)
 
 # Blocks written in one go; the first of a request goes alone, somebody waits for it.
 WRITE_BYTES = 1024 * 1024
+
+# Of a run that is so long still, the thread that receives it does all else, too.
+POURED_BYTES = 1024 * 1024
 
 # A file up to this size is one request and one piece: it is never read before it was checked.
 WHOLE_BYTES = 1024 * 1024
@@ -91,7 +97,12 @@ class BlockDownloader:
             first = run.first
             try:
                 await self._attempt(run, room)
-                return
+                if run.first > run.last:
+                    return
+                # The file that was being filled is there no longer: what is missing comes anew.
+                fruitless += 1
+                if fruitless > FRUITLESS:
+                    raise errno_map.oserror(errno.EIO, "a content's file does not stay")
             except errors.RemoteError as failure:
                 if run.first > first:
                     began, fruitless = trio.current_time(), 0
@@ -144,10 +155,56 @@ class BlockDownloader:
                         await self._keep(run, data[:usable], room)
                         heard = trio.current_time()
                         silence.deadline = heard + patience
-                        pieces, held = [bytes(data[usable:])] if held > usable else [], held - usable
+                        rest = bytes(data[usable:])
+                        if room is not None and run.nbytes >= POURED_BYTES:
+                            found = await self._poured(run, chunks, rest, room, silence)
+                            if found is None:
+                                return
+                            rest, heard = found, trio.current_time()
+                            silence.deadline = heard + patience
+                        pieces, held = [rest] if rest else [], len(rest)
                         wanted = max(1, min(max(wanted * 4, BLOCK), WRITE_BYTES, run.nbytes))
                 return
             raise errors.RemoteTimeout(f"no data received for {patience:g} s")
+
+    async def _poured(
+        self,
+        run: BlockRun,
+        chunks: AsyncIterator[bytes],
+        rest: bytes,
+        room: Reservation,
+        silence: trio.CancelScope,
+    ) -> bytes | None:
+        """Have what comes written by the thread that receives it, for as long as that can be; `rest` is here
+        already.  What is here behind the last block then; None if the file has been lost."""
+        if not isinstance(chunks, ContentStream):
+            return rest
+        content, patience = run.content, self._network_seconds * PATIENCE
+
+        def told(behind: int, nbytes: int) -> None:
+            run.progressed()
+            room.left -= nbytes
+            # atomic: no await between the blocks being here and everybody being told
+            run.first = behind
+            run.moved()
+
+        def begins() -> None:
+            run.progressed()
+            silence.deadline = float("inf")  # the disk may be slow
+
+        with self._blocks.landing(content.sha1, content.size, run.first, run.last, rest, told) as landing:
+            if landing is None:
+                return rest
+            landing.begins = begins
+            while not landing.is_done:
+                silence.deadline = trio.current_time() + patience
+                count = await chunks.pour(landing)
+                await landing.settle()
+                if landing.is_lost:
+                    return None
+                if not count:
+                    break
+            return landing.rest
 
     async def _keep(self, run: BlockRun, data: memoryview, room: Reservation | None) -> None:
         content, first = run.content, run.first

@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from cmsfs import errors
@@ -21,6 +22,9 @@ from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.base import Reference
 from cmsfs.models.content import items
+
+if TYPE_CHECKING:
+    from cmsfs.client.transport.bulk_stream import Sink
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.ASCII)
 
@@ -168,6 +172,15 @@ class ContentStream:
             piece = piece[: self._left]
         self._left -= len(piece)
         return piece
+
+    async def pour(self, sink: Sink) -> int:
+        """Have the next bytes taken by the thread that receives them; how many, none where that cannot be:
+        then iterating gives them.  Raises as that does."""
+        if self._skip or self._cut or not self._left:
+            return 0
+        count = await self._body.pour(sink)
+        self._left -= count
+        return count
 
     async def aclose(self) -> None:
         """As leaving the block of `FilesApi.content` does, which is enough."""

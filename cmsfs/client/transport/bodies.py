@@ -6,8 +6,8 @@ Rule: an endlessly slow download is an error like any other.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -15,6 +15,9 @@ from cmsfs import errors
 from cmsfs.client.transport import bandwidth
 from cmsfs.client.transport import errors as client_errors
 from cmsfs.client.transport.lazy import httpx
+
+if TYPE_CHECKING:
+    from cmsfs.client.transport.bulk_stream import Sink
 
 # A body may take so long, and a second more for so many bytes (`wire.LEAST_BYTES`, or these).
 GRACE_SECONDS = 60.0
@@ -57,19 +60,13 @@ class Body:
         piece = self._rest
         if not piece:
             began = trio.current_time()
-            try:
-                piece = await anext(self._pieces)
-            except StopAsyncIteration:
-                self._ended = True
-                raise
-            except Exception as error:
-                if (found := client_errors.from_httpx(error)) is None:
+            with _as_ours():
+                try:
+                    piece = await anext(self._pieces)
+                except StopAsyncIteration:
+                    self._ended = True
                     raise
-                raise found from error
-            self._waited += trio.current_time() - began
-            self._came += len(piece)
-            if self._waited > GRACE_SECONDS + self._came / LEAST_DOWNLOAD_BYTES:
-                raise errors.RemoteTimeout(f"a download comes too slowly: {self._came} bytes so far")
+            self._note(len(piece), began)
         if self._line is None or not self._line.is_limited:
             self._rest = b""
             return piece
@@ -77,11 +74,43 @@ class Body:
         await self._line.passed(len(piece))
         return piece
 
+    async def pour(self, sink: Sink) -> int:
+        """Have the next bytes taken by the thread that receives them, instead of by whoever iterates; how
+        many, none where that cannot be.  Raises as `__anext__`."""
+        if not self._is_direct or self._rest or (self._line is not None and self._line.is_limited):
+            return 0
+        began = trio.current_time()
+        with _as_ours():
+            count: int = await self._response.extensions[DIRECT].pour(sink)
+        if count:
+            self._note(count, began)
+        return count
+
+    def _note(self, count: int, began: float) -> None:
+        """So many bytes have come that were waited for since."""
+        self._waited += trio.current_time() - began
+        self._came += count
+        if self._waited > GRACE_SECONDS + self._came / LEAST_DOWNLOAD_BYTES:
+            raise errors.RemoteTimeout(f"a download comes too slowly: {self._came} bytes so far")
+
     async def aclose(self) -> None:
         """Give back the connection; one with bytes still to come is closed."""
         if not self._ended and not self._is_direct:
             await discard(self._pieces)
         await self._response.aclose()
+
+
+@contextlib.contextmanager
+def _as_ours() -> Iterator[None]:
+    """What httpx raises as an error of ours."""
+    try:
+        yield
+    except StopAsyncIteration:
+        raise
+    except Exception as error:
+        if (found := client_errors.from_httpx(error)) is None:
+            raise
+        raise found from error
 
 
 async def discard(pieces: AsyncIterator[bytes]) -> None:

@@ -3,9 +3,11 @@
 TLS comes in records of 16 KiB.  A task that wakes up for each of them, and carries it through every layer
 above by itself, costs ten times what decrypting it does.  So all that has come is taken at once; and behind
 the beginning of an answer a thread gathers the pieces, and decrypts them, while the loop does something else.
+Who takes the pieces in that thread, too (`Sink`), has one thread for many of them.
 
-Rules: a thread begins only when something has come, and ends after `GATHER_SECONDS`, so that it holds up
-neither a reader nor a cancellation.  What was taken from the network is given on, whatever follows it.
+Rules: a thread begins only when something has come, and ends when nothing more has for `GATHER_SECONDS`, or
+behind the piece in which it was cancelled, so that it holds up neither a reader nor a cancellation.  What was
+taken from the network is given on, whatever follows it.
 """
 
 import select
@@ -39,11 +41,27 @@ RECORD_BYTES = 16 * 1024
 RECEIVE_BYTES = 256 * 1024
 
 
+class Sink(Protocol):
+    """Takes the bytes of an answer in the thread in which they are gathered, all but `begins`."""
+
+    def begins(self) -> None:
+        """Something has come, and a thread is about to take it; on the loop."""
+
+    def space(self) -> memoryview:
+        """Where the next bytes go; not empty."""
+
+    def came(self, count: int) -> bool:
+        """So many bytes have come there; whether it takes more.  Raises nothing."""
+
+
 class _Layer(Protocol):
     """What bytes pass on their way; never waits."""
 
     def take(self) -> bytes | None:
         """Some bytes that have come; none at the end, None if there are none yet."""
+
+    def take_into(self, space: memoryview) -> int | None:
+        """As `take`, into a place of one's own: how many bytes."""
 
     def wrap(self, data: bytes) -> bytes:
         """The bytes to send for these."""
@@ -58,6 +76,12 @@ class _Plain:
     def take(self) -> bytes | None:
         try:
             return self._socket.recv(RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    def take_into(self, space: memoryview) -> int | None:
+        try:
+            return self._socket.recv_into(space)
         except (BlockingIOError, InterruptedError):
             return None
 
@@ -93,6 +117,16 @@ class _Tls:
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 # Few servers take leave as they should; whether all has come, the length says.
                 return b""
+
+    def take_into(self, space: memoryview) -> int | None:
+        while True:
+            try:
+                return self.tls.read(len(space), space)  # type: ignore[return-value]
+            except ssl.SSLWantReadError:
+                if not self._fill():
+                    return None
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return 0
 
     def wrap(self, data: bytes) -> bytes:
         if data:
@@ -157,9 +191,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
         while held < most:
             piece = self._layer.take()
             if piece is None:
-                left = until - clock.monotonic()
-                wait = left if held < LARGE_BYTES else min(left, LINGER_SECONDS)
-                if left <= 0 or not self._poll.poll(wait * 1000):
+                if not self._more_comes(held, until):
                     break
                 continue
             if not piece:
@@ -171,6 +203,62 @@ class BulkStream(httpcore.AsyncNetworkStream):
             cut = len(pieces[-1]) - (held - most)
             pieces[-1], self._rest = pieces[-1][:cut], pieces[-1][cut:]
         return b"".join(pieces) if len(pieces) > 1 else pieces[0]
+
+    async def pour(self, sink: Sink, most: int, timeout: float | None = None) -> int:
+        """Give up to `most` bytes to a sink, while they come, by a thread; how many, and none at the end.
+
+        Cancelled: nothing is lost.
+        """
+        try:
+            with trio.fail_after(float("inf") if timeout is None else timeout):
+                while not self._rest:
+                    data = self._layer.take()
+                    if data is None:
+                        await trio.lowlevel.wait_readable(self._socket)
+                    elif not data:
+                        self._ended = True
+                        return 0
+                    else:
+                        self._rest = data
+            sink.begins()
+            count = await threads.run_sync(self._poured, sink, most)
+        except (OSError, trio.ClosedResourceError, trio.TooSlowError) as error:
+            raise _as_httpcore(error, timeout, httpcore.ReadTimeout, httpcore.ReadError) from error
+        self._answered += count
+        return count
+
+    def _poured(self, sink: Sink, most: int) -> int:
+        done = 0
+        while True:
+            space = sink.space()[: most - done]
+            count = self._filled(space)
+            done += count
+            if not (count and sink.came(count)) or count < len(space) or done == most:
+                return done
+            threads.check_cancelled()
+
+    def _filled(self, space: memoryview) -> int:
+        """What has come, and what comes within a moment, up to the end of the place."""
+        held = min(len(self._rest), len(space))
+        space[:held], self._rest = self._rest[:held], self._rest[held:]
+        until = clock.monotonic() + GATHER_SECONDS
+        while held < len(space):
+            count = self._layer.take_into(space[held:])
+            if count is None:
+                if not self._more_comes(held, until):
+                    break
+            elif count:
+                held += count
+            else:
+                self._ended = True
+                break
+        return held
+
+    def _more_comes(self, held: int, until: float) -> bool:
+        """Wait for more, behind so many bytes."""
+        left = until - clock.monotonic()
+        wait = left if held < LARGE_BYTES else min(left, LINGER_SECONDS)
+        return left > 0 and bool(self._poll.poll(wait * 1000))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._answered = 0

@@ -14,7 +14,8 @@ without a byte of an answer.
 import abc
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import h11
@@ -23,7 +24,7 @@ import httpx
 import trio
 
 from cmsfs.client.transport.bodies import DIRECT
-from cmsfs.client.transport.bulk_stream import PIECE_BYTES
+from cmsfs.client.transport.bulk_stream import PIECE_BYTES, BulkStream, Sink
 
 # Connections that wait for another request, and how long: as many as a drive reads and uploads with.
 KEPT = 48
@@ -71,14 +72,11 @@ class DirectTransport(httpx.AsyncBaseTransport):
         url, timeouts = request.url, request.extensions.get("timeout", {})
         port = url.port or (443 if url.scheme == "https" else 80)
         origin = (url.scheme, url.raw_host.decode("ascii"), port)
-        try:
+        with _as_httpx():
             while (kept := await self._kept(origin)) is not None:
                 if (response := await kept.ask(request, timeouts)) is not None:
                     return response
             response = await (await self._connected(origin, timeouts)).ask(request, timeouts)
-        except (httpcore.NetworkError, httpcore.TimeoutException) as error:
-            kind: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
-            raise kind(str(error)) from error
         if response is None:
             raise httpx.RemoteProtocolError("the connection was closed without an answer")
         return response
@@ -238,6 +236,16 @@ def _head(request: httpx.Request) -> bytes:
     return b"".join(lines)
 
 
+@contextmanager
+def _as_httpx() -> Iterator[None]:
+    """What httpcore raises as httpx has it."""
+    try:
+        yield
+    except (httpcore.NetworkError, httpcore.TimeoutException) as error:
+        kind: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
+        raise kind(str(error)) from error
+
+
 def _length(head: h11.Response) -> int | None:
     """The bytes of the body where they follow the head as they are; None: h11 knows."""
     if head.status_code in (204, 304):
@@ -269,12 +277,16 @@ class _Body(httpx.AsyncByteStream):
     async def _piece(self) -> bytes:
         """The next bytes; none at the end.  Raises `httpx.TransportError`."""
 
+    async def pour(self, sink: Sink) -> int:
+        """Have the next bytes taken by the thread that receives them; how many, none if that cannot be.
+
+        Raises `httpx.TransportError`.
+        """
+        return 0
+
     async def _received(self, wanted: int) -> bytes:
-        try:
+        with _as_httpx():
             return await self._connection.stream.read(wanted, self._timeouts.get("read"))
-        except (httpcore.NetworkError, httpcore.TimeoutException) as error:
-            kind: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
-            raise kind(str(error)) from error
 
     @property
     @abc.abstractmethod
@@ -317,12 +329,27 @@ class _PlainBody(_Body):
         # Up to where the next piece begins, so that whoever takes them one by one need not join them.
         wanted = min(self._left, PIECE_BYTES - came % PIECE_BYTES)
         if not piece and not (piece := await self._received(wanted)):
-            raise httpx.RemoteProtocolError(f"the connection was closed after {came} of {self._length} bytes")
+            raise self._too_early()
         if len(piece) > self._left:
             self._reusable = False
             piece = piece[: self._left]
         self._left -= len(piece)
         return piece
+
+    async def pour(self, sink: Sink) -> int:
+        stream = self._connection.stream
+        if self._first or not self._left or not isinstance(stream, BulkStream):
+            return 0
+        with _as_httpx():
+            count = await stream.pour(sink, self._left, self._timeouts.get("read"))
+        if not count:
+            raise self._too_early()
+        self._left -= count
+        return count
+
+    def _too_early(self) -> httpx.RemoteProtocolError:
+        came = self._length - self._left
+        return httpx.RemoteProtocolError(f"the connection was closed after {came} of {self._length} bytes")
 
 
 class _FramedBody(_Body):

@@ -147,6 +147,91 @@ async def test_a_short_body_is_an_error_after_its_bytes(connect, came):
     assert got == BODY[:came]
 
 
+class Collecting:
+    """A sink that keeps what it is given, in pieces of a size; `ends` after so many of them."""
+
+    def __init__(self, size: int = 100_000, ends: int = 1000) -> None:
+        self.got = bytearray()
+        self.pieces = self.begun = 0
+        self._size, self._ends = size, ends
+        self._buffer = bytearray(size)
+
+    def begins(self) -> None:
+        self.begun += 1
+
+    def space(self) -> memoryview:
+        return memoryview(self._buffer)
+
+    def came(self, count: int) -> bool:
+        self.got += self._buffer[:count]
+        self.pieces += 1
+        return self.pieces < self._ends
+
+
+@pytest.mark.parametrize("size", [1000, 100_000, 2 * len(BODY)])
+async def test_a_sink_is_given_what_follows(connect, size):
+    server, client = await connect(lambda _: plain())
+    sink = Collecting(size)
+    async with client.files.content("1") as pieces:
+        got = bytearray(await anext(pieces))
+        while len(got) + len(sink.got) < len(BODY):
+            assert await pieces.pour(sink)
+        assert [piece async for piece in pieces] == []
+    assert got + sink.got == BODY
+    assert sink.begun >= 1
+    assert await fetch(client) == BODY
+    assert server.connections == 1  # it has served, and serves again
+
+
+async def test_what_a_sink_does_not_take_is_iterated(connect):
+    _, client = await connect(lambda _: plain())
+    sink = Collecting(ends=2)
+    async with client.files.content("1") as pieces:
+        got = bytearray(await anext(pieces))
+        await pieces.pour(sink)
+        assert sink.pieces <= 2
+        got += sink.got
+        async for piece in pieces:
+            got += piece
+    assert got == BODY
+
+
+async def test_a_body_without_length_is_not_poured(connect):
+    _, client = await connect(lambda _: chunked(BODY))
+    sink = Collecting()
+    async with client.files.content("1") as pieces:
+        got = bytearray(await anext(pieces))
+        assert not await pieces.pour(sink)
+        async for piece in pieces:
+            got += piece
+    assert got == BODY
+
+
+async def test_a_short_body_is_an_error_for_a_sink_too(connect):
+    _, client = await connect(lambda _: plain(BODY[:-5], length=len(BODY)), closing={1})
+    sink = Collecting()
+    with pytest.raises(errors.Offline, match=f"after {len(BODY) - 5} of {len(BODY)} bytes"):
+        async with client.files.content("1") as pieces:
+            got = bytearray(await anext(pieces))
+            while await pieces.pour(sink):
+                pass
+    assert got + sink.got == BODY[:-5]
+
+
+async def test_cancelling_ends_a_sink_between_two_pieces(connect):
+    server, client = await connect(lambda _: plain(length=10 * len(BODY)))
+    sink = Collecting(1000)
+    with trio.CancelScope() as scope:
+        sink.begins = scope.cancel
+        async with client.files.content("1") as pieces:
+            await anext(pieces)
+            await pieces.pour(sink)
+    assert scope.cancelled_caught
+    assert sink.pieces <= 1
+    with trio.fail_after(30):
+        await server.ended.wait()
+
+
 async def test_a_connection_that_was_closed_while_idle_is_replaced(connect):
     """Not noticed before the request: it is sent anew, without an attempt being counted."""
     answers = iter([plain(), b"", plain()])
