@@ -48,7 +48,8 @@ _TOP = "SELECT coalesce(max(id), 1000000) AS top FROM event"
 _EXPIRED = "SELECT * FROM collaboration WHERE expires_at <= ?"
 # The newest event behind a position, and whether all of them are of one session.
 _NEWS = (
-    "SELECT coalesce(max(id), ?2) AS top, coalesce(min(json_extract(details, '$.session') IS ?3), 1) AS own"
+    "SELECT coalesce(max(id), ?2) AS top,"
+    " coalesce(min(CASE WHEN json_extract(details, '$.session') = ?3 THEN 1 ELSE 0 END), 1) AS own"
     " FROM event WHERE account = ?1 AND id > ?2"
 )
 

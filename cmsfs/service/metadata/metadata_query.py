@@ -18,6 +18,8 @@ from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 from cmsfs.service.storage.store import Read
 
 # An instance with what its template says, as `shown` needs it.
+# What JSON says of numbers, where only numbers are.
+_NUMBER = "CAST(given.value AS DOUBLE PRECISION)"
 SELECT = """
   SELECT m.*, t.uuid AS template_uuid, t.key, t.enterprise, t.fields, item.kind FROM metadata_instance AS m
     JOIN metadata_template AS t ON t.id = m.template JOIN item ON item.id = m.item
@@ -90,9 +92,9 @@ class SqlCondition:
     sql: str
     args: list[Any] = field(default_factory=list)
 
-    def add(self, key: str, test: str, *args: Any) -> None:
+    def add(self, key: str, test: str, *args: Any, value: str = "given.value") -> None:
         path = f'$."{key}"'
-        self.sql += f" AND EXISTS (SELECT 1 FROM json_each(m.data, ?) AS given WHERE given.value {test})"
+        self.sql += f" AND EXISTS (SELECT 1 FROM json_each(m.data, ?) AS given WHERE {value} {test})"
         self.args += [path, *args]
 
 
@@ -121,11 +123,12 @@ def _add(found: SqlCondition, key: str, kind: str, value: Any) -> None:
     elif kind == "multiSelect" and isinstance(value, list) and all(isinstance(one, str) for one in value):
         found.add(key, "IN (SELECT value FROM json_each(?))", json.dumps(value))
     elif kind == "float" and _is_number(value):
-        found.add(key, "= ?", float(value))
+        found.add(key, "= ?", float(value), value=_NUMBER)
     elif kind in ("float", "date") and isinstance(value, dict) and value and value.keys() <= {"gt", "lt"}:
         for end, test in (("gt", ">= ?"), ("lt", "<= ?")):
             if end in value:
-                found.add(key, test, _end(key, kind, value[end]))
+                compared = _NUMBER if kind == "float" else "given.value"
+                found.add(key, test, _end(key, kind, value[end]), value=compared)
     else:
         raise _invalid(f"{key} cannot be filtered by that")
 

@@ -55,6 +55,16 @@ def compile_condition(
     return _Parser(text, params, types, is_free=is_free).whole()
 
 
+def typed(value: str, of_type: str) -> str:
+    """A value out of JSON, as a field of this type is compared; SQL."""
+    return f"CAST({value} AS DOUBLE PRECISION)" if of_type == "float" else value
+
+
+def value_of(of_type: str) -> str:
+    """An instance's value of a field, whose path is the argument; SQL."""
+    return typed(_VALUE, of_type)
+
+
 def path(key: str) -> str:
     """Where a field is in the JSON of an instance."""
     return f'$."{key}"'
@@ -146,7 +156,7 @@ class _Parser:
             return self._options(key, values, negated=sign != "=")
         value = _fitting(key, of_type, self._value())
         self._args += [path(key), value]
-        return f"{_VALUE} {_COMPARISONS[sign]} ?"
+        return f"{value_of(of_type)} {_COMPARISONS[sign]} ?"
 
     def _pattern(self, key: str, of_type: str, *, negated: bool, exact: bool) -> str:
         if of_type not in ("string", "enum"):
@@ -154,16 +164,17 @@ class _Parser:
         pattern = self._value()
         if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN:
             raise refused(f"has a pattern for {key!r} that is no text of up to {MAX_PATTERN} characters")
-        self._args += [path(key), _glob(pattern) if exact else pattern]
-        word = "GLOB ?" if exact else "LIKE ? ESCAPE '\\'"
-        return f"{_VALUE} {'NOT ' if negated else ''}{word}"
+        self._args += [_glob(pattern) if exact else pattern, path(key)]
+        word = f"glob(?, {_VALUE})" if exact else f"like(?, {_VALUE}, '\\')"
+        return f"{'NOT ' if negated else ''}{word}"
 
     def _list(self, key: str, of_type: str, *, negated: bool) -> str:
         values = self._values(of_type)
         if of_type == "multiSelect":
             return self._options(key, [one for one in values if _is_text(one, key)], negated=negated)
         self._args += [path(key), json.dumps([_fitting(key, of_type, one) for one in values])]
-        return f"{_VALUE} {'NOT ' if negated else ''}IN (SELECT wanted.value FROM json_each(?) AS wanted)"
+        value, word = value_of(of_type), "NOT IN" if negated else "IN"
+        return f"{value} {word} (SELECT {typed('wanted.value', of_type)} FROM json_each(?) AS wanted)"
 
     def _options(self, key: str, values: Sequence[Any], *, negated: bool = False, every: bool = False) -> str:
         wanted = sorted({one for one in values if _is_text(one, key)})

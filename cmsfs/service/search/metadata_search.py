@@ -26,7 +26,7 @@ from cmsfs.service.search import search_plan
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 
-_SOURCE = "metadata_instance AS m CROSS JOIN item ON item.id = m.item"
+_SOURCE = "metadata_instance AS m CROSS JOIN item"
 
 
 async def execute(call: calls.Call) -> responses.Response:
@@ -40,7 +40,7 @@ def _run(read: store.Read, caller: calls.Caller, wish: metadata_queries.Metadata
     types = {one["key"]: one["type"] for one in json.loads(template["fields"])}
     is_free = template["enterprise"] is None
     plan = _plan(read, caller, wish.ancestor_folder_id)
-    plan.add("m.template = ?", template["id"])
+    plan.add("item.id = m.item AND m.template = ?", template["id"])
     if wish.query is not None and wish.query.strip():
         found = query_language.compile_condition(wish.query, wish.query_params, types, is_free=is_free)
         plan.add(found.sql, *found.args)
@@ -73,16 +73,23 @@ class _Order:
             raise problems.invalid("order_by", "must have one direction for all fields", code="invalid_query")
         self._is_descending = bool(wished) and wished[0].direction == "DESC"
         keys = {key.lower(): key for key in types}
-        self._paths = []
+        self._paths: list[str] = []
+        self._values: list[str] = []
+        self._least: list[Any] = []
         for one in wished:
             key = keys.get(one.field_key.lower(), one.field_key)
             if key not in types and (not is_free or '"' in key):
                 said = f"names {one.field_key!r}, which is no field of the template"
                 raise problems.invalid("order_by", said, code="invalid_query")
             self._paths.append(query_language.path(key))
+            of_type = types.get(key, "string")
+            self._values.append(query_language.value_of(of_type))
+            self._least.append(0.0 if of_type == "float" else "")
         # Two columns a field: items without a value come last, or first if it is descending.
         self._columns = [
-            name for at in range(len(wished)) for name in (f"k{at} IS NULL", f"coalesce(k{at}, 0)")
+            name
+            for at, least in enumerate(self._least)
+            for name in (f"k{at} IS NULL", f"coalesce(k{at}, {least!r})")
         ]
 
     def page(
@@ -90,7 +97,7 @@ class _Order:
     ) -> list[Row]:
         """The rows behind a marker."""
         sql, args = plan.judged()
-        keys = "".join(f", json_extract(m.data, ?) AS k{at}" for at in range(len(self._paths)))
+        keys = "".join(f", {value} AS k{at}" for at, value in enumerate(self._values))
         direction, beyond = ("DESC", "<") if self._is_descending else ("ASC", ">")
         order = ", ".join(f"{name} {direction}" for name in (*self._columns, "id"))
         where, values = "", []
@@ -100,7 +107,7 @@ class _Order:
             where = f"WHERE ({columns}) {beyond} ({', '.join('?' * len(values))})"
         # The ids and keys alone are sorted: whole rows are larger.
         found = read(
-            f"SELECT * FROM (SELECT m.item AS id{keys} {sql}) {where} ORDER BY {order} LIMIT ?",
+            f"SELECT * FROM (SELECT m.item AS id{keys} {sql}) AS found {where} ORDER BY {order} LIMIT ?",
             *(*self._paths, *args, *values, limit),
         )
         numbers = json.dumps([row["id"] for row in found])
@@ -121,11 +128,18 @@ class _Order:
         try:
             padded = marker.encode() + b"=" * (-len(marker) % 4)
             *keys, number = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-            known = all(one is None or type(one) in (str, float, int) for one in keys)
+            known = len(keys) == len(self._least) and all(
+                one is None or type(one) is str if least == "" else one is None or type(one) in (float, int)
+                for one, least in zip(keys, self._least, strict=True)
+            )
             small = all(abs(one) < 2**63 for one in (*keys, number) if type(one) is int)
-            if known and small and type(number) is int and len(keys) == len(self._paths):
+            if known and small and type(number) is int:
                 return [
-                    *(each for one in keys for each in (one is None, 0 if one is None else one)),
+                    *(
+                        each
+                        for one, least in zip(keys, self._least, strict=True)
+                        for each in (one is None, least if one is None else one)
+                    ),
                     number,
                 ]
         except (ValueError, TypeError, RecursionError, binascii.Error):

@@ -316,8 +316,8 @@ def _add_text(plan: SearchPlan, asked: search.Query) -> bool:
 def _add_metadata(plan: SearchPlan, wanted: metadata_query.SqlCondition, *, alone: bool) -> None:
     """Without words to match, the instances are what is walked: they are fewer than the items."""
     if alone:
-        plan.source = "metadata_instance AS m CROSS JOIN item ON item.id = m.item"
-        plan.add(wanted.sql, *wanted.args)
+        plan.source = "metadata_instance AS m CROSS JOIN item"
+        plan.add(f"item.id = m.item AND {wanted.sql}", *wanted.args)
     else:
         plan.add(f"item.id IN (SELECT m.item FROM metadata_instance AS m WHERE {wanted.sql})", *wanted.args)
 
