@@ -69,6 +69,7 @@ from daemon.push.context import PushContext
 from daemon.push.dispatcher import Dispatcher
 from daemon.push.guard import Guard
 from daemon.push.metadata_writer import MetadataWriter
+from daemon.push.operations import server_copy
 from daemon.sharing.offers import Offers
 from daemon.sharing.regained_access import RegainedAccess
 from daemon.sharing.shared_items import SharedItems
@@ -189,6 +190,7 @@ class Composition(Answers):
             copied_from=self.copy_detector.sources,
             metadata_writer=metadata_writer,
         )
+        self.copy_detector.copied = functools.partial(nursery.start_soon, server_copy.record, push_context)
         self.push = Dispatcher(push_context, workers=settings.upload_workers)
         self.pins = Pins(db, blocks, self.hydrator, self.health, self.hub)
         self.wiper = Wiper(db, blocks, self.hydrator, self.pins, self.hub, rights, mountpoint)

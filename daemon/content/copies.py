@@ -3,19 +3,27 @@
 What is copied is what the service has, so it has to have all of it first; a copy has the description and tags
 of its original, and the metadata that its template says is copied along.
 
-Rule: a copy is made while somebody waits, or not at all.  Recorded for later it would copy what is there
-then, and not what was meant.
+Without a connection a file is copied here at once, and recorded with the version that was meant: the service
+makes the copy out of that later, whatever the original is by then.
+
+Rule: a folder is copied while somebody waits, or not at all.  Recorded for later the service would copy what
+is in it then, and not what was meant.
 """
 
 import errno
 from dataclasses import dataclass
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from cmsfs import errors
-from cmsfs.journal import queue
+from cmsfs.journal import ops, queue
 from cmsfs.models.content import items
 from cmsfs.replica import tree
+from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT, Node, NodeKind, remote_from_item
+from cmsfs.replica.rows import copy_sources, node_rows
+from cmsfs.replica.rows.copy_sources import CopySource
+from cmsfs.runtime import clock
 from cmsfs.vfs import permissions
 from cmsfs.vfs.permissions import NodeRight
 from cmsfs.vfs.ports import AccountPort
@@ -55,11 +63,6 @@ class RemoteCopies:
         """Copy the item at a path into a folder, or to a new name; the path of the copy."""
         if not self.context.profile.copies:
             raise errors.UserError("This service cannot copy; `cp` reads the file and uploads it again.")
-        if not self.context.health.can_ask:
-            raise errors.UserError(
-                f"{source} was not copied: the service cannot be reached. `cp` copies what is on this disk,"
-                " and uploads it later."
-            )
         node = await self._find(source)
         if node.ino == ROOT or node.local or node.kind not in (NodeKind.FILE, NodeKind.FOLDER):
             raise errors.UserError(f"{source} is not a file or folder that the service can copy; use `cp`.")
@@ -70,6 +73,9 @@ class RemoteCopies:
             permissions.check(node, rights, NodeRight.READ)
         except OSError:
             raise errors.UserError(f"{source} was not copied: you have no permission to read it.") from None
+        if not self.context.health.can_ask:
+            await self._record(node, source, target)
+            return path
         node = await self._sent(node, source)
         folder = await self._writable(target)
         assert node.remote_id is not None
@@ -84,6 +90,37 @@ class RemoteCopies:
             raise errors.UserError(f"{path} already exists.") from None
         await arrived(self.context, remote_from_item(made))
         return path
+
+    async def _record(self, node: Node, source: str, target: _Target) -> None:
+        """Copy a file here, for the service to make it so when it can be reached."""
+        if node.is_folder:
+            raise errors.UserError(f"{source} was not copied: for a folder the service has to be reached.")
+        if node.draft is not None or node.sha1 is None:
+            raise errors.UserError(f"{source} was not copied: it is being written; use `cp`.")
+        folder = await self._writable(target, is_there=False)
+        now = clock.time_ns()
+
+        def txn(conn: Connection) -> Change:
+            original = tree.get(conn, node.ino)
+            if (original.sha1, original.draft) != (node.sha1, None):
+                raise errors.UserError(f"{source} was not copied: it is being written; use `cp`.")
+            if tree.child_at(conn, folder.ino, target.name) is not None:
+                raise errors.UserError(f"{target.name} already exists.")
+            assert node.sha1 is not None
+            ino = tree.insert(conn, folder.ino, target.name, NodeKind.FILE, now_ns=now, mode=original.mode)
+            node_rows.set_content(conn, ino, sha1=node.sha1, size=original.size)
+            tree.touch(conn, folder.ino, now)
+            ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=now)
+            if original.remote_id is not None and original.base_sha1 == node.sha1:
+                copy_sources.note(
+                    conn, ino, CopySource(original.remote_id, original.version, node.sha1, True)
+                )
+                # Where its bytes are, should the original get others.
+                tree.keep_version(conn, node.sha1, original.remote_id, original.version)
+            return Change(ChangeKind.ENTRY, ino, folder.ino, target.name, is_new=True)
+
+        self.context.remote_updates.publish([await self.context.db.write(txn)])
+        self.push.wake()
 
     async def _make(self, node: Node, item_id: str, folder_id: str, name: str) -> items.Item:
         client = self.context.client
@@ -145,14 +182,16 @@ class RemoteCopies:
             )
         return now
 
-    async def _writable(self, target: _Target) -> Node:
-        """The folder of a copy, once the service has it."""
+    async def _writable(self, target: _Target, *, is_there: bool = True) -> Node:
+        """The folder of a copy, once the service has it if it has to be `is_there`."""
         folder = target.folder
         try:
             rights = await self.account.rights.learn(folder)
             permissions.check(folder, rights, NodeRight.WRITE)
             if folder.local or (folder.remote_id is None and folder.ino == ROOT):
                 raise OSError(errno.EBUSY, folder.name)
+            if not is_there:
+                return folder
             if folder.remote_id is None:
                 await self.push.confirm(folder.ino, seconds=SEND_SECONDS)
         except OSError as error:

@@ -4,11 +4,13 @@ Bytes alone say nothing: two files may be equal without one having come from the
 tell that a file is being copied (`copy_file_range` arrives as reads and writes), but it says which thread
 asks, and programs that copy read and write in one.
 
-Rule: this is evidence, kept in memory: without it, as after a restart, bytes are sent.
+Rule: this is evidence, kept in memory; whoever wants to know after a restart hears of each copy that is
+closed (`copied`).  Without it bytes are sent.
 """
 
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 
 from cmsfs.replica.nodes import Ino
 
@@ -22,6 +24,8 @@ class CopyDetector:
     def __init__(self) -> None:
         self._readers: dict[int, tuple[int, Ino]] = {}  # by handle: thread and file
         self._sources: OrderedDict[Ino, frozenset[Ino]] = OrderedDict()
+        self._writers: dict[int, Ino] = {}  # by handle, of files that may be copies
+        self.copied: Callable[[Ino, frozenset[Ino]], None] = lambda ino, sources: None
 
     def opened(self, thread: int, fh: int, ino: Ino, flags: int) -> None:
         """A thread (0: one that the kernel cannot name) has opened or made a file."""
@@ -29,11 +33,15 @@ class CopyDetector:
             return
         if flags & (os.O_WRONLY | os.O_RDWR):
             self._note(ino, frozenset(one for who, one in self._readers.values() if who == thread))
+            if ino in self._sources:
+                self._writers[fh] = ino
         else:
             self._readers[fh] = (thread, ino)
 
     def released(self, fh: int) -> None:
         self._readers.pop(fh, None)
+        if (ino := self._writers.pop(fh, None)) is not None and (found := self._sources.get(ino)):
+            self.copied(ino, found)
 
     def sources(self, ino: Ino) -> frozenset[Ino]:
         """The files that it may be a copy of, if its bytes are theirs."""

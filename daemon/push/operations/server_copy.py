@@ -2,22 +2,27 @@
 
 `cp` on the drive reads and writes every byte here, but the service need not hear them again.  That bytes are
 equal is no reason: only a file that the program had open while it wrote this one
-(`vfs/heuristics/copy_detector`) is a source.
+(`vfs/heuristics/copy_detector`) is a source, or the version that a person has asked to copy while the service
+was out of reach (`replica/rows/copy_sources`).
 
 A service copies more than bytes: description, tags and metadata, which `cp` does not, and which may be
-nobody's business where the copy goes.  So only a file that has none of them is copied there; from another,
-as from one that cannot be looked at, the bytes are sent.
+nobody's business where the copy goes.  So for a program only a file that has none of them is copied there;
+from another, as from one that cannot be looked at, the bytes are sent.
 
 Rule: a copy counts only with the SHA-1 that it should have, and with nothing besides its bytes; another one
 is taken away again, for good.
 """
 
 import logging
+from collections.abc import Collection
+from sqlite3 import Connection
 
 from cmsfs import errors
 from cmsfs.models.content import items
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import Node, NodeKind
+from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.replica.rows import copy_sources
+from cmsfs.replica.rows.copy_sources import CopySource
 from daemon.push.context import PushContext
 from daemon.push.operations.upload_targets import NewFile
 
@@ -35,18 +40,19 @@ async def copy(context: PushContext, node: Node, target: NewFile) -> items.File 
 
     Raises what making a new file raises.
     """
-    if not context.profile.copies or node.size < MIN_BYTES or node.sha1 is None:
+    if not context.profile.copies or node.sha1 is None:
         return None
-    source = _source(context, node)
-    if source is None or source.remote_id is None:
+    recorded = copy_sources.find(context.db, node.ino)
+    if recorded is not None and recorded.sha1 != node.sha1:
+        recorded = None  # something else was written to it since
+    if recorded is not None and recorded.is_asked:
+        return await _as_asked(context, recorded, target)
+    if node.size < MIN_BYTES or (source := recorded or _source(context, node)) is None:
         return None
     try:
-        if not await _is_bare(context, source.remote_id):
+        if not await _is_bare(context, source.item):
             return None
-        with context.health.request("copy"):
-            made = await context.client.files.copy(
-                source.remote_id, parent_id=target.folder_id, name=target.name, version=source.version
-            )
+        made = await _made(context, source, target)
     except _REFUSALS as error:
         log.debug("server-side copy failed: %s", error)
         return None
@@ -60,13 +66,56 @@ async def copy(context: PushContext, node: Node, target: NewFile) -> items.File 
     return None
 
 
-def _source(context: PushContext, node: Node) -> Node | None:
-    """The file at the service that this one was copied from, if there is evidence of that."""
-    for ino in sorted(context.copied_from(node.ino)):
-        found = tree.find(context.db, ino)
-        if found is not None and found.kind is NodeKind.FILE and found.base_sha1 == node.sha1:
-            return found
+async def record(context: PushContext, ino: Ino, sources: Collection[Ino]) -> None:
+    """Note on this disk what a file that a program has closed is a copy of, if the service can make it."""
+    made = tree.find(context.db, ino)
+    if made is None or made.size < MIN_BYTES or not context.profile.copies:
+        return
+
+    def txn(conn: Connection) -> None:
+        node = tree.find_at(conn, ino)
+        if node is None or node.remote_id is not None or node.local:
+            return
+        nodes = [tree.find_at(conn, one) for one in sorted(sources)]
+        alike = (_version(one) for one in nodes if one is not None and one.size == node.size)
+        if (found := next(filter(None, alike), None)) is not None:
+            copy_sources.note(conn, ino, found)
+
+    await context.db.write(txn)
+
+
+async def _made(context: PushContext, source: CopySource, target: NewFile) -> items.File:
+    with context.health.request("copy"):
+        return await context.client.files.copy(
+            source.item, parent_id=target.folder_id, name=target.name, version=source.version
+        )
+
+
+async def _as_asked(context: PushContext, source: CopySource, target: NewFile) -> items.File | None:
+    """The copy that a person has asked for, with all that the service copies."""
+    try:
+        made = await _made(context, source, target)
+    except _REFUSALS as error:
+        log.info("a copy is not made by the service, its bytes are sent: %s", error)
+        return None
+    if made.sha1 == source.sha1:
+        return made
+    await _remove(context, made.id)
     return None
+
+
+def _source(context: PushContext, node: Node) -> CopySource | None:
+    """The file at the service that this one was copied from, if there is evidence of that."""
+    nodes = (tree.find(context.db, ino) for ino in sorted(context.copied_from(node.ino)))
+    found = (_version(one) for one in nodes if one is not None)
+    return next((one for one in found if one is not None and one.sha1 == node.sha1), None)
+
+
+def _version(node: Node) -> CopySource | None:
+    """What the service has of a file."""
+    if node.kind is not NodeKind.FILE or node.remote_id is None or node.base_sha1 is None:
+        return None
+    return CopySource(node.remote_id, node.version, node.base_sha1, is_asked=False)
 
 
 async def _is_bare(context: PushContext, file_id: str) -> bool:

@@ -29,7 +29,7 @@ from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Base, Content, Ino, Node, NodeKind, remote_from_item, remote_mtime_ns
-from cmsfs.replica.rows import in_flight
+from cmsfs.replica.rows import copy_sources, in_flight
 from cmsfs.replica.rows.in_flight import SentRequest
 from cmsfs.runtime import clock
 from daemon.push import inflight_recovery
@@ -74,11 +74,12 @@ async def upload(context: PushContext, task: queue.Task) -> None:
     context.blocks.open(node.sha1, node.size)
     try:
         path = context.blocks.checked_file(node.sha1)
-        if path is None and (path := await context.blocks.complete_path(node.sha1)) is None:
-            path = await _fetched(context, node.sha1, node.size)
+        if path is None:
+            path = await context.blocks.complete_path(node.sha1)
         if node.remote_id is None:
             await _send_new(context, task, node, path)
         else:
+            path = path or await _fetched(context, node.sha1, node.size)
             await _send_version(context, task, node, path)
     except inflight_recovery.Superseded:
         context.superseded[node.ino] += 1
@@ -218,7 +219,7 @@ async def _finish_unchanged(context: PushContext, task: queue.Task, node: Node) 
         context.released.add(sha1)
 
 
-async def _send_new(context: PushContext, task: queue.Task, node: Node, path: Path) -> None:
+async def _send_new(context: PushContext, task: queue.Task, node: Node, path: Path | None) -> None:
     assert task.parent is not None
     assert task.parent.remote_id is not None
     assert node.sha1 is not None
@@ -229,7 +230,10 @@ async def _send_new(context: PushContext, task: queue.Task, node: Node, path: Pa
         try:
             async with inflight_recovery.recorded(context, sent):
                 copied = await server_copy.copy(context, node, target)
-                answer = copied or await _send(context, task, node, path, target)
+                # What is copied there need not be here.
+                answer = copied or await _send(
+                    context, task, node, path or await _fetched(context, node.sha1, node.size), target
+                )
         except errors.Conflict as error:
             ours = await refused_uploads.name_in_use(context, task, node, error)
             if ours is not None:
@@ -350,6 +354,7 @@ async def _done(
         if holder.ino != node.ino and holder.parent is not None and behind:
             ops.record(conn, holder.ino, ops.OpKind.UPLOAD, due_ns=clock.time_ns())
         done = queue.finish(conn, task.op)
+        copy_sources.forget(conn, node.ino)
         now = tree.get(conn, node.ino)
         # The time that was sent; what was there before has its own.
         there_ns = theirs.mtime_ns if found else node.mtime_ns

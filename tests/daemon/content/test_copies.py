@@ -5,7 +5,7 @@ import trio
 
 from cmsfs import errors
 from tests.support import errno_probe
-from tests.support.daemon_drive import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
 
@@ -88,15 +88,105 @@ async def test_a_name_that_others_took_meanwhile_is_said(tree: Drive, other: Rem
     assert len([one for one in await other.paths() if one.startswith("b/o")]) == 1
 
 
-async def test_nothing_is_copied_offline(tree: Drive, other: Remote, network: Network):
+async def _offline(drive: Drive, network: Network) -> None:
     network.is_down = True
-    with pytest.raises((errors.Offline, errors.UserError)):
-        await _copy(tree, "/a/one", "/b")
+    drive.agents.health.asked_for()
+    with pytest.raises((errors.RemoteError, OSError)):
+        await drive.read("a/deep/two")
     with trio.fail_after(60):
-        while tree.agents.health.can_ask:
-            await tree.agents.health.changed()
-    with pytest.raises(errors.UserError, match="the service cannot be reached"):
-        await _copy(tree, "/a/one", "/b")
+        while drive.agents.health.can_ask:
+            await drive.agents.health.changed()
+
+
+async def _online(drive: Drive, network: Network) -> None:
+    network.is_down = False
+    drive.agents.health.asked_for()
+    await drive.sync()
+
+
+async def test_a_file_is_copied_offline_and_made_by_the_service_later(
+    tree: Drive, other: Remote, network: Network
+) -> None:
+    one = await other.find("one")
+    await other.client.items.describe("file", one.id, description="the first")
+    await tree.poll()
+    await _offline(tree, network)
+    assert await _copy(tree, "/a/one", "/b") == "/b/one"
+    assert await tree.names("b") == ["one"]
+    assert tree.node(await tree.ino("b/one")).size == 3_000_000
+    before = len(_contents(network))
+    await _online(tree, network)
+    assert len(_contents(network)) == before, "bytes went somewhere"
+    assert tree.ops() == []
+    made = tree.node(await tree.ino("b/one")).remote_id
+    assert made not in (None, one.id)
+    assert (await other.client.items.details("file", made)).description == "the first"
+    assert sorted(one for one in await other.paths() if one.endswith("/one")) == ["a/one", "b/one"]
+    assert await tree.read("b/one") == b"1" * 3_000_000
+
+
+async def test_an_offline_copy_outlives_a_restart(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    await other.file("one", b"1" * 3_000_000)
+    async with starting() as drive:
+        await drive.poll()
+        await drive.names("")
+        network.is_down = True
+        with pytest.raises((errors.RemoteError, OSError)):
+            await drive.read("one")
+        with trio.fail_after(60):
+            while drive.agents.health.can_ask:
+                await drive.agents.health.changed()
+        await _copy(drive, "/one", "/two")
+    async with starting() as drive:
+        assert await drive.names("") == ["one", "two"]
+        before = len(_contents(network))
+        await _online(drive, network)
+        assert len(_contents(network)) == before
+        assert await other.read("two") == b"1" * 3_000_000
+
+
+async def test_an_offline_copy_is_of_the_version_that_was_meant(
+    tree: Drive, other: Remote, network: Network
+) -> None:
+    one = await other.find("one")
+    await _offline(tree, network)
+    await _copy(tree, "/a/one", "/b/then")
+    await other.write(one.id, b"newer")
+    await _online(tree, network)
+    assert await other.read("then") == b"1" * 3_000_000
+    assert await tree.read("b/then") == b"1" * 3_000_000
+
+
+async def test_an_offline_copy_of_what_is_gone_by_then_is_sent(
+    tree: Drive, other: Remote, network: Network
+) -> None:
+    one = await other.find("one")
+    await tree.read("a/one")
+    await _offline(tree, network)
+    await _copy(tree, "/a/one", "/b/kept")
+    assert await tree.read("b/kept") == b"1" * 3_000_000
+    await other.client.items.delete("file", one.id)
+    await other.client.items.purge("file", one.id)
+    await _online(tree, network)
+    assert await other.read("kept") == b"1" * 3_000_000
+
+
+async def test_what_is_written_to_an_offline_copy_is_what_is_sent(
+    tree: Drive, other: Remote, network: Network
+) -> None:
+    await _offline(tree, network)
+    await _copy(tree, "/a/one", "/b/mine")
+    await tree.write("b/mine", b"my own")
+    await _online(tree, network)
+    assert await other.read("mine") == b"my own"
+
+
+async def test_a_folder_is_not_copied_offline(tree: Drive, other: Remote, network: Network) -> None:
+    await _offline(tree, network)
+    with pytest.raises(errors.UserError, match="for a folder the service has to be reached"):
+        await _copy(tree, "/a", "/b")
     assert tree.ops() == []
 
 

@@ -6,8 +6,9 @@ import pytest
 import trio
 
 from cmsfs.models.content.metadata import Template
+from cmsfs.replica.rows import copy_sources
 from cmsfs.vfs.tree.attributes import SetAttr
-from tests.support.daemon_drive import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
 COPIED = bytes(range(256)) * 4096
@@ -49,6 +50,26 @@ async def test_a_copy_is_made_by_the_service(
     # The version that was read is copied, also when it is not the current one any more.
     assert network.count("POST", "/content") - sent == (1 if fate == "deleted" else 0)
     assert drive.ops() == []
+
+
+async def test_a_copy_that_was_made_offline_before_a_restart_is_made_by_the_service(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    async with starting() as drive:
+        await drive.write("original", COPIED)
+        await drive.sync()
+        network.is_down = True
+        ino = await _copy(drive, "original", "copy")
+        with trio.fail_after(20):
+            while copy_sources.find(drive.agents.state.db, ino) is None:
+                await trio.lowlevel.checkpoint()
+    network.is_down = False
+    sent = network.count("POST", "/content")
+    async with starting() as drive:
+        await drive.sync()
+        assert copy_sources.find(drive.agents.state.db, ino) is None
+    assert await other.read("copy") == COPIED
+    assert network.count("POST", "/content") == sent
 
 
 async def test_equal_bytes_alone_are_no_copy(drive: Drive, other: Remote, network: Network) -> None:
