@@ -49,6 +49,12 @@ async def stores(url, tmp_path):
         ("SELECT ?2, ?", "SELECT $1, $2", (1, 2)),
         ("SELECT :new, :old, :new", "SELECT $1, $2, $1", ("new", "old")),
         ("SELECT '?', ':a', 'it''s ?', \"?\" -- ?", "SELECT '?', ':a', 'it''s ?', \"?\" -- ?", ()),
+        (
+            "SELECT * FROM a INDEXED BY b CROSS JOIN c ON 1 WHERE x IS ? OR y IS NOT :z",
+            "SELECT * FROM a JOIN c ON 1 WHERE x IS NOT DISTINCT FROM $1 OR y IS DISTINCT FROM $2",
+            (0, "z"),
+        ),
+        ("SELECT a, b FROM a CROSS JOIN b", "SELECT a, b FROM a CROSS JOIN b", ()),
         ("SELECT a::text, '10:30', ? % 5", "SELECT a::text, '10:30', $1 % 5", (0,)),
     ],
 )
@@ -69,6 +75,24 @@ def test_values_are_as_sqlites(conn):
     # A truth and a number, a number as text, what no text can hold.
     assert conn.execute("SELECT 1 WHERE ? AND 1 = ?", (True, True)).fetchall() == [(1,)]
     assert conn.execute("SELECT length(?) AS n", ("a\0b",)).fetchone()["n"] == 3
+
+
+def test_functions_are_sqlites(conn):
+    """Each with what SQLite answers."""
+    with closing(sqlite3.connect(":memory:")) as here:
+        for sql in (
+            """SELECT CAST(value AS BIGINT) AS v FROM json_each('[3, 1, 2]') ORDER BY 1""",
+            """SELECT value FROM json_each('["a", "b\\"c"]') ORDER BY key""",
+            """SELECT key, value FROM json_each('{"x": "1", "y": "z"}') ORDER BY key""",
+            """SELECT value FROM json_each('{"a b": ["p", "q"], "c": 1}', '$."a b"')""",
+            """SELECT json_extract('{"a": {"b": "c"}}', '$.a.b'), json_extract('{"a.b": "c"}', '$."a.b"')""",
+            """SELECT '{"a": "x"}' ->> 'a', '["x", "y"]' ->> 1, '{"a": null}' ->> 'a', '{}' ->> 'b'""",
+            """SELECT instr('/1/20/', '/20/'), instr('/1/20/', '/2/')""",
+            """SELECT unixepoch('2024-02-29T12:00:00Z'), unixepoch('2024-02-29T12:00:00.000Z')""",
+            """SELECT max(1, 2), min(1, 2), max(1, NULL), min(NULL, 2)""",
+        ):
+            found = [tuple(row) for row in conn.execute(sql.replace("NULL", "NULL::bigint")).fetchall()]
+            assert found == here.execute(sql).fetchall(), sql
 
 
 def test_errors_are_sqlites(conn):

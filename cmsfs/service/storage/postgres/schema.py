@@ -1,9 +1,9 @@
 """The schema as PostgreSQL takes it: the tables and indices of schema.sql, and what only that engine has.
 
 Tables, columns and indices stand once, in schema.sql and in the texts of its upgrades.  They are brought into
-PostgreSQL's words here.  Triggers are written in another language there: those, and the functions that make
-the two engines agree, are in own.sql; an upgrade that changes one has a text of its own behind it, with
-`_postgres` in its name.
+PostgreSQL's words here.  Triggers are written in another language there: they are in own.sql, and the
+functions that make the two engines agree in functions.sql; an upgrade that changes one of these has a text of
+its own behind it, with `_postgres` in its name.
 
 Rule: text is compared byte by byte (COLLATE "C"), as SQLite does: ranges of paths and the order of names rest
 on it.
@@ -32,6 +32,7 @@ _TYPES = (
 def made() -> Iterator[str]:
     """The statements that make a new database."""
     yield from tables(_text("schema.sql"))
+    yield _text("postgres/functions.sql")
     yield _text("postgres/own.sql")
 
 
