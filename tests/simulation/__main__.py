@@ -6,16 +6,18 @@ import os
 import random
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from multiprocessing import get_context
 
 if os.environ.get("PYTHONHASHSEED") != "0":
     os.environ["PYTHONHASHSEED"] = "0"
     os.execv(sys.executable, [sys.executable, "-P", "-m", "tests.simulation", *sys.argv[1:]])
 
-from tests.simulation import planted, reached, simulation
+from tests.simulation import planted, simulation
 from tests.simulation.story import Plan, Step
+from tests.simulation.tally import Tally
 from tests.support import cheap_passwords, database_templates
 
 # No story is alive after so long, however busy the machine is.
@@ -30,6 +32,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no story after so long")
     parser.add_argument("--harsh", action="store_true", help="bad networks, kills and power cuts in each")
     parser.add_argument("--table", action="store_true", help="tell what was reached")
+    parser.add_argument("--jobs", type=int, default=1, help="processes; 0: one a core")
     parser.add_argument("--backup", action="store_true", help="an old backup of the service is put back")
     parser.add_argument("--trace", action="store_true", help="print the story")
     parser.add_argument("--twice", action="store_true", help="each story twice, to the same end")
@@ -45,14 +48,26 @@ def main() -> int:
 
 
 def tell(chosen: argparse.Namespace) -> int:
-    """Live through the stories; 1 if one went wrong."""
+    """Live through the stories, in as many processes as are wanted; 1 if one went wrong."""
+    jobs = min(chosen.jobs or os.cpu_count() or 1, chosen.stories)
+    tally = live(chosen, 0, 1) if jobs == 1 else Tally()
+    if jobs > 1:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
+            for done in as_completed([pool.submit(live, chosen, place, jobs) for place in range(jobs)]):
+                tally.add(done.result())
+    if chosen.table:
+        print(tally.table())
+    print(tally.line())
+    if tally.seeds:
+        print(f"red seeds: {sorted(tally.seeds)}")
+    return 1 if tally.red else 0
+
+
+def live(chosen: argparse.Namespace, place: int, jobs: int) -> Tally:
+    """Each of so many stories, from the one at this place on."""
     began, used = time.perf_counter(), time.process_time()
-    kinds: Counter[str] = Counter()
-    faults: Counter[str] = Counter()
-    states: Counter[str] = Counter()
-    stories = calls = requests = 0
-    virtual = 0.0
-    for number in range(chosen.seed, chosen.seed + chosen.stories):
+    tally = Tally()
+    for number in range(chosen.seed + place, chosen.seed + chosen.stories, jobs):
         if time.perf_counter() - began > chosen.seconds:
             break
         plan = Plan.of(number, chosen.steps)
@@ -64,30 +79,19 @@ def tell(chosen: argparse.Namespace) -> int:
         # One that does not end by itself tells where it is.
         faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
         outcome = simulation.run(plan, echo=print if chosen.trace else None)
-        stories, calls, requests = stories + 1, calls + outcome.calls, requests + outcome.requests
-        virtual += outcome.seconds
-        faults += outcome.faults
-        states += outcome.states
         if chosen.twice and simulation.run(plan).digest != outcome.digest:
             outcome.failures.append("two ends: the same story went another way")
+        tally.note(outcome)
         if not outcome.failures:
             continue
-        kinds[outcome.kind] += 1
         show(outcome)
         if chosen.shrink:
             show(shrink(plan, outcome.steps, outcome.kind, told=print), steps=True)
         if chosen.shrink or chosen.plant:
             break
     faulthandler.cancel_dump_traceback_later()
-    used = time.process_time() - used
-    if chosen.table:
-        print(reached.table(states))
-    print(
-        f"{stories} stories, {calls} calls, {requests} requests, {virtual / 3600:.1f} virtual hours,"
-        f" {used:.1f} s of processor: {60 * stories / used:.0f} stories a minute;"
-        f" {sum(kinds.values())} red: {dict(kinds)}; {dict(faults)}"
-    )
-    return 1 if kinds else 0
+    tally.processor_seconds = time.process_time() - used
+    return tally
 
 
 def shrink(

@@ -13,11 +13,13 @@ import trio
 
 from cmsfs import config, errors
 from cmsfs.replica import tree
+from cmsfs.replica.sharing import lost_access
 from cmsfs.service.storage.store import Store
 from daemon.fsck import __main__ as fsck
 from daemon.fsck.findings import Report, StatePaths
 from daemon.push import error_policy
 from daemon.push.error_policy import LOST_BASE
+from tests.simulation import second_account
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import sha1
 from tests.simulation.machines import Machine
@@ -49,6 +51,9 @@ async def judge(one: "_Simulation") -> None:
         for row in rows:
             if machine.name in one.rotten and row["error"] == LOST_BASE:
                 continue
+            if row["error"] == lost_access.REASON:
+                one.outcome.states["not shared any more"] += 1
+                continue
             path = tree.path(machine.agents.state.db, row["ino"])
             if path.lstrip("/") in lost[machine.name]:
                 one.outcome.states["lost with the service"] += 1
@@ -59,6 +64,9 @@ async def judge(one: "_Simulation") -> None:
     there = service_tree(one.service.store)
     kept: set[str] = set()
     for machine in one.machines:
+        if one.is_second(machine):
+            kept |= await second_account.judge(one, machine)
+            continue
         if one.is_of_the_past:
             # Events that were told before are told anew as others: only a comparison finds all of that.  And
             # a folder that is gone stays until what is in it here is known to be elsewhere: the next one
@@ -79,13 +87,13 @@ async def judge(one: "_Simulation") -> None:
         is_rotten = machine.name in one.rotten
         here = await drive_tree(machine, failures, is_rotten=is_rotten, lost=lost[machine.name])
         kept |= {value for value in here.values() if value}
-        kept |= _recovered(machine)
-        local = {path for path in here if _is_local(path)} | lost[machine.name]
+        kept |= recovered(machine)
+        local = {path for path in here if is_local(path)} | lost[machine.name]
         shown = {path: value for path, value in here.items() if path not in local}
         theirs = {
             path: value
             for path, value in there.items()
-            if not _is_local(path) and path not in lost[machine.name]
+            if not is_local(path) and path not in lost[machine.name]
         }
         if shown != theirs:
             failures.append(
@@ -164,7 +172,7 @@ def _judge_contents(one: "_Simulation", kept: set[str]) -> None:
             )
 
 
-def _is_local(path: str) -> bool:
+def is_local(path: str) -> bool:
     name = path.rpartition("/")[2]
     return name.startswith(".goutputstream-") or name.endswith("~")
 
@@ -242,7 +250,7 @@ async def _walk(
             failures.append(f"unreadable: {machine.name}: {path}: {error}")
 
 
-def _recovered(machine: Machine) -> set[str]:
+def recovered(machine: Machine) -> set[str]:
     folder = machine.settings.paths.recovered
     return {sha1(path.read_bytes()) for path in folder.iterdir() if path.is_file()}
 

@@ -149,6 +149,10 @@ class Kernel(Remembered):
         inode = await self._walk(path.split("/"))
         self._took(await self._drive.setattr(inode.ino, SetAttr(mode=mode), None), self._version)
 
+    async def utime(self, path: str, mtime_ns: int) -> None:
+        inode = await self._walk(path.split("/"))
+        self._took(await self._drive.setattr(inode.ino, SetAttr(mtime_ns=mtime_ns), None), self._version)
+
     async def setxattr(self, path: str, name: str, value: bytes) -> None:
         inode = await self._walk(path.split("/"))
         await self._drive.setxattr(inode.ino, name, value)

@@ -261,6 +261,8 @@ class Machine(Process):
         super().__init__(world, disks, name, [settings.paths.state, settings.paths.cache])
         self.settings = settings
         self.user = user
+        # Where the folders of others are shown that everybody uses, if this is a drive of the second account.
+        self.shelf = ""
         self.chance = random.Random(f"{world.seed} {name}")
         self.wire = Wire(world, name, lambda: None if self.is_dying else service.transport(), self.chance)
         self.agents: daemon_app.Agent = None

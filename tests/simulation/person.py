@@ -1,5 +1,6 @@
 """A person at the service's own pages: changes without a drive, over what nobody there has seen."""
 
+from contextlib import suppress
 from datetime import UTC, timedelta
 
 import httpx
@@ -197,12 +198,15 @@ class Person:
         self.disposes = self.disposes or disposes
 
     async def do_release(self) -> None:
-        """All holds and locks end."""
+        """All holds and locks end, and who may see a folder may change it."""
+        for share in self.shares:
+            with suppress(errors.NotFound):
+                await self.client.collaborations.update(
+                    share, collaborations.UpdateCollaboration(role="editor")
+                )
         while self.locks:
-            try:
+            with suppress(errors.NotFound):
                 await self.client.locks.unlock(self.locks.pop())
-            except errors.NotFound:
-                pass
         while self.holds:
             await self.client.legal_holds.release(self.holds[-1])
             self.holds.pop()

@@ -7,7 +7,7 @@ import trio
 from cmsfs import errors
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import ANY, sha1
-from tests.simulation.promises import FOLDERS, NAMES, Held, Promises, path_of
+from tests.simulation.promises import FOLDERS, NAMES, Held, Promises
 from tests.simulation.remembered import File
 
 # Files that are left open at a time.
@@ -21,7 +21,7 @@ class Programs(Promises):
 
     async def do_write(self, kernel: Kernel, where: int, size: int) -> None:
         """`cat > path`: what is there is read first, through the same handle."""
-        path, data = path_of(where), self._text(size)
+        path, data = self.path(where), self._text(size)
         try:
             file = await kernel.open(path, os.O_RDWR)
         except FileNotFoundError:
@@ -64,11 +64,11 @@ class Programs(Promises):
 
     async def do_patch(self, kernel: Kernel, where: int, at: int, size: int) -> None:
         """Write in the middle of what is there, or behind it."""
-        await self._change(kernel, path_of(where), at, self._text(size % 9))
+        await self._change(kernel, self.path(where), at, self._text(size % 9))
 
     async def do_append(self, kernel: Kernel, where: int, size: int) -> None:
         """Write to its end."""
-        await self._change(kernel, path_of(where), None, self._text(size % 9))
+        await self._change(kernel, self.path(where), None, self._text(size % 9))
 
     async def _change(self, kernel: Kernel, path: str, at: int | None, data: bytes) -> None:
         file = await kernel.open(path, os.O_RDWR)
@@ -89,7 +89,7 @@ class Programs(Promises):
 
     async def do_log(self, kernel: Kernel, where: int, size: int) -> None:
         """`>> path`, twice through one handle: each write goes to what the end is then."""
-        path = path_of(where)
+        path = self.path(where)
         file = await kernel.open(path, os.O_RDWR | os.O_APPEND)
         before = await self._begun(kernel, file, path)
         self._risk(before)
@@ -117,7 +117,7 @@ class Programs(Promises):
 
     async def do_truncate(self, kernel: Kernel, where: int, size: int) -> None:
         """`truncate -s`, of a file that was looked at."""
-        path = path_of(where)
+        path = self.path(where)
         file = await kernel.open(path, os.O_RDWR)
         before = await self._begun(kernel, file, path)
         after = before[: size % 80].ljust(size % 80, b"\0")
@@ -133,7 +133,7 @@ class Programs(Promises):
 
     async def do_save(self, kernel: Kernel, where: int, size: int) -> None:
         """Write beside it and rename over it; a local name or one that would be sent."""
-        path = path_of(where)
+        path = self.path(where)
         beside = path.rpartition("/")[0]
         name = f".goutputstream-{self.ledger.number}" if size % 2 else f"new {self.ledger.number}"
         temporary = f"{beside}/{name}".lstrip("/")
@@ -154,7 +154,7 @@ class Programs(Promises):
 
     async def do_backup_save(self, kernel: Kernel, where: int, size: int) -> None:
         """Rename it away, make it anew, remove the old one."""
-        path, data = path_of(where), self._text(size)
+        path, data = self.path(where), self._text(size)
         await self._whole(kernel, path)
         backup = f"{path}~"
         if await kernel.exists(backup):
@@ -172,7 +172,7 @@ class Programs(Promises):
         self._replaced(backup, old)
 
     async def do_rename(self, kernel: Kernel, where: int, to: int) -> None:
-        path, target = path_of(where), path_of(to)
+        path, target = self.path(where), self.path(to)
         moved = await self._whole(kernel, path)
         before = await self._whole(kernel, target) if await kernel.exists(target) else None
         if sha1(moved) in self.ledger.acknowledged:
@@ -184,7 +184,7 @@ class Programs(Promises):
 
     async def do_exchange(self, kernel: Kernel, where: int, to: int) -> None:
         """`renameat2(RENAME_EXCHANGE)`."""
-        path, target = path_of(where), path_of(to)
+        path, target = self.path(where), self.path(to)
         for one in (path, target):
             if sha1(data := await self._whole(kernel, one)) in self.ledger.acknowledged:
                 self.ledger.put_anywhere(data)
@@ -192,7 +192,7 @@ class Programs(Promises):
 
     async def do_case(self, kernel: Kernel, where: int) -> None:
         """The same name in other letters, and back the next time."""
-        path = path_of(where)
+        path = self.path(where)
         folder, _, name = path.rpartition("/")
         other = f"{folder}/{name.upper()}".lstrip("/")
         if await kernel.exists(path):
@@ -200,7 +200,7 @@ class Programs(Promises):
         await kernel.rename(other, path)
 
     async def do_unlink(self, kernel: Kernel, where: int) -> None:
-        path = path_of(where)
+        path = self.path(where)
         before = await self._whole(kernel, path)
         await self._giving_up(kernel, path)
         self._risk(before)
@@ -208,14 +208,14 @@ class Programs(Promises):
         self._replaced(path, before)
 
     async def do_read(self, kernel: Kernel, where: int) -> None:
-        await self._whole(kernel, path_of(where))
+        await self._whole(kernel, self.path(where))
 
     async def do_chmod(self, kernel: Kernel, where: int, may_run: int) -> None:
-        await kernel.chmod(path_of(where), 0o755 if may_run % 3 else 0o644)
+        await kernel.chmod(self.path(where), 0o755 if may_run % 3 else 0o644)
 
     async def do_past(self, kernel: Kernel, where: int) -> None:
         """A version before is something that somebody wrote."""
-        folder = f"{path_of(where)}@versions"
+        folder = f"{self.path(where)}@versions"
         for name in await kernel.listdir(folder):
             await self._whole(kernel, f"{folder}/{name}")
 
@@ -227,18 +227,17 @@ class Programs(Promises):
     # ---- acts on folders ----
 
     async def do_mkdir(self, kernel: Kernel, where: int) -> None:
-        await kernel.mkdir(FOLDERS[1 + where % (len(FOLDERS) - 1)])
+        await kernel.mkdir(self.folder(where))
 
     async def do_rmdir(self, kernel: Kernel, where: int) -> None:
-        await kernel.rmdir(FOLDERS[1 + where % (len(FOLDERS) - 1)])
+        await kernel.rmdir(self.folder(where))
 
     async def do_mvdir(self, kernel: Kernel, where: int, to: int) -> None:
-        folders = FOLDERS[1:]
-        await kernel.rename(folders[where % len(folders)], folders[to % len(folders)])
+        await kernel.rename(self.folder(where), self.folder(to))
 
     async def do_rmtree(self, kernel: Kernel, where: int) -> None:
         """`rm -r`: what is seen of each file goes by this program's will."""
-        await self._remove_all(kernel, FOLDERS[1 + where % (len(FOLDERS) - 1)])
+        await self._remove_all(kernel, self.folder(where))
 
     async def _remove_all(self, kernel: Kernel, path: str) -> None:
         for name in await kernel.listdir(path):
@@ -259,22 +258,31 @@ class Programs(Promises):
     async def do_undelete(self, kernel: Kernel, which: int, to: int) -> None:
         """Something out of the trash, to a place where nothing is."""
         names = await kernel.listdir(".trash")
-        if not names or await kernel.exists(path_of(to)):
+        if not names or await kernel.exists(self.path(to)):
             return
         name = sorted(names)[which % len(names)]
-        await kernel.rename(f".trash/{name}", path_of(to))
+        await kernel.rename(f".trash/{name}", self.path(to))
 
     async def do_xattr(self, kernel: Kernel, where: int, value: int) -> None:
         """What is set is what is read."""
-        path, text = path_of(where), str(value).encode()
+        path, text = self.path(where), str(value).encode()
         await kernel.setxattr(path, "user.mark", text)
         if (found := await kernel.getxattr(path, "user.mark")) != text:
             self.wrong.append(f"{self.machine.name}: user.mark of {path} is {found!r} and not {text!r}")
 
+    async def do_describe(self, kernel: Kernel, where: int, value: int) -> None:
+        """What file managers show as a comment."""
+        await kernel.setxattr(self.path(where), "user.xdg.comment", f"comment {value}".encode())
+
+    async def do_touch(self, kernel: Kernel, where: int, days: int) -> None:
+        """`touch -d`."""
+        moment = int(self.world.now()) - days * 86_400
+        await kernel.utime(self.path(where), moment * 10**9)
+
     # ---- files that stay open ----
 
     async def do_hold(self, kernel: Kernel, where: int) -> None:
-        path = path_of(where)
+        path = self.path(where)
         file = await kernel.open(path, os.O_RDWR)
         data = await self._begun(kernel, file, path)
         self._check_alive()
@@ -354,20 +362,26 @@ class Programs(Promises):
             pass
 
     async def do_pin(self, kernel: Kernel, where: int) -> None:
-        await self.machine.agents.pin(f"/{path_of(where)}")
+        await self.machine.agents.pin(f"/{self.path(where)}")
 
     async def do_unpin(self, kernel: Kernel, where: int) -> None:
-        await self.machine.agents.unpin(f"/{path_of(where)}")
+        await self.machine.agents.unpin(f"/{self.path(where)}")
 
     async def do_free(self, kernel: Kernel, where: int) -> None:
         with trio.move_on_after(30):
-            await self.machine.agents.free(f"/{path_of(where)}", unpin=False)
+            await self.machine.agents.free(f"/{self.path(where)}", unpin=False)
 
     async def do_pause(self, kernel: Kernel, seconds: int) -> None:
         await self.machine.agents.pause(float(1 + seconds % 200))
 
     async def do_resume(self, kernel: Kernel) -> None:
         await self.machine.agents.resume()
+
+    async def do_accept(self, kernel: Kernel, which: int, is_wanted: int) -> None:
+        """What others share is shown from now on, or is not."""
+        if offered := self.machine.agents.offers.undecided():
+            chosen = offered[which % len(offered)]
+            await self.machine.agents.offers.decide([chosen.id], accept=bool(is_wanted % 4))
 
     async def do_retry(self, kernel: Kernel) -> None:
         await self.machine.agents.retry(None)

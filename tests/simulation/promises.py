@@ -96,6 +96,17 @@ class Promises:
         if self.machine.is_dying or self._incarnation != self.machine.deaths:
             raise Killed
 
+    # ---- where ----
+
+    def path(self, number: int) -> str:
+        """One of the paths that everybody uses, as this drive has it."""
+        path = path_of(number)
+        return f"{self.machine.shelf}{path}" if "/" in path else path
+
+    def folder(self, number: int) -> str:
+        """One of the folders."""
+        return self.machine.shelf + FOLDERS[1 + number % (len(FOLDERS) - 1)]
+
     # ---- what is promised ----
 
     def _text(self, size: int) -> bytes:

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from cmsfs import crashpoints
 from cmsfs.journal import queue
+from cmsfs.journal.ops import OpKind
 from cmsfs.replica import inodes
 from cmsfs.replica.merge import decisions
 from cmsfs.replica.merge.decisions import Local, News, Verdict
@@ -19,6 +19,13 @@ MERGE = [
     if local not in (Local.UNKNOWN, Local.OFFERED, Local.ROOT) or news is News.FACTS
 ]
 
+
+# What is asked of each kind of operation before it is sent.
+JOURNAL = [
+    f"journal: {kind} {answer}"
+    for kind in OpKind
+    for answer in ("pointless", "not pointless", "waiting", "not waiting")
+]
 
 _OPEN = {Local.CLEAN: Local.OPEN, Local.PROGRAM: Local.RUNNING}
 
@@ -83,13 +90,3 @@ def counting(states: Counter[str]) -> Iterator[None]:
         put(queue, "_waits_for", told("_waits_for", "waiting"))
         put(error_policy, "verdict_for", verdict)
         yield
-
-
-def table(states: Counter[str]) -> str:
-    """What was reached how often; and of the merge's table what was not."""
-    lines = [f"  {count:8}  {name}" for name, count in sorted(states.items())]
-    missed = [name for name in MERGE if not states[name]]
-    points = [str(point) for point in crashpoints.Point if not states[f"killed at {point}"]]
-    lines.append(f"  {len(MERGE) - len(missed)} of {len(MERGE)} of the merge's decisions; not {missed}")
-    lines.append(f"  no kill at {points}")
-    return "\n".join(lines)

@@ -1,11 +1,10 @@
 """One story from its beginning to the judgement: machines, people, disasters, peace, what is left then."""
 
 import contextlib
-import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,10 +12,12 @@ import httpx
 import trio
 
 from cmsfs import config, crashpoints
+from cmsfs.config import local_patterns
 from cmsfs.journal import recovery
 from tests.simulation import judge, reached, story, surroundings
 from tests.simulation.disk import Disks
 from tests.simulation.ledger import Ledger
+from tests.simulation.logbook import watching
 from tests.simulation.machines import OTHER, URL, Machine, Process, Service, open_client
 from tests.simulation.person import Person
 from tests.simulation.programs import Programs
@@ -75,7 +76,7 @@ def run(
         surroundings.without_collector(),
         surroundings.parts() if plan.parts else contextlib.nullcontext(),
         reached.counting(outcome.states),
-        _watching(outcome, world),
+        watching(outcome, world),
     ):
         one = _Simulation(world, plan, chosen, home, outcome)
         try:
@@ -83,7 +84,7 @@ def run(
         except Exception as error:
             outcome.failures.append(f"the story broke off: {judge.told(error)}")
     outcome.digest = world.digest
-    outcome.seconds = world.clock.current_time()
+    outcome.seconds = world.clock.current_time() + world.slept
     return outcome
 
 
@@ -112,10 +113,14 @@ class _Simulation:
                 self.service = Service(world, disks, self.home / "service")
                 user = surroundings.template(self.service.root)
                 await self.service.start(nursery)
-                self.machines = [
-                    Machine(world, disks, name, self.service, user, self._settings(name))
-                    for name in ("one", "two", "three")[: self.plan.drives]
-                ]
+                row = self.service.store.read("SELECT id FROM account WHERE login = ?", OTHER)[0]
+                names = ("one", "two", "three")[: self.plan.drives]
+                # Whose drive it is.
+                self.users = dict.fromkeys(names, user)
+                if self.plan.second and len(names) > 1:
+                    self.users[names[-1]] = row["id"]
+                self.machines = [self.machine(disks, name, name) for name in names]
+                self.disks = disks
                 self.processes: dict[str, Process] = {one.name: one for one in [self.service, *self.machines]}
                 crashpoints_before = crashpoints.reached
                 stack.callback(setattr, crashpoints, "reached", crashpoints_before)
@@ -130,7 +135,6 @@ class _Simulation:
                     await machine.start(nursery)
                 client = await stack.enter_async_context(open_client(_Ever(self.service), user))
                 self.person = Person(world, client, self.service, self.ledger)
-                row = self.service.store.read("SELECT id FROM account WHERE login = ?", OTHER)[0]
                 client = await stack.enter_async_context(open_client(_Ever(self.service), row["id"]))
                 self.other = Person(world, client, self.service, self.ledger, has_root=False)
                 self.programs = {one.name: Programs(one, self.ledger) for one in self.machines}
@@ -152,6 +156,19 @@ class _Simulation:
                 nursery.cancel_scope.cancel()
         self.outcome.calls = sum(one.done + one.refused for one in self.programs.values()) + self.person.done
         self.outcome.refused = sum(one.refused for one in self.programs.values())
+
+    def is_second(self, machine: Machine) -> bool:
+        """Whether it is a drive of the account that folders are shared with."""
+        return self.users[machine.name] != self.users["one"]
+
+    def machine(self, disks: Disks, name: str, like: str) -> Machine:
+        """A machine that has nothing yet, with a drive of the same account and settings as that one."""
+        made = Machine(self.world, disks, name, self.service, self.users[like], self._settings(name))
+        if self.users[like] != self.users["one"]:
+            shared = random.Random(f"{self.plan.seed} shared").choice(["folder", "ask", "root"])
+            made.settings = made.settings.model_copy(update={"shared": shared})
+            made.shelf = "" if shared == "root" else f"{local_patterns.SHARED}/"
+        return made
 
     def _settings(self, name: str) -> config.Settings:
         chance = random.Random(f"{self.plan.seed} settings")
@@ -359,31 +376,3 @@ class _Ever(httpx.AsyncBaseTransport):
         if (transport := self._service.transport()) is None:
             raise httpx.ConnectError("the service is away")
         return await transport.handle_async_request(request)
-
-
-# ---- the log ------------------------------------------------------------------------------------
-
-
-class _Watch(logging.Handler):
-    def __init__(self, outcome: Outcome, world: World) -> None:
-        super().__init__(logging.WARNING)
-        self._outcome = outcome
-        self._world = world
-        self.is_over = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage().replace("\n", " ")
-        self._world.note(f"log: {record.levelname} {record.msg}")
-        if record.exc_info or record.levelno >= logging.ERROR:
-            error = record.exc_info[1] if record.exc_info else None
-            self._outcome.failures.append(f"logged {record.msg}: {said} {judge.told(error) if error else ''}")
-
-
-@contextmanager
-def _watching(outcome: Outcome, world: World) -> Iterator[None]:
-    watch, root = _Watch(outcome, world), logging.getLogger()
-    before, root.handlers = root.handlers, [watch]
-    try:
-        yield
-    finally:
-        root.handlers = before

@@ -69,6 +69,22 @@ OTHER = {name: PERSON[name] for name in ("create", "edit", "promote", "rename", 
 AGING = {"retain": (3, 2), "lock": (3, 2), "delete": (8, 1), "restore": (6, 2)}
 LOCKS = {"lock": (4, 2)}
 
+# What is told of files beside their bytes, and what is told of files that are in use.
+MARKS = {
+    "describe": (6, 2),
+    "touch": (6, 2),
+    "hold": (10, 1),
+    "held": (14, 3),
+    "chmod": (10, 2),
+    "case": (6, 1),
+    "unlink": (10, 1),
+}
+OF_FILES = {"edit": (20, 1), "rename": (10, 2), "move": (10, 2), "promote": (4, 2), "restore": (8, 2)}
+
+# Where the last drive is of the second account.
+SHARES = {"share": (10, 2), "folder": (6, 2), "rights": (4, 1), "unshare": (2, 0)}
+OFFERS = {"accept": (6, 2)}
+
 # What happens to a drive's machine, beside the end of its process.
 TROUBLES = ("full", "rot", "well", "clock", "lose_cache", "remember", "put_back")
 
@@ -117,6 +133,8 @@ class Plan:
     lies: float = 0.0  # answers and bodies that arrive whole and are wrong
     parts: bool = False  # files of a few hundred bytes go in parts
     ages: bool = False  # hours and weeks pass
+    marks: bool = False  # much is told of files that are in use
+    second: bool = False  # the last drive is of the account that folders are shared with
 
     @classmethod
     def of(cls, seed: int, steps: int = 80) -> "Plan":
@@ -136,6 +154,8 @@ class Plan:
             lies=chance.choice([0.0, 0.0, 0.0, 0.03, 0.1]),
             parts=chance.random() < 0.3,
             ages=chance.random() < 0.2,
+            second=chance.random() < 0.15,
+            marks=chance.random() < 0.15,
         )
 
 
@@ -175,6 +195,11 @@ def steps(plan: Plan) -> list[Step]:
             continue
         actor = chance.choice(actors)
         acts = {"person": PERSON, "other": OTHER}.get(actor, ACTS)
+        if plan.marks:
+            acts = {"person": PERSON | OF_FILES, "other": OTHER}.get(actor, ACTS | MARKS)
+        if plan.second and plan.drives > 1:
+            shares = PERSON | SHARES
+            acts = {"person": shares, "other": OTHER, drives[-1]: ACTS | OFFERS}.get(actor, ACTS)
         if plan.ages:
             acts = {"person": PERSON | AGING, "other": OTHER | LOCKS}.get(actor, ACTS)
         act = chance.choices(list(acts), [weight for weight, _ in acts.values()])[0]

@@ -27,7 +27,9 @@ def run(*arguments: object, is_found: bool = False) -> str:
 
 
 def test_stories_end_well_and_the_same_twice() -> None:
-    assert "2 stories" in run("--seed", 1, "--stories", 2, "--twice")
+    told = run("--seed", 1, "--stories", 2, "--twice", "--jobs", 2, "--table")
+    assert "| stories | 2 |" in told
+    assert "| red stories | 0 |" in told
 
 
 def test_a_client_that_overwrites_what_it_has_not_seen_is_found() -> None:
@@ -44,5 +46,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_an_hour_of_stories_ends_well() -> None:
-    run("--stories", 10**6, "--seconds", 3600)
+def test_an_hour_of_stories_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    told = run("--stories", 10**6, "--seconds", 3600, "--jobs", 0, "--table")
+    with capsys.disabled():
+        sys.stdout.write(told)

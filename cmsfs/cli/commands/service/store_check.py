@@ -10,7 +10,6 @@ import click
 import trio
 
 from cmsfs import config, errors, output
-from cmsfs.cli.commands.service import store_move
 from cmsfs.cli.support import context
 from cmsfs.service.storage import blob_check, blobs, store
 
@@ -20,10 +19,7 @@ _SHOWN = 20
 
 @click.group()
 def service() -> None:
-    """The embedded service's data: check, move."""
-
-
-service.add_command(store_move.move)
+    """The embedded service's data: check."""
 
 
 @service.command("check")
