@@ -101,6 +101,11 @@ def replace_assignments(conn: Connection, found: Iterable[PolicyAssignment]) -> 
     )
 
 
+def has_assignments(db: Database) -> bool:
+    """Whether any policy is known to be assigned to anything."""
+    return db.row("SELECT 1 FROM assignment LIMIT 1") is not None
+
+
 def assigned_to(db: Database, target_type: str, target: str) -> list[PolicyAssignment]:
     """The assignments to one thing, in the order of their ids."""
     sql = "SELECT * FROM assignment WHERE target_type = ? AND target = ? ORDER BY kind, id"

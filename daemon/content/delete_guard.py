@@ -20,7 +20,7 @@ from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
 from cmsfs.models import wire_names
-from cmsfs.replica import kv_store, tree
+from cmsfs.replica import item_details, kv_store, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.sharing import shares
 from cmsfs.runtime import clock
@@ -160,12 +160,13 @@ class DeleteGuard:
         return any(at is not None and now - at < DOUBT_SECONDS for at in places)
 
     def _is_protected(self, node: Node) -> bool:
-        if not policies.is_known(self._db):
+        # At every deletion: most accounts have no policies, and no more is looked at then.
+        if not item_details.has_assignments(self._db) or not policies.is_known(self._db):
             return False
         taken = float(kv_store.get(self._db, TAKEN_AT) or 0)
         if 0 <= clock.time() - taken < SURE_SECONDS:
             return False
-        return any(policies.covering(self._db, node, kind) for kind in (policies.HOLD, policies.RETENTION))
+        return policies.is_covered(self._db, node)
 
     async def _note_taken(self, node: Node) -> None:
         if self._is_protected(node):

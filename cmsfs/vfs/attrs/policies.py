@@ -177,6 +177,11 @@ def covering(
     return [one for one in _covering(db, node, item) if one.kind == kind]
 
 
+def is_covered(db: Database, node: Node) -> bool:
+    """Whether any assignment covers a file or folder of the service."""
+    return bool(_covering(db, node, json.loads(tree.item_json(db, node.ino) or "{}")))
+
+
 def _covering(db: Database, node: Node, item: dict[str, Any]) -> list[PolicyAssignment]:
     found: dict[tuple[str, str], PolicyAssignment] = {}
     for target_type, target in _targets(db, node, item):
