@@ -153,8 +153,8 @@ def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:
     What is not retained, or without an end, is left out.
     """
     versions = json.dumps([row["version"] for row in rows if row["version"] is not None])
-    sql = f"SELECT f.id, max({_END}) AS until {_COVERED}"
-    sql += " AND v.id IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) GROUP BY f.id"
+    numbers = "SELECT CAST(value AS BIGINT) FROM json_each(?)"
+    sql = f"SELECT f.id, max({_END}) AS until {_COVERED} AND v.id IN ({numbers}) GROUP BY f.id"
     return {row["id"]: row["until"] for row in read(sql, versions) if row["until"] < FOREVER}
 
 

@@ -29,7 +29,7 @@ _PENDING = """
   SELECT t.id, t.text, s.id AS status, account.login, account.role FROM terms_of_service AS t
     JOIN account ON account.id = ?1 LEFT JOIN terms_status AS s ON s.terms = t.id AND s.account = ?1
     WHERE t.enterprise = ?2 AND t.kind = 'managed' AND t.status = 'enabled'
-      AND NOT coalesce(s.is_accepted, 0)
+      AND coalesce(s.is_accepted, 0) = 0
 """
 
 

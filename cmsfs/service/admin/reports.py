@@ -33,7 +33,7 @@ _REPORTS = {
     ),
     "links": (
         "SELECT item.id, item.name, owner.login AS owner, item.link_terms ->> 'access' AS access,"
-        " item.link_terms ->> 'ends' AS ends_at FROM item INDEXED BY item_link"
+        " CAST(item.link_terms ->> 'ends' AS BIGINT) AS ends_at FROM item INDEXED BY item_link"
         " JOIN account AS owner ON owner.id = item.owner"
         " WHERE item.link IS NOT NULL AND item.status = 0 AND owner.enterprise = ? ORDER BY item.id LIMIT ?"
     ),

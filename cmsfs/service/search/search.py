@@ -121,7 +121,7 @@ def _find_out(
         return
     if known.total is None:
         sql, args = plan.matches()
-        known.total = read(f"SELECT count(*) AS n FROM ({sql} LIMIT ?)", *args, COUNT_CAP)[0]["n"]
+        known.total = read(f"SELECT count(*) AS n FROM ({sql} LIMIT ?) AS found", *args, COUNT_CAP)[0]["n"]
     if offset < known.total:
         # Whoever asks for one more page asks for others.  The ids alone: sorting whole rows would read them.
         sql, args = plan.page(result_cache.REACH if offset else limit, 0)

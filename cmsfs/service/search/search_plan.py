@@ -47,7 +47,7 @@ _RANK = "bm25(word, 10.0, 4.0, 1.0, 1.0, 4.0)"
 _SPAN = """
   SELECT count(*) AS n FROM (
     SELECT 1 FROM item INDEXED BY item_created
-    WHERE owner = ? AND {} AND created_at >= ? AND created_at <= ? LIMIT ?)
+    WHERE owner = ? AND {} AND created_at >= ? AND created_at <= ? LIMIT ?) AS found
 """
 
 _LARGEST = 2**63 - 1
@@ -120,12 +120,12 @@ class SearchPlan:
             return f"SELECT item.id {sql} ORDER BY {order} LIMIT ? OFFSET ?", [*args, limit, offset]
         # No place holds more of the page than lies before its end.
         each = [
-            f"SELECT * FROM (SELECT item.id AS id, {self.key} AS k {sql} ORDER BY {order} LIMIT ?)"
+            f"SELECT * FROM (SELECT item.id AS id, {self.key} AS k {sql} ORDER BY {order} LIMIT ?) AS place"
             for sql, _ in parts
         ]
         values = [arg for _, args in parts for arg in (*args, limit + offset)]
         outer = f"ORDER BY k {self.direction}, id {self.direction} LIMIT ? OFFSET ?"
-        return f"SELECT id FROM ({' UNION ALL '.join(each)}) {outer}", [*values, limit, offset]
+        return f"SELECT id FROM ({' UNION ALL '.join(each)}) AS found {outer}", [*values, limit, offset]
 
 
 def make(
@@ -357,7 +357,7 @@ def _add_filters(plan: SearchPlan, asked: search.Query) -> None:
         plan.add(
             "(item.modified_by IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) OR EXISTS ("
             " SELECT 1 FROM (SELECT created_by FROM version WHERE file = item.id ORDER BY id DESC LIMIT 10)"
-            " WHERE created_by IN (SELECT CAST(value AS BIGINT) FROM json_each(?))))",
+            " AS last WHERE created_by IN (SELECT CAST(value AS BIGINT) FROM json_each(?))))",
             users,
             users,
         )

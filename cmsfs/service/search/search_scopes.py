@@ -14,7 +14,7 @@ _SIZES = """
   SELECT top.key AS place, (
     SELECT count(*) FROM (
       SELECT 1 FROM item INDEXED BY item_below
-      WHERE path >= top.value ->> 0 AND path < top.value ->> 1 LIMIT ?2)) AS n
+      WHERE path >= top.value ->> 0 AND path < top.value ->> 1 LIMIT ?2) AS found) AS n
   FROM json_each(?1) AS top
 """
 

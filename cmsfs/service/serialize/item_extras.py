@@ -106,7 +106,7 @@ def set_sync_state(conn: Connection, row: Row, state: str | None) -> bool:
     else:
         done = conn.execute(
             "INSERT INTO sync_mark VALUES (?, ?) ON CONFLICT (item) DO UPDATE SET state = excluded.state"
-            " WHERE state != excluded.state",
+            " WHERE sync_mark.state != excluded.state",
             (row["id"], state),
         )
     return done.rowcount > 0

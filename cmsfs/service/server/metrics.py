@@ -31,7 +31,7 @@ _STORED = "SELECT count(*) AS users, coalesce(sum(space_used), 0) AS bytes FROM 
 _WAITING = {
     "index": "SELECT count(*) AS n FROM unindexed",
     "webhooks": "SELECT count(*) AS n FROM webhook_delivery",
-    "uploads": "SELECT count(*) AS n FROM upload_session WHERE NOT committed",
+    "uploads": "SELECT count(*) AS n FROM upload_session WHERE committed = 0",
 }
 
 
