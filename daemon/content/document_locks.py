@@ -57,7 +57,7 @@ class DocumentLocks:
 
     async def run(self) -> None:
         """Lock and unlock, for ever; what was open when the last run ended is taken up again."""
-        for row in self._db.rows("SELECT parent, name FROM node WHERE local AND parent IS NOT NULL"):
+        for row in self._db.rows("SELECT parent, name FROM node WHERE local AND +parent IS NOT NULL"):
             self.appeared(row["parent"], row["name"])
         while True:
             key: _Key | None = None

@@ -87,5 +87,5 @@ class MatchPlaces:
         owner = item.owned_by.id if item.owned_by is not None else None
         if found.in_root or found.me is None or owner in (None, found.me):
             return []
-        known = self._db.row("SELECT name FROM node WHERE local AND local = 2 AND parent IS NOT NULL")
+        known = self._db.row("SELECT name FROM node WHERE local AND local = 2 AND +parent IS NOT NULL")
         return [known["name"] if known is not None else shares.NAME]

@@ -29,12 +29,14 @@ RETRY_SECONDS = 60.0
 # Changes come in flurries, and each one wakes us.
 GATHER_SECONDS = 0.1
 
+# From the few such versions to the files, in that order: this runs on the loop after every change, and the
+# other way round it would go through all of the tree.
 _DEPENDING = """
-  SELECT p.sha1, n.size AS size, p.remote_id, p.version FROM past p JOIN node n ON n.sha1 = p.sha1
+  SELECT p.sha1, n.size AS size, p.remote_id, p.version FROM past p CROSS JOIN node n ON n.sha1 = p.sha1
    WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND n.size > 0 AND n.draft IS NULL
      AND NOT EXISTS (SELECT 1 FROM content c WHERE c.sha1 = p.sha1 AND c.dirty)
-  UNION SELECT p.sha1, d.base_total, p.remote_id, p.version FROM past p JOIN draft d ON d.base_sha1 = p.sha1
-    JOIN node n ON n.draft = d.id
+  UNION SELECT p.sha1, d.base_total, p.remote_id, p.version FROM past p
+    CROSS JOIN draft d ON d.base_sha1 = p.sha1 CROSS JOIN node n ON n.draft = d.id
    WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND d.base_total > 0
      AND NOT EXISTS (SELECT 1 FROM content c WHERE c.sha1 = p.sha1 AND c.dirty)
 """
