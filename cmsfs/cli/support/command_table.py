@@ -83,7 +83,7 @@ GROUPS = {
             "management.exemptions", "Manage exemptions from the collaboration allowlist"
         ),
         "serve": CommandEntry("service.serve", "Serve the embedded service over HTTP"),
-        "service": CommandEntry("service.store_check", "Check the embedded service's data"),
+        "service": CommandEntry("service.store_check", "Check or move the embedded service's data"),
     },
 }
 

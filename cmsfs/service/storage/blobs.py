@@ -246,7 +246,11 @@ class IncomingBlob:
 
     async def sha1(self) -> str:
         """The SHA-1 of what has arrived."""
-        await threads.run_sync(self._drain)
+        return await threads.run_sync(self.sha1_now)
+
+    def sha1_now(self) -> str:
+        """`sha1`, for a thread."""
+        self._drain()
         return self._hash.hexdigest()
 
     def append_file(self, path: Path) -> None:

@@ -84,15 +84,22 @@ class Store:
 
 @asynccontextmanager
 async def open_store(
-    root: Path, blobs_url: str | None = None, *, database_url: str | None = None, sweep: bool = True
+    root: Path,
+    blobs_url: str | None = None,
+    *,
+    database_url: str | None = None,
+    sweep: bool = True,
+    only: bool = False,
 ) -> AsyncIterator[Store]:
     """The store in `root`, made if it is new, readable by this user only.
 
     Its contents are at `blobs_url` and its database at `database_url`, if these are given.
 
-    `sweep` has what a crash left removed, if no other process has the store open.
+    `sweep` has what a crash left removed, if no other process has the store open.  With `only`, none has it
+    open as long as this lasts.
 
-    Raises `UserError` if the folder or the database cannot be used, or the contents are elsewhere.
+    Raises `UserError` if the folder or the database cannot be used, the contents are elsewhere, or, with
+    `only`, another process has the store open.
     """
     try:
         for name in ("", "blobs", "incoming", "aside", "sessions", "renditions"):
@@ -113,11 +120,15 @@ async def open_store(
         shared.heard = store.tell
         stack.callback(store.parts.close)
         alone = shared.is_alone()
+        if only and not alone:
+            where = root if database_url is None else "the database"
+            raise errors.UserError(f"A service has {where} open; stop it first.")
         if alone and sweep:
             await db.write(derived_files.forget)
         if sweep:
             await db.query(lambda conn: _sweep(store, conn, alone=alone))
-        await shared.open_to_others()
+        if not only:
+            await shared.open_to_others()
         yield store
 
 

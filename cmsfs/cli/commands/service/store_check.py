@@ -10,6 +10,7 @@ import click
 import trio
 
 from cmsfs import config, errors, output
+from cmsfs.cli.commands.service import store_move
 from cmsfs.cli.support import context
 from cmsfs.service.storage import blob_check, blobs, store
 
@@ -19,7 +20,10 @@ _SHOWN = 20
 
 @click.group()
 def service() -> None:
-    """The embedded service's data: check."""
+    """The embedded service's data: check, move."""
+
+
+service.add_command(store_move.move)
 
 
 @service.command("check")
