@@ -34,6 +34,10 @@ _SKILL_CARDS = """
 
 VERSION = 13
 
+# The oldest version whose processes may work on this format beside this one's: a server's database is
+# upgraded under those that still run.  So a step adds; what it makes useless goes in a later version's.
+OLDEST_BESIDE = 13
+
 
 def schema() -> str:
     """The text of the schema as it is now."""

@@ -261,7 +261,7 @@ async def test_of_two_that_start_at_once_one_makes_the_tables(postgres):
 
 
 def test_what_is_not_ours_is_refused(postgres, conn, url):
-    conn.execute("UPDATE shared_value SET value = '1000' WHERE name = 'format'")
+    conn.execute("UPDATE shared_value SET value = '1000' WHERE name IN ('format', 'oldest_beside')")
     with pytest.raises(errors.UserError, match="newer version"):
         format.prepare(url)
     other = postgres.empty()

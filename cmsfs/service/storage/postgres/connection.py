@@ -97,6 +97,10 @@ class PostgresConnection:
         try:
             cursor = self.raw.execute(text.encode(), _sent(args, keys) if keys else None)
             return Result(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        except errors.FeatureNotSupported as error:
+            # A newer version has added a column to a table, which what was planned before does not know.
+            self.close()
+            raise engine.DatabaseUnavailable("the database was just upgraded") from error
         except psycopg.Error as error:
             raise said(error) from error
 

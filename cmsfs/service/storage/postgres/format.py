@@ -1,7 +1,10 @@
 """Makes an empty PostgreSQL database the service's, or brings it from an older format to this one.
 
+Processes of the older version may go on beside those of the new one, and start beside them, as far as the
+new one says so (`upgrade.OLDEST_BESIDE`): so many processes are replaced one after the other.
+
 Rule: one process does it, in one transaction; whoever comes meanwhile waits and finds it done.  What has a
-newer format, or something else in it, is refused and left as it is.
+format that this version cannot work on, or something else in it, is refused and left as it is.
 """
 
 import sqlite3
@@ -12,7 +15,10 @@ from cmsfs.service.storage.postgres import connection, presence, schema
 from cmsfs.service.storage.postgres.connection import PostgresConnection
 from cmsfs.service.storage.shared import signed_urls
 
-_FORMAT = "SELECT value FROM shared_value WHERE name = 'format'"
+_VALUE = "SELECT value FROM shared_value WHERE name = ?"
+_SET_VALUE = """
+  INSERT INTO shared_value VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
 
 
 def prepare(url: str) -> None:
@@ -46,15 +52,29 @@ def _bring(conn: PostgresConnection, version: int) -> None:
             raise errors.UserError("The database has tables of something else: the service needs its own.")
         for statement in schema.made():
             conn.command(statement)
-        key = signed_urls.new_key()
-        values = (str(version).encode(), key)
-        conn.execute("INSERT INTO shared_value VALUES ('format', ?), ('addresses.key', ?)", values)
+        conn.execute(_SET_VALUE, ("addresses.key", signed_urls.new_key()))
+        _note(conn, version)
         return
-    found = int(conn.execute(_FORMAT).fetchone()["value"])
+    found = _number(conn, "format") or 0
     if found > version:
+        if (_number(conn, "oldest_beside") or found) <= version:
+            return
         said = f"a newer version of cmsfs (format {found}, this one reads {version})"
         raise errors.UserError(f"The database was written by {said}.")
-    for number in range(found, version):
-        for statement in schema.step(number):
-            conn.command(statement)
-    conn.execute("UPDATE shared_value SET value = ? WHERE name = 'format'", (str(version).encode(),))
+    if found < version:
+        # Whoever is writing finishes first.
+        conn.execute(f"SELECT pg_advisory_xact_lock({presence.LOCKS}, {presence.WRITER})")
+        for number in range(found, version):
+            for statement in schema.step(number):
+                conn.command(statement)
+        _note(conn, version)
+
+
+def _note(conn: PostgresConnection, version: int) -> None:
+    conn.execute(_SET_VALUE, ("format", str(version).encode()))
+    conn.execute(_SET_VALUE, ("oldest_beside", str(upgrade.OLDEST_BESIDE).encode()))
+
+
+def _number(conn: PostgresConnection, name: str) -> int | None:
+    row = conn.execute(_VALUE, (name,)).fetchone()
+    return None if row is None else int(row["value"])
