@@ -118,9 +118,9 @@ class Unheard:
                 self._arrived.add(change.ino)
                 if (change.parent, change.name) in self._names:
                     continue
-                if change.is_new and not listed.setdefault(
-                    change.parent, self._places.is_listed(change.parent)
-                ):
+                if change.is_new and change.parent not in listed:
+                    listed[change.parent] = self._places.is_listed(change.parent)
+                if change.is_new and not listed[change.parent]:
                     continue  # a first listing: nobody has seen the folder without it
                 self._names[change.parent, change.name] = self._before(change)
 

@@ -67,25 +67,30 @@ class SharedItems:
 
     def _heard(self, changes: list[Change]) -> None:
         """What is shared while the drive is known; at first everything that was ever shared comes at once."""
-        for change in changes:
-            if change.what is ChangeKind.ENTRY and change.ino not in self._seen:
-                self._note(change)
+        news = [
+            change
+            for change in changes
+            if change.what is ChangeKind.ENTRY and change.parent is not None and change.ino not in self._seen
+        ]
+        if news and not tree.is_listed(self._db, ROOT):
+            self._seen.update(change.ino for change in news)
+            return
+        shelves: dict[Ino, bool] = {}
+        for change in news:
+            if change.parent is not None and change.parent not in shelves:
+                folder = tree.find(self._db, change.parent)
+                shelves[change.parent] = folder is not None and (folder.is_shelf or folder.ino == ROOT)
+        for ino in dict.fromkeys(change.ino for change in news if shelves.get(change.parent or ROOT)):
+            self._note(ino)
 
-    def _note(self, change: Change) -> None:
-        if change.parent is None:
+    def _note(self, ino: Ino) -> None:
+        """It has come to where shared items are."""
+        self._seen.add(ino)
+        if not (who := shares.owner(self._db, ino)):
             return
-        if not tree.is_listed(self._db, ROOT):
-            self._seen.add(change.ino)
-            return
-        folder = tree.find(self._db, change.parent)
-        if folder is None or not (folder.is_shelf or folder.ino == ROOT):
-            return
-        self._seen.add(change.ino)
-        if not (who := shares.owner(self._db, change.ino)):
-            return
-        node = tree.find(self._db, change.ino)
+        node = tree.find(self._db, ino)
         if node is None or not offers.is_accepted(self._db, node.kind, node.remote_id or ""):
-            self._say(f"{who} shares {tree.path(self._db, change.ino).lstrip('/')}.")
+            self._say(f"{who} shares {tree.path(self._db, ino).lstrip('/')}.")
 
     def _say(self, sentence: str) -> None:
         self.count += 1

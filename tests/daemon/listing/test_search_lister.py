@@ -51,6 +51,18 @@ async def fill(
     await service.write(txn)
 
 
+async def test_what_hears_of_a_listing_looks_nothing_up_for_each_item(
+    drive: Drive, service: Store, user: int
+) -> None:
+    count = 900
+    await fill(service, user, count, created=lambda number: 10**15 + number)
+    said: list[str] = []
+    await drive.db.write(lambda conn: conn.set_trace_callback(said.append))
+    assert len(await drive.names()) == count
+    await drive.db.write(lambda conn: conn.set_trace_callback(None))
+    assert len([one for one in said if one.startswith("SELECT 1 FROM listing")]) < count / 10
+
+
 async def test_small_folder_listing_is_one_request(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     deep = await other.folder("deep", docs)
