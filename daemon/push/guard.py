@@ -69,7 +69,7 @@ class Guard:
         self._released = Signal()
         # Files whose changes were held when a person let them go: who wrote them may be forgotten by then.
         self._let_go: set[Ino] = set()
-        # How many of the traces are stored; whether a task stores the others.
+        # How many rows of traces are stored; whether a task stores more.
         self._stored = 0
         self._is_storing = False
         self.traces = self.changes.traces
@@ -77,8 +77,9 @@ class Guard:
         text = kv_store.get(db, kv_store.GUARD)
         self.notice = attention.GuardNotice.model_validate_json(text) if text is not None else None
         if self.notice is not None:
-            self.traces.take_up([one.name for one in self.notice.programs], _read_traces(db))
-            self._stored = len(self.traces.found)
+            stored = kv_store.all_of(db, kv_store.GUARD_TRACES)
+            self.traces.take_up([one.name for one in self.notice.programs], _read_traces(stored))
+            self._stored = len(stored)
             log.warning("%s Nothing is uploaded or deleted until then.", self.question)
 
     @property
@@ -171,9 +172,10 @@ class Guard:
     async def _store_traces(self) -> None:
         """Store what came since the last time, until nothing has."""
         try:
-            while self.notice is not None and len(self.traces.found) > self._stored:
-                new = [[ino, *(key or ())] for ino, key in list(self.traces.found.items())[self._stored :]]
-                place, self._stored = f"{kv_store.GUARD_TRACES}{self._stored:09}", len(self.traces.found)
+            while self.notice is not None and self.traces.fresh:
+                new = [[ino, *(key or ())] for ino, key in self.traces.fresh.items()]
+                self.traces.fresh.clear()
+                place, self._stored = f"{kv_store.GUARD_TRACES}{self._stored:09}", self._stored + 1
                 text = json.dumps(new)
                 await self._db.write(functools.partial(kv_store.put, key=place, value=text))
         finally:
@@ -209,6 +211,6 @@ class Guard:
         self._released.pulse()
 
 
-def _read_traces(db: Database) -> dict[Ino, ItemKey | None]:
-    rows = [row for text in kv_store.all_of(db, kv_store.GUARD_TRACES) for row in json.loads(text)]
+def _read_traces(stored: Iterable[str]) -> dict[Ino, ItemKey | None]:
+    rows = [row for text in stored for row in json.loads(text)]
     return {ino: (KINDS[key[0]], key[1]) if key else None for ino, *key in rows}

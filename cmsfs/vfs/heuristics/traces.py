@@ -26,12 +26,13 @@ class Trace(NamedTuple):
 class Traces:
     """What was changed, by whom; of programs that are followed all that they change (`found`).
 
-    `told` is called whenever there is more in `found`.
+    `told` is called whenever there is more in `found`; `fresh` is what came since it was last emptied.
     """
 
     def __init__(self) -> None:
         self.told: Callable[[], None] = lambda: None
         self.found: dict[Ino, ItemKey | None] = {}
+        self.fresh: dict[Ino, ItemKey | None] = {}
         self._latest: OrderedDict[Ino, Trace] = OrderedDict()
         self._followed: frozenset[str] = frozenset()
 
@@ -39,7 +40,8 @@ class Traces:
         """A program changes an item."""
         if caller.name in self._followed:
             self._find(ino, key)
-            self.told()
+            if self.fresh:
+                self.told()
             return
         self._latest[ino] = Trace(clock.monotonic(), caller.name, key)
         if len(self._latest) > REMEMBERED:
@@ -62,7 +64,9 @@ class Traces:
 
     def forget(self) -> None:
         """Follow nobody any more."""
-        self._followed, self.found = frozenset(), {}
+        self._followed, self.found, self.fresh = frozenset(), {}, {}
 
     def _find(self, ino: Ino, key: ItemKey | None) -> None:
-        self.found[ino] = key or self.found.get(ino)
+        if ino in self.found and (key is None or self.found[ino] == key):
+            return
+        self.found[ino] = self.fresh[ino] = key
