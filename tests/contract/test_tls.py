@@ -61,7 +61,7 @@ async def test_tls_before_1_2_is_not_spoken(url):
 
 async def test_browsers_are_told_to_come_by_tls_alone(url, certificate):
     trusted = ssl.create_default_context(cafile=certificate[0])
-    async with httpx.AsyncClient(verify=trusted) as client:
+    async with httpx.AsyncClient(verify=trusted, timeout=60) as client:
         for path in ("/2.0/users/me", "/docs", "/nothing", "/s/nothing"):
             answer = await client.get(f"{url}{path}")
             assert answer.headers.get_list("strict-transport-security") == ["max-age=31536000"]
