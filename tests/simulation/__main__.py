@@ -38,13 +38,44 @@ def main() -> int:
     parser.add_argument("--twice", action="store_true", help="each story twice, to the same end")
     parser.add_argument("--shrink", action="store_true", help="the shortest form of what goes wrong")
     parser.add_argument("--plant", choices=[*planted.PLANTED], help="with this bug; ends where it is found")
+    parser.add_argument("--plants", action="store_true", help="a table: each bug, and the stories to find it")
     chosen = parser.parse_args()
     cheap_passwords.install()
     database_templates.install()
     if chosen.seed is None:
         chosen.seed = random.SystemRandom().randrange(10**6)
+    if chosen.plants:
+        return find_all(chosen)
     with planted.planted(chosen.plant):
         return tell(chosen)
+
+
+def find_all(chosen: argparse.Namespace) -> int:
+    """One bug after the other, with the number of stories that it takes to find it; 1 if one is not found."""
+    missed = 0
+    print("| Bug | Stories | What is judged |\n| --- | --- | --- |")
+    for bug in planted.PLANTED:
+        with planted.planted(bug):
+            for count in range(1, chosen.stories + 1):
+                number = chosen.seed + count - 1
+                plan = Plan.of(number, chosen.steps)
+                if chosen.harsh or bug in planted.OF_THE_DISK:
+                    plan = harsh(plan)
+                faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
+                outcome = simulation.run(plan)
+                if outcome.failures:
+                    print(f"| `{bug}` | {count} | {outcome.kind} |", flush=True)
+                    break
+            else:
+                missed += 1
+                print(f"| `{bug}` | not found in {chosen.stories} | |", flush=True)
+    return 1 if missed else 0
+
+
+def harsh(plan: Plan) -> Plan:
+    """The same with a bad network, kills and power cuts."""
+    is_far = plan.offline or plan.seed % 2 == 0
+    return replace(plan, faults=plan.faults or 0.1, kills=True, power=True, offline=is_far)
 
 
 def tell(chosen: argparse.Namespace) -> int:
@@ -72,8 +103,7 @@ def live(chosen: argparse.Namespace, place: int, jobs: int) -> Tally:
             break
         plan = Plan.of(number, chosen.steps)
         if chosen.harsh:
-            is_far = plan.offline or number % 2 == 0
-            plan = replace(plan, faults=plan.faults or 0.1, kills=True, power=True, offline=is_far)
+            plan = harsh(plan)
         if chosen.backup:
             plan = replace(plan, backup=True)
         # One that does not end by itself tells where it is.

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from cmsfs import config, errors
-from cmsfs.replica import tree
+from cmsfs.replica import naming, tree
 from cmsfs.replica.sharing import lost_access
 from cmsfs.service.storage.store import Store
 from daemon.fsck import __main__ as fsck
 from daemon.fsck.findings import Report, StatePaths
 from daemon.push import error_policy
 from daemon.push.error_policy import LOST_BASE
-from tests.simulation import second_account
+from tests.simulation import gauges, second_account
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import sha1
 from tests.simulation.machines import Machine
 from tests.simulation.promises import PATHS, path_of
+from tests.simulation.story import Plan
 
 QUIET_SECONDS = 40.0
 
@@ -62,7 +63,11 @@ async def judge(one: "_Simulation") -> None:
     for programs in one.programs.values():
         failures += [f"wrong bytes: {said}" for said in programs.wrong]
     there = service_tree(one.service.store)
+    sizes = {row["sha1"]: row["size"] for row in one.service.store.read("SELECT sha1, size FROM version")}
     kept: set[str] = set()
+    if _is_alone(one.plan):
+        copies = [path for path in there if naming.original_name(path.rpartition("/")[2]) is not None]
+        failures += [f"conflict: {path}, and nobody else is there" for path in copies]
     for machine in one.machines:
         if one.is_second(machine):
             kept |= await second_account.judge(one, machine)
@@ -83,7 +88,7 @@ async def judge(one: "_Simulation") -> None:
             await machine.agents.poll(full=True)
             await trio.sleep(QUIET_SECONDS)
         if machine.name not in one.rotten:
-            await _remembered(machine, there, failures, lost=lost[machine.name])
+            await _remembered(machine, there, sizes, failures, lost=lost[machine.name])
         is_rotten = machine.name in one.rotten
         here = await drive_tree(machine, failures, is_rotten=is_rotten, lost=lost[machine.name])
         kept |= {value for value in here.values() if value}
@@ -100,7 +105,15 @@ async def judge(one: "_Simulation") -> None:
                 f"not the same: {machine.name} shows {_named(one, shown, theirs)}, the service has"
                 f" {_named(one, theirs, shown)}"
             )
+    for machine in one.machines:
+        failures += [f"gauge: {machine.name}: {said}" for said in await gauges.not_back(machine)]
     _judge_contents(one, kept)
+
+
+def _is_alone(plan: Plan) -> bool:
+    """Whether only programs of one drive change anything, nothing is lost, and nobody lies."""
+    hindered = plan.person or plan.other or plan.kills or plan.troubles or plan.backup or plan.lies
+    return plan.drives == 1 and not hindered
 
 
 def _lost_with_service(one: "_Simulation", machine: Machine) -> set[str]:
@@ -118,7 +131,12 @@ def _lost_with_service(one: "_Simulation", machine: Machine) -> set[str]:
 
 
 async def _remembered(
-    machine: Machine, there: dict[str, str], failures: list[str], *, lost: Collection[str]
+    machine: Machine,
+    there: dict[str, str],
+    sizes: dict[str, int],
+    failures: list[str],
+    *,
+    lost: Collection[str],
 ) -> None:
     """What the kernel remembers of the names that programs use is what the service has; not so the `lost`."""
     for path in map(path_of, range(PATHS)):
@@ -127,6 +145,12 @@ async def _remembered(
         found = await machine.kernel.exists(path)
         if found != (path in there):
             failures.append(f"stale: {machine.name}: {path} {'is' if found else 'is not'} there")
+        elif found and (size := sizes.get(there[path])) is not None:
+            told = (await machine.kernel.stat(path)).size
+            if told != size:
+                failures.append(
+                    f"stale: {machine.name}: {path} has {told} bytes as told, {size} at the service"
+                )
 
 
 def _has_what_no_search_tells(machine: Machine, store: Store) -> bool:

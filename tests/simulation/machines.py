@@ -267,10 +267,13 @@ class Machine(Process):
         self.wire = Wire(world, name, lambda: None if self.is_dying else service.transport(), self.chance)
         self.agents: daemon_app.Agent = None
         self.kernel: Kernel = None
+        self.is_slow = False
+        self.task: trio.lowlevel.Task = None  # that all of its tasks are below
         # Scopes of programs that wait for the drive.
         self._calls: set[trio.CancelScope] = set()
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
+        self.task = trio.lowlevel.current_task()
         self.settings.paths.ensure()
         self.disks.all_synced(self.folders)
         pace = RequestScheduler(config.profile(self.settings).limits)
@@ -285,6 +288,7 @@ class Machine(Process):
             self.agents = agents
             chance = random.Random(f"{self.chance.random()}")
             self.kernel = Kernel(agents.shown, agents.fs.inodes, trio.current_time, chance)
+            self.kernel.is_slow = self.is_slow
             await agents.fs.begin()
             self._listen(agents, self.kernel)
             for work, args, name in (

@@ -4,13 +4,17 @@ Each takes something away on which a promise stands.
 """
 
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from cmsfs import errors
 from cmsfs.cache import content_table
+from cmsfs.cache.blocks import BLOCK
+from cmsfs.client.content.files import FilesApi
 from cmsfs.journal import group_commit, queue, recovery
 from cmsfs.journal.draft import Draft
 from cmsfs.journal.extents import Extents
@@ -19,9 +23,11 @@ from cmsfs.replica.changes import ChangeKind
 from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.merge import apply_remote, lineages, local_work, name_conflicts
 from cmsfs.replica.rows import in_flight, op_rows
-from cmsfs.vfs.tree import files
+from cmsfs.vfs.tree import files, renaming
 from cmsfs.vfs.tree.attributes import OpenResult
 from cmsfs.vfs.tree.filesystem import Filesystem
+from daemon.fetch.block_download import BlockDownloader
+from daemon.listing.folder_lister import FolderItems
 from daemon.pull import event_feed
 from daemon.pull.event_feed import EventFeed
 from daemon.push import conflicts, error_policy
@@ -90,7 +96,7 @@ def failure_given_up(put: Put) -> None:
 
 def our_changes_overlooked(put: Put) -> None:
     """News do not look whether something of ours is still to be sent."""
-    put(local_work, "pending", lambda conn, ino: set())
+    put(tree, "pending", lambda conn, ino: set())
 
 
 def deferred_news_forgotten(put: Put) -> None:
@@ -268,6 +274,54 @@ def base_too_new(put: Put) -> None:
     put(apply_remote, "apply", apply)
 
 
+def listed_without_a_page(put: Put) -> None:
+    """A folder whose listing broke off counts as listed."""
+    once = FolderItems._once
+
+    async def some(self: Any, *what: Any) -> bool:
+        try:
+            return await once(self, *what)
+        except errors.RemoteError:
+            return True
+
+    put(FolderItems, "_once", some)
+
+
+def wrong_range_resumed(put: Put) -> None:
+    """A download that goes on behind what it has asks for what is before that."""
+    attempt, content = BlockDownloader._attempt, FilesApi.content
+    begun: dict[int, int] = {}
+    behind: contextvars.ContextVar[int] = contextvars.ContextVar("behind", default=0)
+
+    async def again(self: Any, run: Any, room: Any) -> None:
+        is_resumed = run.first > begun.setdefault(id(run), run.first)
+        token = behind.set(BLOCK if is_resumed else 0)
+        try:
+            await attempt(self, run, room)
+            begun.pop(id(run))
+        finally:
+            behind.reset(token)
+
+    def elsewhere(self: Any, file_id: str, *, first: int = 0, last: Any = None, version: Any = None) -> Any:
+        by = behind.get()
+        return content(self, file_id, first=first - by, last=last and last - by, version=version)
+
+    put(BlockDownloader, "_attempt", again)
+    put(FilesApi, "content", elsewhere)
+
+
+def folder_takes_no_child_along(put: Put) -> None:
+    """Where a folder is renamed, what was to be done with what is in it is forgotten."""
+    rename = renaming.apply
+
+    def apply(conn: Any, call: Any, met: Any, *rest: Any, **how: Any) -> Any:
+        lost = rename(conn, call, met, *rest, **how)
+        conn.execute("DELETE FROM op WHERE ino IN (SELECT ino FROM node WHERE parent = ?)", (met.node.ino,))
+        return lost
+
+    put(renaming, "apply", apply)
+
+
 def _after(first: Callable[..., Any], then: Callable[..., Any]) -> Callable[..., Any]:
     def both(conn: Any, sha1: str, size: int) -> None:
         first(conn, sha1, size)
@@ -311,6 +365,9 @@ PLANTED: dict[str, Callable[[Put], None]] = {
         bytes_not_waited_for,
         fsync_not_waited_for,
         base_too_new,
+        listed_without_a_page,
+        wrong_range_resumed,
+        folder_takes_no_child_along,
     )
 }
 

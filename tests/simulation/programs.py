@@ -1,20 +1,22 @@
 """Programs on a drive: each act is what some application does."""
 
+import contextlib
 import os
 
 import trio
 
 from cmsfs import errors
+from tests.simulation.commands import Commands
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import ANY, sha1
-from tests.simulation.promises import FOLDERS, NAMES, Held, Promises
+from tests.simulation.promises import FOLDERS, NAMES, PATHS, Held
 from tests.simulation.remembered import File
 
 # Files that are left open at a time.
 HELD = 4
 
 
-class Programs(Promises):
+class Programs(Commands):
     """All programs of one machine; they run one after the other."""
 
     # ---- acts on files ----
@@ -182,6 +184,19 @@ class Programs(Promises):
             return
         await self._rename_over(kernel, path, target, before)
 
+    async def do_move_cold(self, kernel: Kernel, where: int, to: int) -> None:
+        """`mv` over another file, by somebody who has looked at both, of bytes that are not here any more."""
+        path, target = self.path(where), self.path(to)
+        if path == target:
+            return
+        moved = await self._whole(kernel, path)
+        before = await self._whole(kernel, target) if await kernel.exists(target) else None
+        with trio.move_on_after(30), contextlib.suppress(errors.CmsfsError):
+            await self.machine.agents.free(f"/{path}", unpin=True)
+        if sha1(moved) in self.ledger.acknowledged:
+            self.ledger.put_anywhere(moved)
+        await self._rename_over(kernel, path, target, before)
+
     async def do_exchange(self, kernel: Kernel, where: int, to: int) -> None:
         """`renameat2(RENAME_EXCHANGE)`."""
         path, target = self.path(where), self.path(to)
@@ -209,6 +224,11 @@ class Programs(Promises):
 
     async def do_read(self, kernel: Kernel, where: int) -> None:
         await self._whole(kernel, self.path(where))
+
+    async def do_stat(self, kernel: Kernel) -> None:
+        """`ls -l`: sizes and times, and no bytes."""
+        for path in map(self.path, range(PATHS)):
+            await kernel.exists(path)
 
     async def do_chmod(self, kernel: Kernel, where: int, may_run: int) -> None:
         await kernel.chmod(self.path(where), 0o755 if may_run % 3 else 0o644)
@@ -344,44 +364,3 @@ class Programs(Promises):
         """All programs end."""
         while self.held:
             await self.act("held_close", (0,))
-
-    # ---- what a person does with the drive ----
-
-    async def do_shrink(self, kernel: Kernel) -> None:
-        kernel.shrink()
-
-    async def do_sync(self, kernel: Kernel) -> None:
-        with trio.move_on_after(30):
-            await self.machine.agents.sync()
-
-    async def do_poll(self, kernel: Kernel, full: int) -> None:
-        try:
-            with trio.move_on_after(30):
-                await self.machine.agents.poll(full=full % 4 == 0)
-        except errors.RemoteError:
-            pass
-
-    async def do_pin(self, kernel: Kernel, where: int) -> None:
-        await self.machine.agents.pin(f"/{self.path(where)}")
-
-    async def do_unpin(self, kernel: Kernel, where: int) -> None:
-        await self.machine.agents.unpin(f"/{self.path(where)}")
-
-    async def do_free(self, kernel: Kernel, where: int) -> None:
-        with trio.move_on_after(30):
-            await self.machine.agents.free(f"/{self.path(where)}", unpin=False)
-
-    async def do_pause(self, kernel: Kernel, seconds: int) -> None:
-        await self.machine.agents.pause(float(1 + seconds % 200))
-
-    async def do_resume(self, kernel: Kernel) -> None:
-        await self.machine.agents.resume()
-
-    async def do_accept(self, kernel: Kernel, which: int, is_wanted: int) -> None:
-        """What others share is shown from now on, or is not."""
-        if offered := self.machine.agents.offers.undecided():
-            chosen = offered[which % len(offered)]
-            await self.machine.agents.offers.decide([chosen.id], accept=bool(is_wanted % 4))
-
-    async def do_retry(self, kernel: Kernel) -> None:
-        await self.machine.agents.retry(None)

@@ -25,6 +25,9 @@ from cmsfs.vfs.virtual.router import Router
 
 PAGE = 4096
 
+# How long a kernel whose inodes are busy is in hearing of one change.
+SLOW_SECONDS = 6.0
+
 
 @dataclass
 class Inode:
@@ -67,6 +70,11 @@ class Remembered:
         self._locks: defaultdict[Ino, trio.Lock] = defaultdict(trio.Lock)
         self._version = 0
         self.calls: Counter[str] = Counter()
+        self.is_slow = False
+
+    def lookups(self) -> dict[Ino, int]:
+        """How many of each inode have not been given back."""
+        return {ino: inode.lookups for ino, inode in self._inodes.items() if inode.lookups}
 
     # ---- what is remembered ----
 
@@ -142,8 +150,8 @@ class Remembered:
         """As the notifier's thread does; what is about an inode that is not known comes back."""
         unknown = []
         for change in changes:
-            if self._chance.random() < 0.1:
-                await trio.sleep(self._chance.random())
+            if self._chance.random() < (0.3 if self.is_slow else 0.1):
+                await trio.sleep(self._chance.random() * (SLOW_SECONDS if self.is_slow else 1))
             await trio.lowlevel.checkpoint()
             if change.what in (ChangeKind.ENTRY, ChangeKind.GONE) and change.parent is not None:
                 async with self._locks[change.parent]:
@@ -165,7 +173,8 @@ class Remembered:
 
     async def _lookup(self, parent: Ino, name: str, *, fresh: bool = False) -> Inode:
         known = self._names.get((parent, name))
-        if known is not None and known[1] > self._now() and not fresh:
+        is_asked = fresh or self._chance.random() < 0.05  # as may be done at any time
+        if known is not None and known[1] > self._now() and not is_asked:
             if not known[0]:
                 raise FileNotFoundError(errno.ENOENT, name)
             return self._inodes[known[0]]
@@ -175,6 +184,11 @@ class Remembered:
             self._hold(parent, 1)
             try:
                 found = await self._drive.lookup(parent, name)
+                if self._chance.random() < 0.2:
+                    # While the answer is on its way, what it is about may be given back.
+                    await trio.lowlevel.checkpoint()
+                    for key in [one for one, (ino, _) in self._names.items() if ino == found.ino]:
+                        self._drop_name(*key)
             except errno_map.TransientEnoent:
                 self._drop_name(parent, name)
                 raise

@@ -14,10 +14,9 @@ import trio
 from cmsfs import config, crashpoints
 from cmsfs.config import local_patterns
 from cmsfs.journal import recovery
-from tests.simulation import judge, reached, story, surroundings
+from tests.simulation import gauges, judge, logbook, reached, story, surroundings
 from tests.simulation.disk import Disks
 from tests.simulation.ledger import Ledger
-from tests.simulation.logbook import watching
 from tests.simulation.machines import OTHER, URL, Machine, Process, Service, open_client
 from tests.simulation.person import Person
 from tests.simulation.programs import Programs
@@ -39,6 +38,13 @@ _DELETED = """
   SELECT version.sha1 FROM version JOIN item ON item.id = version.file
   WHERE item.status != 0 OR version.trashed_at IS NOT NULL
 """
+
+# A cache of this size has room for a few of the largest files.
+TIGHT_BYTES = 700_000
+
+# So many requests a drive makes in peace, and of them in the quiet at its end.
+PEACE_REQUESTS = 150
+QUIET_REQUESTS = 60
 
 DISASTERS = {"kill", "power_cut", "cut_off", "connect", "silence", *story.TROUBLES}
 
@@ -76,13 +82,15 @@ def run(
         surroundings.without_collector(),
         surroundings.parts() if plan.parts else contextlib.nullcontext(),
         reached.counting(outcome.states),
-        watching(outcome, world),
+        logbook.watching(outcome.failures, plan, world),
     ):
         one = _Simulation(world, plan, chosen, home, outcome)
         try:
             world.run(one.live)
         except Exception as error:
             outcome.failures.append(f"the story broke off: {judge.told(error)}")
+        if not outcome.failures:
+            outcome.failures += [f"descriptor: {name} is open still" for name in gauges.descriptors(home)]
     outcome.digest = world.digest
     outcome.seconds = world.clock.current_time() + world.slept
     return outcome
@@ -130,8 +138,10 @@ class _Simulation:
                 stack.callback(setattr, recovery, "_boot_id", before)
                 recovery._boot_id = self._boot_id
                 for machine in self.machines:
-                    disks.add(machine.settings.paths.state)
-                    disks.add(machine.settings.paths.cache)
+                    machine.is_slow = self.plan.slow
+                    if self.plan.power:
+                        disks.add(machine.settings.paths.state)
+                        disks.add(machine.settings.paths.cache)
                     await machine.start(nursery)
                 client = await stack.enter_async_context(open_client(_Ever(self.service), user))
                 self.person = Person(world, client, self.service, self.ledger)
@@ -182,6 +192,7 @@ class _Simulation:
             feed=chance.choice(["", "", "search"]) if self.plan.feed is None else self.plan.feed,
             network_seconds=30.0,
             notifications=False,
+            cache_bytes=TIGHT_BYTES if self.plan.tight else 2**30,
             drain_seconds=30.0,
         )
 
@@ -336,6 +347,7 @@ class _Simulation:
 
     async def _peace(self) -> None:
         """All is well from now on: nobody dies, the network is good, programs end."""
+        requests = [machine.wire.requests for machine in self.machines]
         self.doomed.clear()
         for machine in self.machines:
             machine.wire.is_down = False
@@ -362,7 +374,14 @@ class _Simulation:
             await machine.agents.retry(None)
         await trio.sleep(PEACE_SECONDS - QUIET_SECONDS - RETRY_SECONDS)
         self.before_quiet = [machine.wire.changes for machine in self.machines]
+        before = [machine.wire.requests for machine in self.machines]
         await trio.sleep(QUIET_SECONDS)
+        for machine, at_first, at_last in zip(self.machines, requests, before, strict=True):
+            in_peace, in_quiet = machine.wire.requests - at_first, machine.wire.requests - at_last
+            if in_peace > PEACE_REQUESTS or in_quiet > QUIET_REQUESTS:
+                self.outcome.failures.append(
+                    f"not quiet: {machine.name} makes {in_peace} requests in peace, {in_quiet} at its end"
+                )
 
 
 class _Ever(httpx.AsyncBaseTransport):

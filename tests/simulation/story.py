@@ -14,6 +14,8 @@ ACTS: dict[str, tuple[int, int]] = {  # weight, arguments
     "backup_save": (4, 2),
     "rename": (8, 2),
     "exchange": (2, 2),
+    "move_cold": (3, 2),
+    "stat": (4, 0),
     "case": (2, 1),
     "unlink": (5, 1),
     "read": (5, 1),
@@ -135,6 +137,8 @@ class Plan:
     ages: bool = False  # hours and weeks pass
     marks: bool = False  # much is told of files that are in use
     second: bool = False  # the last drive is of the account that folders are shared with
+    slow: bool = False  # the kernel is long in hearing of what has changed
+    tight: bool = False  # caches have room for a few files
 
     @classmethod
     def of(cls, seed: int, steps: int = 80) -> "Plan":
@@ -156,6 +160,8 @@ class Plan:
             ages=chance.random() < 0.2,
             second=chance.random() < 0.15,
             marks=chance.random() < 0.15,
+            slow=chance.random() < 0.3,
+            tight=chance.random() < 0.3,
         )
 
 
@@ -204,7 +210,7 @@ def steps(plan: Plan) -> list[Step]:
             acts = {"person": PERSON | AGING, "other": OTHER | LOCKS}.get(actor, ACTS)
         act = chance.choices(list(acts), [weight for weight, _ in acts.values()])[0]
         args = tuple(chance.randrange(span if place == 0 else 1000) for place in range(acts[act][1]))
-        if act in ("rename", "exchange") and actor in drives:
+        if act in ("rename", "exchange", "move_cold") and actor in drives:
             args = (args[0], chance.randrange(span))
         found.append(Step(pause, actor, act, args))
     return found

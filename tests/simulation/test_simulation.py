@@ -36,6 +36,12 @@ def test_a_client_that_overwrites_what_it_has_not_seen_is_found() -> None:
     assert "unseen: " in run("--seed", 12, "--stories", 1, "--plant", "no_if_match", is_found=True)
 
 
+@pytest.mark.parametrize("bug", planted.PLANTED)
+def test_a_bug_can_be_planted(bug: str) -> None:
+    with planted.planted(bug):
+        pass  # what it takes something away from is there
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("bug", planted.PLANTED)
