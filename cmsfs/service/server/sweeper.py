@@ -167,7 +167,7 @@ async def _dispose(opened: store.Store, now: int) -> None:
 
 async def _each_of(job: str, opened: store.Store, numbers: list[int], now: int, change: Change) -> None:
     marks = json.dumps(numbers)
-    due = f"SELECT CAST(value AS BIGINT) AS id FROM json_each('{marks}') WHERE ?1 IS NOT NULL"
+    due = f"SELECT CAST(value AS BIGINT) AS id FROM json_each('{marks}') WHERE CAST(?1 AS BIGINT) IS NOT NULL"
     await _each(job, opened, due, now, change)
 
 
