@@ -172,11 +172,16 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool], trees: bo
     if op.kind is OpKind.UPLOAD and busy(node):
         return None
     goes_whole = trees and op.kind is OpKind.TRASH and _goes_whole(conn, op, node)
-    if not goes_whole and _waits_for(conn, op, node):
+    parent = _parent(conn, node)
+    if not goes_whole and _waits_for(conn, op, node, parent):
         return None
     op_rows.run(conn, seq)
-    parent = tree.at_service(conn, node.parent) if node.parent is not None else None
     return Task(op, node, parent)
+
+
+def _parent(conn: Connection, node: Node) -> Node | None:
+    """The folder that a node is in, as it is at the service."""
+    return tree.at_service(conn, node.parent) if node.parent is not None else None
 
 
 def attempts(conn: Connection, seq: int) -> int | None:
@@ -206,7 +211,7 @@ def _goes_whole(conn: Connection, op: Op, node: Node) -> bool:
     return bool(found.items) and found.goes and not found.is_busy
 
 
-def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
+def _waits_for(conn: Connection, op: Op, node: Node, parent: Node | None) -> Ino | None:
     """The node that this operation has to wait for, of whose own none is running."""
     if op.kind is OpKind.TRASH:
         return _leaver_of(conn, node) if node.is_folder else _needs_bytes_of(conn, node)
@@ -214,8 +219,7 @@ def _waits_for(conn: Connection, op: Op, node: Node) -> Ino | None:
         return node.ino if node.remote_id is None else None
     if op.kind is OpKind.MOVE and node.remote_id is None:
         return node.ino
-    assert node.parent is not None
-    parent = tree.at_service(conn, node.parent)
+    assert parent is not None
     if parent.remote_id is None:
         return parent.ino
     if op.kind is OpKind.UPLOAD and node.remote_id is not None:
@@ -307,7 +311,10 @@ def _trash_in_the_way(conn: Connection) -> Task | None:
             continue
         wanting = tree.get(conn, heir)
         # One that was removed meanwhile wants no name.
-        if wanting.parent is not None and _waits_for(conn, _op(upload), wanting) == node.ino:
+        if (
+            wanting.parent is not None
+            and _waits_for(conn, _op(upload), wanting, _parent(conn, wanting)) == node.ino
+        ):
             op_rows.run(conn, op.seq)
             return Task(op, node, None)
     return None
@@ -315,7 +322,7 @@ def _trash_in_the_way(conn: Connection) -> Task | None:
 
 def _rings(conn: Connection, op: Op, node: Node) -> bool:
     seen = {node.ino}
-    current = _waits_for(conn, op, node)
+    current = _waits_for(conn, op, node, _parent(conn, node))
     while current is not None:
         if current in seen:
             return current == node.ino
@@ -331,7 +338,7 @@ def _rings(conn: Connection, op: Op, node: Node) -> bool:
         ).fetchone()
         if row is None:
             return False
-        current = _waits_for(conn, _op(row), other)
+        current = _waits_for(conn, _op(row), other, _parent(conn, other))
     return False
 
 

@@ -274,7 +274,7 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         and _is_same(conn, holder, remote, name)
     ):
         # What we were about to make exists already: made by us and unheard, or equal bytes by somebody else.
-        _become_base(conn, holder.ino, remote)
+        _become_base(conn, holder, remote)
         op_rows.delete_kinds(conn, holder.ino, "mkdir", "upload", "move")
         # Somebody else may have put something into the folder that we have not heard of.
         tree.mark_unlisted(conn, holder.ino)
@@ -319,35 +319,34 @@ def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:
     """
     there = tree.remote_at(conn, answer.kind, answer.id)
     if there is not None:
-        _become_base(conn, there.ino, answer)
+        _become_base(conn, there, answer)
         return tree.get(conn, there.ino)
     now = tree.get(conn, ino)
     may_be_link = now.parent is None or naming.link_name(now.name) is not None
     if now.remote_id is None and (may_be_link or answer.kind is not NodeKind.LINK):
-        _become_base(conn, ino, answer)
+        _become_base(conn, now, answer)
         return tree.get(conn, ino)
     # The node stands for another item by now, and the bytes are on their way there too; or it has a name that
     # only a file can have.
     surplus = tree.insert(conn, None, answer.name, answer.kind, now_ns=answer.mtime_ns)
-    _become_base(conn, surplus, answer)
+    _become_base(conn, tree.get(conn, surplus), answer)
     node_rows.set_content(conn, surplus, sha1=answer.sha1, size=answer.size)
     op_rows.record_once(conn, surplus, "trash")
     return tree.get(conn, surplus)
 
 
-def _become_base(conn: Connection, ino: Ino, remote: Remote) -> None:
-    """What the service says becomes the node's base; its place and bytes here stay.
+def _become_base(conn: Connection, before: Node, remote: Remote) -> None:
+    """What the service says becomes the base of a node that is so; its place and bytes here stay.
 
     News may have overtaken an answer: they are asked for again.
     """
-    before = tree.get(conn, ino)
     if before.remote_id == remote.id and before.kind is remote.kind and before.sequence > remote.sequence:
         _leave_aside(conn, before, before.sequence)
     # A listing that began earlier has not seen it and must not remove it.
     conn.execute(
         f"UPDATE node SET {BASE_COLUMNS}, seen = {kv_store.NEWEST_LISTING}, kind = :kind, local = 0"
         " WHERE ino = :ino",
-        _base_values(remote, ino, before.base_name) | {"kind": remote.kind},
+        _base_values(remote, before.ino, before.base_name) | {"kind": remote.kind},
     )
 
 

@@ -9,6 +9,7 @@ Rule: of a request's `Host` nothing is believed but the names of this server; ad
 that are stored, are made of it.
 """
 
+import functools
 import ipaddress
 import ssl
 from pathlib import Path
@@ -81,6 +82,7 @@ class ClientLimits:
         return [(b"host", f"{shown}:{port}".encode()), *(one for one in headers if one[0] != b"host")]
 
 
+@functools.lru_cache(maxsize=256)
 def _is_ours(given: str, address: str, names: frozenset[str]) -> bool:
     """Whether a `Host` names this server, at whatever port: a tunnel's may be another."""
     try:

@@ -355,7 +355,7 @@ async def _done(
             ops.record(conn, holder.ino, ops.OpKind.UPLOAD, due_ns=clock.time_ns())
         done = queue.finish(conn, task.op)
         copy_sources.forget(conn, node.ino)
-        now = tree.get(conn, node.ino)
+        now = holder if holder.ino == node.ino else tree.get(conn, node.ino)
         # The time that was sent; what was there before has its own.
         there_ns = theirs.mtime_ns if found else node.mtime_ns
         has_time = now.mtime_ns == there_ns or (found and apply_remote.same_time(now.mtime_ns, there_ns))
@@ -367,7 +367,7 @@ async def _done(
                 ops.record_touch(conn, now.ino, due_ns=clock.time_ns())
             if node.remote_id is None and now.remote_id == theirs.id and not found:
                 # Parts make a file under the name that it had when the first one went.
-                ops.record_move(conn, tree.get(conn, now.ino), due_ns=clock.time_ns())
+                ops.record_move(conn, now, due_ns=clock.time_ns())
         # It may have been moved there while it was written here: then it is moved here, too.
         changes: list[Change] = []
         folder = tree.get(conn, holder.parent).remote_id if holder.parent is not None else None
