@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import contextvars
+import functools
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -254,12 +255,7 @@ class Wire:
         if method != "GET" and _applied.get():
             headers = {**(headers or {}), **self.session}
         try:
-            address = httpx.URL(url)
-            if params:
-                # As an argument above it would be looked at character by character: for the names of all
-                # fields that is a third of a request's time on this side.
-                query = str(httpx.QueryParams(params))
-                address._uri_reference = address._uri_reference._replace(query=query)
+            address = _address(url, tuple(params.items())) if params else httpx.URL(url)
             request = self._http.build_request(method, address, headers=headers, **parts)
             request.extensions[bodies.DIRECT] = True
             return request
@@ -365,6 +361,17 @@ async def read_whole(response: httpx.Response, *, limit: int = PAGE_BYTES) -> No
         if not have_ended and not is_direct:
             await bodies.discard(pieces)
         await response.aclose()
+
+
+@functools.lru_cache(maxsize=64)
+def _address(url: str, params: tuple[tuple[str, str], ...]) -> httpx.URL:
+    """An address with parameters; those of uploads are the same for many."""
+    address = httpx.URL(url)
+    # As an argument above it would be looked at character by character: for the names of all fields that is a
+    # third of a request's time on this side.
+    query = str(httpx.QueryParams(params))
+    address._uri_reference = address._uri_reference._replace(query=query)
+    return address
 
 
 def _in_the_clear(url: httpx.URL) -> errors.ProtocolError:
