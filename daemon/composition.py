@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmsfs import config
-from cmsfs.auth import link_file
+from cmsfs.auth import link_file, refusals
 from cmsfs.client.session import Client
 from cmsfs.fuse import convert, notifier
 from cmsfs.fuse.echo_plan import TreePlaces
@@ -105,7 +105,7 @@ class Composition(Answers):
         self._local_days = settings.local_days
         profile, paths = config.profile(settings), settings.paths
         self._recovered = paths.recovered
-        self.health = Health()
+        self.health = Health(root_gone=refusals.LINK_AWAY if settings.is_link else refusals.ROOT_GONE)
         self.watchdog = SystemdNotifier()
         self.pace = pace or RequestScheduler(profile.limits)
         self.pausing = Pausing(db, self.health, self.pace)

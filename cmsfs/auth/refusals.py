@@ -23,6 +23,10 @@ LINK_ENDED = (
     "The shared link of this drive has ended, or is not for everybody any more: nobody gets anything by it. "
     "`cmsfs umount` ends the drive, `cmsfs mount LINK` mounts another link."
 )
+LINK_AWAY = (
+    "The shared link of this drive has ended, or does not show your account anything any more. "
+    "`cmsfs umount` ends the drive, `cmsfs mount LINK` mounts another link."
+)
 LINK_PASSWORD = (
     "The shared link of this drive has another password now: `cmsfs mount LINK` with the same link asks "
     "for it."

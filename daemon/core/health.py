@@ -21,6 +21,7 @@ from datetime import UTC
 import trio
 
 from cmsfs import errors
+from cmsfs.auth import refusals
 from cmsfs.runtime import chance, clock
 from cmsfs.user_messages import explain
 from cmsfs.vfs import errno_map
@@ -56,7 +57,9 @@ _ANSWERING = (HealthState.ONLINE, "")
 class Health:
     """The state, why, since when; and the counts of requests by purpose."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, root_gone: str = refusals.ROOT_GONE) -> None:
+        # What is told when the folder that the drive begins at is not shown any more.
+        self.root_gone = root_gone
         self.state = HealthState.STARTING
         self.reason = ""
         self.since = clock.datetime_now(UTC)

@@ -8,7 +8,6 @@ Rule: where the drive begins at a folder, nothing counts as gone before this has
 """
 
 from cmsfs import errors
-from cmsfs.auth import refusals
 from cmsfs.client.session import Client
 from cmsfs.models import wire_names
 from cmsfs.replica import tree
@@ -30,5 +29,5 @@ async def check(db: Database, client: Client, health: Health) -> None:
         try:
             await item_search.check_folder(client, root)
         except (errors.NotFound, errors.Forbidden, errors.Gone) as error:
-            raise errors.RootGone(refusals.ROOT_GONE) from error
+            raise errors.RootGone(health.root_gone) from error
     health.begins(None)

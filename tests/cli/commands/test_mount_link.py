@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cmsfs import config
+from cmsfs.auth import refusals
 
 pytestmark = pytest.mark.usefixtures("fuse")
 
@@ -132,6 +133,7 @@ def test_a_link_for_the_company_is_mounted_with_an_account(
     assert cmsfs("put", tmp_path / "Report", "/").returncode == 0
     what = "/Report" if kind == "folder" else "/Report/a.txt"
     url = cmsfs("share", what, "--access", "company", "--password-file", password).stdout.strip()
+    first = {key: os.environ[key] for key in os.environ if key.startswith("XDG_")}
     second()
     done = cmsfs("mount", url, mountpoint, "--password-file", password)
     assert (done.returncode, "without an account" in done.stderr) == (6, True)
@@ -147,6 +149,12 @@ def test_a_link_for_the_company_is_mounted_with_an_account(
         assert _sh('cat "$1/a.txt"', mountpoint).stdout == "what is shared"
         assert "Read-only file system" in _sh('echo > "$1/new"', mountpoint).stderr
         assert PASSWORD not in _processes()
+        ended = [sys.executable, "-m", "cmsfs", "share", what, "--remove"]
+        subprocess.run(ended, env=os.environ | first, check=True, timeout=60, capture_output=True)
+        if kind == "folder":
+            found = _health(cmsfs, lambda health: health["reason"] == refusals.LINK_AWAY)
+            assert found["reason"] == refusals.LINK_AWAY
+        assert _sh('cat "$1/a.txt"', mountpoint).stdout == "what is shared"
     finally:
         assert cmsfs("umount", mountpoint).returncode == 0
 
