@@ -32,6 +32,8 @@ class Point(enum.StrEnum):
     SESSION_BEGUN = "session-begun"  # the service keeps parts for us; we know the session
     PARTS_SENT = "parts-sent"  # all parts are there, not joined
     UPLOAD_ADOPTED = "upload-adopted"  # written down; the content still lies among the drafts
+    REQUEST_BEGUN = "request-begun"  # what a program asks for is noted (`keep_mounted`), nothing is done
+    REQUEST_DONE = "request-done"  # it is done; the program does not know
     TOKENS_GIVEN = "tokens-given"  # the service has given the next pair of tokens, nothing is kept
     TOKENS_KEPT = "tokens-kept"  # the pair is on the disk, not used yet
 

@@ -27,6 +27,7 @@ import trio
 from cmsfs import config, errors, mountpoint_guard, mounts
 from cmsfs.auth.deadline import Deadline
 from cmsfs.fuse import mount, operations
+from cmsfs.fuse.drive import FilesystemPort
 from cmsfs.journal import queue
 from cmsfs.replica.nodes import Node
 from cmsfs.runtime import threads
@@ -41,6 +42,8 @@ from daemon.desktop import kde_places
 from daemon.late_service import LateService, watch_deadline
 from daemon.local_state import open_state
 from daemon.push import rejected
+from daemon.survival import survival
+from daemon.survival.survival import Survival
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +93,7 @@ async def run(
         agents = Supervisor(nursery)
         drive = Agent(settings, place, state, service.client, agents, pace)
         drives.append(drive)
+        drive.lock = lock
 
         async def go_online() -> str:
             await service.open()
@@ -106,6 +110,8 @@ async def run(
 
         await drive.fs.begin()
         if given is not None:
+            if given.is_revived and given.survival is not None:
+                survival.complete(given.state, given.survival, state.db)
             drive.shown.take_over(given.state["tree"])
         note = None if state.is_known or given else await go_online()
         agents.keep(drive.shutdown.heed_signals, drive.pull.poke, name="signals")
@@ -136,6 +142,9 @@ class Agent(Composition):
     _is_started = False
     # The drive that somebody else serves next.
     left: upgrade.Handover | None = None
+    # By its descriptor.
+    lock = -1
+    _survival: Survival | None = None
     _handlers: operations.Operations
 
     async def contact(self) -> str:
@@ -259,7 +268,7 @@ class Agent(Composition):
         complete; what it raises ends the drive."""
         memo = settings.paths.mountpoint
         self._handlers = handlers = operations.Operations(
-            self.shown,
+            self._recorded(settings, given),
             owner=self.owner,
             copying=self.copy_detector,
             background=self.background_readers,
@@ -284,6 +293,8 @@ class Agent(Composition):
                 given.is_served = True
                 self.hub.publish(given.untold)
             self.ground, self._status.hidden = mounted.ground, mounted.ground.hidden
+            if self._survival is not None and given is None:
+                self._survival.keep_mounted(mounted.ground, self.lock, self.shown.fixed)
             if not settings.read_only:
                 self.open_windows.mounted(mounted.connection)
             log.info("the drive is mounted, connection %d", mounted.connection)
@@ -303,9 +314,13 @@ class Agent(Composition):
                 functools.partial(self.upgrading.run, functools.partial(self._hand_over, mounted)),
             )
             self._status.stage = "stopping"
+            if self._survival is not None and self.left is None:
+                survival.let_go()
             self.ground, self._status.hidden = None, list
             self.open_windows.unmounting()
-            self.watchdog.stopping(self.shutdown.drain_seconds + mount.LINGER + mount.DEADLINE)
+            if self.left is None:
+                # A drive that is handed over goes on: its manager is told of the new process alone.
+                self.watchdog.stopping(self.shutdown.drain_seconds + mount.LINGER + mount.DEADLINE)
         if self.left is not None:
             await self.server.finished(seconds=1)
             return
@@ -316,6 +331,17 @@ class Agent(Composition):
                 await concurrency.first_of(self.push.drained, self.shutdown.impatient, self._out_of_reach)
         self.shutdown.done.set()
         await self.server.finished(seconds=2)
+
+    def _recorded(self, settings: config.Settings, given: upgrade.Handover | None) -> FilesystemPort:
+        """What is mounted; written down, where it is to outlive this process."""
+        if given is not None:
+            self._survival = given.survival
+        elif settings.keep_mounted:
+            self._survival = Survival.begun()
+        if self._survival is None:
+            return self.shown
+        self.echoes.on_helper = self._survival.note_helper
+        return self._survival.over(self.shown, self.state.db)
 
     async def _hand_over(self, mounted: mount.Mounted) -> None:
         """Leave the drive mounted and unserved.  Raises `UserError` and `OSError`, and all is as it was."""
@@ -346,7 +372,7 @@ class Agent(Composition):
             raise
         self._status.stage = "stopping"
         mounted.leave()
-        self.left = upgrade.Handover(connection, ground, mounted.ground.mode, -1, {})
+        self.left = upgrade.Handover(connection, ground, mounted.ground.mode, -1, {}, survival=self._survival)
         if upgrade.may_be_another_process(sys.argv[1:]):
             self.left.successor = successor
         else:

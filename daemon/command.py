@@ -26,6 +26,7 @@ from cmsfs import (
 from cmsfs.ipc import ready as ipc_ready
 from daemon import app, unsent_changes, upgrade
 from daemon.core.replaced_files import ReplacedFiles
+from daemon.survival import holder, survival
 
 # How long a thread that wants the interpreter's lock waits for it: the loop and the thread that writes to the
 # tree hand it to one another many times for each page of a listing.  The default is 5 ms.
@@ -121,6 +122,7 @@ def main(
     """Serve the drive of an account until SIGTERM, SIGINT or an unmount."""
     starter = Starter(ready_fd)
     given: upgrade.Handover | None = None
+    kept = sd_notify.kept()
     try:
         settings = config.load(
             account,
@@ -132,11 +134,21 @@ def main(
         )
         if not sample:
             config.require_service(settings)
+        if (
+            settings.keep_mounted
+            and take_over is None
+            and not sd_notify.is_heard()
+            and survival.is_possible()
+        ):
+            settings.paths.ensure()
+            survival.become_holder(settings.paths.notify, ready_fd)
         process_env.leave_no_core()
         logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())
         if take_over is not None:
             given = upgrade.received(take_over)
+        elif holder.CONNECTION in kept:
+            given = upgrade.revived(kept)
         run = functools.partial(
             app.run,
             settings,
@@ -157,7 +169,8 @@ def main(
     except Exception as error:
         if take_over is not None and given is None and upgrade.is_asked(take_over):
             upgrade.refuse(take_over, user_messages.explain(error).message)
-        elif take_over is not None and (given is None or not given.is_served):
+        elif (take_over is not None or holder.CONNECTION in kept) and _is_to_be_mounted(given, error):
+            survival.let_go()
             log.exception("the drive cannot be taken over; it is mounted anew")
             upgrade.execute_afresh(sys.argv[1:])
         told = user_messages.explain(error)
@@ -166,6 +179,12 @@ def main(
         starter.failed(told)
         click.echo(f"cmsfsd: {told.message}", err=True)
         sys.exit(told.exit_code)
+
+
+def _is_to_be_mounted(given: upgrade.Handover | None, error: Exception) -> bool:
+    """Whether a drive was to be taken over that nobody serves now, and that was not unmounted."""
+    was_unmounted = isinstance(error, errors.UserError) and not error.exit_code
+    return not was_unmounted and (given is None or not given.is_served)
 
 
 def _is_bug(error: Exception) -> bool:

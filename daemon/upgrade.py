@@ -18,7 +18,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -29,6 +29,8 @@ from cmsfs.fuse.mount import Inheritance
 from cmsfs.replica import database
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.runtime import threads
+from daemon.survival import survival
+from daemon.survival.survival import Survival
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +59,10 @@ class Handover:
     state: dict[str, Any]
     # Who is given it; None: the version that is executed in the place of this one.
     successor: "Successor | None" = None
+    # Of a drive that stays mounted when its daemon dies.
+    survival: Survival | None = None
+    # What is handed over was found after a crash.
+    is_revived: bool = False
     # From here on what goes wrong is no failure of the handover.
     is_served: bool = False
 
@@ -68,7 +74,7 @@ class Handover:
 
     @property
     def inheritance(self) -> Inheritance:
-        return Inheritance(self.connection, self.ground, self.mode)
+        return Inheritance(self.connection, self.ground, self.mode, is_blind=self.is_revived)
 
     @property
     def untold(self) -> list[Change]:
@@ -112,7 +118,8 @@ class Successor:
         """Give it the drive; this process has nothing more to do.  Raises `OSError`."""
         # First: what it tells the service manager counts only then.
         sd_notify.tell(MAINPID=self._process.pid)
-        socket.send_fds(self._line, [b"!"], [spool, given.connection, given.ground, given.lock])
+        record = [] if given.survival is None else [given.survival.fd]
+        socket.send_fds(self._line, [b"!"], [spool, given.connection, given.ground, given.lock, *record])
         self._process.returncode = 0  # it is nobody's to wait for
 
 
@@ -187,7 +194,7 @@ def received(fd: int) -> Handover:
     if is_asked(fd):
         with socket.socket(fileno=fd) as line:
             line.sendall(hello().encode())
-            _, descriptors, _, _ = socket.recv_fds(line, 1, 4)
+            _, descriptors, _, _ = socket.recv_fds(line, 1, 5)
         if not descriptors:
             sys.exit(0)
         fd, *numbers = descriptors
@@ -197,14 +204,29 @@ def received(fd: int) -> Handover:
         given = json.load(file)
     if given["format"] != FORMAT:
         raise ValueError(f"a handover of format {given['format']}")
-    connection, ground, lock = numbers or (given["connection"], given["ground"], given["lock"])
-    for one in (connection, ground, lock):
+    connection, ground, lock, *record = numbers or [
+        *(given["connection"], given["ground"], given["lock"]),
+        *given.get("record", []),
+    ]
+    for one in (connection, ground, lock, *record):
         os.set_inheritable(one, False)
-    return Handover(connection, ground, given["mode"], lock, given["state"])
+    kept = Survival.taken_over(record[0], given["state"]) if record else None
+    return Handover(connection, ground, given["mode"], lock, given["state"], survival=kept)
+
+
+def revived(kept: Mapping[str, int]) -> Handover:
+    """What a daemon that died has left with whoever keeps it.
+
+    Raises `OSError`, `KeyError` and `ValueError` if it is of no use, `UserError` if the drive is unmounted.
+    """
+    state, found = survival.revived(kept)
+    connection, ground, lock = (kept[name] for name in survival.NAMES[:3])
+    return Handover(connection, ground, found.mode, lock, state, survival=found, is_revived=True)
 
 
 def pass_on(given: Handover, arguments: Sequence[str]) -> None:
     """Have the installed version go on from here, in another process or in this one.  Raises `OSError`."""
+    record = [] if given.survival is None else [given.survival.fd]
     spool = spooled(
         {
             "format": FORMAT,
@@ -213,6 +235,7 @@ def pass_on(given: Handover, arguments: Sequence[str]) -> None:
             "mode": given.mode,
             "lock": given.lock,
             "state": given.state,
+            "record": record,
         }
     )
     if given.successor is not None:
@@ -222,7 +245,7 @@ def pass_on(given: Handover, arguments: Sequence[str]) -> None:
             log.exception("the process that was to take over has gone")
         else:
             return
-    for one in (given.connection, given.ground, given.lock, spool):
+    for one in (given.connection, given.ground, given.lock, *record, spool):
         os.set_inheritable(one, True)
     _execute([*_without(arguments), _TAKE_OVER, str(spool)])
 

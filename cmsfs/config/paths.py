@@ -32,6 +32,7 @@ class Paths:
         self.searches = config_file().with_name("searches.toml")
         self.blocks = self.cache / "blocks"
         self.socket = self.runtime / f"{account}.sock"
+        self.notify = self.runtime / f"{account}.notify"
 
     def ensure(self) -> None:
         for folder in (self.state, self.cache, self.runtime, self.drafts, self.recovered, self.blocks):

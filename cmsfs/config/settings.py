@@ -114,6 +114,12 @@ class Settings(pydantic.BaseModel):
     ttl_seconds: float = _setting(
         0.0, "How long the drive may use the account; 0: for as long as the login is valid.", unit="seconds"
     )
+    keep_mounted: bool = _setting(
+        False,
+        "Keep the drive mounted when its daemon is killed or crashes: programs wait for the next one and keep"
+        " their open files. Writes are recorded one by one for that, which slows them down; needs Linux 6.16,"
+        " and for a systemd unit systemd 254. Takes effect at the next mount.",
+    )
     shared: Literal["folder", "root", "ask"] = _setting(
         "folder",
         "Where what others share appears: in the folder `Shared with me`; in the `root`, as the service"

@@ -102,6 +102,7 @@ class EchoHelper:
         with ours, theirs:
             self._process = process = await threads.run_sync(_spawn, theirs.fileno())
             self._echoes.pids.add(process.pid)
+            self._echoes.on_helper(process.pid)
             self._line = trio.SocketStream(trio.socket.from_stdlib_socket(ours.dup()))
         return self._line
 

@@ -71,6 +71,8 @@ class Echoes:
         # Helpers, also those that were killed: until each is reaped, what it had asked may still come.
         self.pids: set[int] = set()
         self.helper_died = Signal()
+        # Told of each helper before it asks anything: so that it is known whose questions those are.
+        self.on_helper: Callable[[int], None] = lambda pid: None
         self._names: dict[tuple[Ino, str], EchoTask] = {}
         self._changed: dict[Ino, EchoTask] = {}
         self._folders: set[Ino] = set()

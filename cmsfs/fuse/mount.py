@@ -11,7 +11,6 @@ aborted.
 import errno
 import logging
 import os
-import select
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -56,11 +55,12 @@ LOOK = 0.01
 @dataclass(frozen=True, slots=True)
 class Inheritance:
     """A mounted drive that nobody serves: the kernel's descriptor, and the folder below the mount with the
-    mode that is to be given back to it."""
+    mode that is to be given back to it.  `is_blind`: nobody knows what the kernel was told of news."""
 
     connection: int
     ground: int
     mode: int
+    is_blind: bool = False
 
 
 class Mounted:
@@ -141,7 +141,7 @@ class Mounted:
                 await silent.wait()
         pyfuse3.close(unmount=False)
         self._has_session = False
-        if self._is_gone(descriptor):
+        if takeover.has_ended(descriptor):
             os.close(descriptor)
             self._resumed.set()
             raise errors.UserError("The drive was unmounted.")
@@ -201,13 +201,6 @@ class Mounted:
             await threads.run_sync(self.abort)
             self._serving.cancel()
             await self.unmounted.wait()
-
-    @staticmethod
-    def _is_gone(descriptor: int) -> bool:
-        """Whether the connection has ended meanwhile."""
-        poll = select.poll()
-        poll.register(descriptor, 0)
-        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
     async def close(self) -> None:
         """Give the session back; whoever still waits for an answer gets an error."""
@@ -298,6 +291,8 @@ async def _taken_over(
         if found is None or not found.is_drive:
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
         await begin(inherited.connection)
+        if inherited.is_blind:
+            takeover.doubt_names(inherited.connection)
     except OSError as error:
         ground.close()
         message = f"The drive at {place} cannot be taken over: {error.strerror}."

@@ -116,6 +116,7 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def opendir(self, ino: Ino, ctx: pyfuse3.RequestContext) -> int:
+        callers.CALLER.set(ctx.pid)
         fh = await self._drive.opendir(ino)
         self._folders[fh] = ino
         if self._pictures and programs.of_thread(ctx.pid) is programs.Program.FILE_MANAGER:
@@ -215,6 +216,7 @@ class Operations(pyfuse3.Operations):
     ) -> pyfuse3.EntryAttributes:
         if ctx.pid in self._echoes.pids:
             return self._echoes.make(parent, name, echo_process.MKDIR)
+        callers.CALLER.set(ctx.pid)
         made = await self._drive.mkdir(parent, convert.new_name(name), mode & 0o7777)
         return convert.entry(made, self._owner)
 
@@ -223,6 +225,7 @@ class Operations(pyfuse3.Operations):
         self, parent: Ino, name: bytes, mode: int, rdev: int, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
         self._echoes.refuse(ctx.pid)
+        callers.CALLER.set(ctx.pid)
         return convert.entry(await self._drive.mknod(parent, convert.new_name(name), mode), self._owner)
 
     @handler
@@ -230,6 +233,7 @@ class Operations(pyfuse3.Operations):
         self, parent: Ino, name: bytes, target: bytes, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
         self._echoes.refuse(ctx.pid)
+        callers.CALLER.set(ctx.pid)
         made = await self._drive.symlink(parent, convert.new_name(name), target)
         return convert.entry(made, self._owner)
 
@@ -254,6 +258,7 @@ class Operations(pyfuse3.Operations):
         if ctx.pid in self._echoes.pids:
             self._echoes.remove(parent, name, echo_process.RMDIR)
             return
+        callers.CALLER.set(ctx.pid)
         await self._drive.rmdir(parent, convert.known_name(name))
 
     @handler

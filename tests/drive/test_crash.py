@@ -13,8 +13,9 @@ from cmsfs.crashpoints import Point
 from tests.support import crash_rounds
 from tests.support.crash_rounds import Disk, Rounds
 
-# Those of keeping tokens are passed by tests/auth/test_token_refresh.py.
-POINTS = [point for point in Point if not point.startswith("tokens")]
+# Those of keeping tokens are passed by tests/auth/test_token_refresh.py, those of requests by
+# test_keep_mounted.py.
+POINTS = [point for point in Point if not point.startswith(("tokens", "request"))]
 
 # These need a file that goes in parts.
 LARGE = {Point.SESSION_BEGUN, Point.PARTS_SENT}

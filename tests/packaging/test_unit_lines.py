@@ -23,6 +23,7 @@ DRIVE = {
     "KillMode=mixed": "fusermount3 would be ended half-way, and leave a dead mount",
     "Restart=on-failure": "a crash would take the drive away until the next login",
     "RestartSec=100ms": "whoever works on the drive would stand before an empty folder meanwhile",
+    "FileDescriptorStoreMax=8": "with keep_mounted, nobody would have the connection after a crash",
     "RestartPreventExitStatus=2 3 4 6 8": "what only a person can mend would be tried again and again",
     "TimeoutStartSec=300": "a first start that asks a slow service would be ended",
     "TimeoutStopSec=90": "uploads of what is left would be ended",

@@ -4,11 +4,13 @@ A name may change hands while somebody reads: a save puts another inode there, a
 whatever order rows were read, such a name would come twice or never.  So the names are taken when the reading
 begins, and what is behind each is looked up as it is handed out.
 
-Rule: a position is a place in that list, so it means the same entry until the reading begins anew.
+Rule: a position is the number of the inode that was listed there, and the list is in the order of those.  So
+it means the same entry until the reading begins anew, also in a list that another process has made.
 """
 
 from array import array
 from base64 import b64decode, b64encode
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from sqlite3 import Connection
@@ -67,11 +69,12 @@ class Snapshots:
             self._taken[fh] = await self._take(folder)
         snapshot = self._taken[fh]
         found: list[tuple[str, Node, int]] = []
-        while not found and after < len(snapshot.inos):
-            last = min(after + PAGE, len(snapshot.inos))
-            page = self._page(snapshot, folder, after, last)
+        first = bisect_right(snapshot.inos, after)
+        while not found and first < len(snapshot.inos):
+            last = min(first + PAGE, len(snapshot.inos))
+            page = self._page(snapshot, folder, first, last)
             found = [line for line in page if not self._hides(line[1])]
-            after = last
+            first = last
         return found
 
     def dropped(self, fh: int) -> None:
@@ -107,13 +110,14 @@ class Snapshots:
         # Rows of a folder are in the order of their numbers, here as in the list.
         there = {node.ino: node for node in tree.children(self._db, folder, after=inos[0] - 1, upto=inos[-1])}
         for place in range(first, last):
-            name, node = snapshot.name(place), there.get(snapshot.inos[place])
+            ino = snapshot.inos[place]
+            name, node = snapshot.name(place), there.get(ino)
             if node is not None and node.name == name:
-                yield name, node, place + 1
+                yield name, node, ino
             elif (other := tree.find_child(self._db, folder, name)) is not None:
-                yield name, other, place + 1
+                yield name, other, ino
             elif node is not None and not snapshot.has(node.name):
-                yield node.name, node, place + 1
+                yield node.name, node, ino
 
 
 def _raw(name: str) -> bytes:

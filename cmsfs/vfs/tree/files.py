@@ -284,9 +284,10 @@ class FileIO:
         held = {ino: (content, text) for ino, content, text in given["files"]}
         for fh, ino, flags in given["handles"]:
             self._inodes.opened(ino)
-            self._handles.reopen(fh, ino if flags < 0 else self._reopened(ino, *held[ino]), flags)
+            self._handles.reopen(fh, ino if flags < 0 else self._reopened(ino, held.get(ino)), flags)
 
-    def _reopened(self, ino: Ino, content: list[Any] | None, text: str | None) -> OpenFile:
+    def _reopened(self, ino: Ino, held: tuple[list[Any] | None, str | None] | None) -> OpenFile:
+        """`held`: what it is read from, if not as its row says."""
         if (file := self._open.get(ino)) is not None:
             return file
         node = tree.find(self._db, ino)
@@ -295,12 +296,14 @@ class FileIO:
         else:
             file = self._open[ino] = OpenFile(ino, self._blocks, draft=None)
         if file.draft is None:
-            file.text = None if text is None else b64decode(text)
-            if content is None:
-                file.content = None
-            elif file.content is None or file.content.sha1 != content[0]:
-                own = tree.find_bytes(self._db, content[0]) or (None, None)
-                file.content = Content(content[0], content[1], *own)
+            if held is not None:
+                content, text = held
+                file.text = None if text is None else b64decode(text)
+                if content is None:
+                    file.content = None
+                elif file.content is None or file.content.sha1 != content[0]:
+                    own = tree.find_bytes(self._db, content[0]) or (None, None)
+                    file.content = Content(content[0], content[1], *own)
             if file.content is not None:
                 file.hold(file.content.sha1, file.content.size)
         elif file.draft.base_sha1 is not None:

@@ -275,13 +275,18 @@ class Router:
 
     # ---- for the next process that serves the same mount ----------------------------------------
 
+    @property
+    def fixed(self) -> list[str]:
+        """The virtual folders at the root; others have other numbers."""
+        return list(self._hidden)
+
     async def handed_over(self) -> dict[str, Any]:
         """What it needs, as JSON has it; nobody asks any more."""
         return {
             "tree": await self._tree.handed_over(),
             "virtual": self._virtual.handles.handed_over(),
             "numbers": self._inodes.handed_over(),
-            "fixed": list(self._hidden),
+            "fixed": self.fixed,
             "roots": list(self._roots),
         }
 
@@ -290,7 +295,7 @@ class Router:
         self._tree.take_over(given["tree"])
         self._inodes.take_over(given["numbers"])
         self._virtual.handles.take_over(given["virtual"])
-        if given["fixed"] != list(self._hidden):
+        if given["fixed"] != self.fixed:
             # The numbers mean other folders there.
             self._fixed = {self._inodes.renumbered(one.folder): one for one in self._hidden.values()}
         self._roots.update(given["roots"])

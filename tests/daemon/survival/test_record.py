@@ -1,0 +1,116 @@
+"""What is written down for the next daemon, read by another that has the same file."""
+
+import errno
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from cmsfs.replica.inodes import Inodes
+from cmsfs.replica.nodes import ROOT
+from cmsfs.vfs.virtual.node import FIRST
+from daemon.survival import record
+from daemon.survival.record import CrashRecord, RequestNote
+
+
+@pytest.fixture
+def written() -> Iterator[CrashRecord]:
+    made = CrashRecord.create()
+    yield made
+    made.close()
+
+
+def again(written: CrashRecord) -> CrashRecord:
+    """As another process has it."""
+    return CrashRecord(os.dup(written.fd))
+
+
+def test_handles_are_there_until_they_are_closed(written: CrashRecord) -> None:
+    written.opened(1, 20, os.O_RDWR)
+    written.opened(2, 30, -1)
+    written.opened(FIRST + 7, FIRST + 3, 0)
+    written.closed(1)
+    written.closed(1)
+    written.opened(3, 40, 0)
+    found = again(written)
+    assert sorted(found.handles()) == [(2, 30, -1), (3, 40, 0), (FIRST + 7, FIRST + 3, 0)]
+    assert found.has(2)
+    assert not found.has(1)
+    assert found.highest == (FIRST, FIRST + 7)
+    # It goes on with them.
+    found.closed(2)
+    found.opened(9, 90, 0)
+    assert sorted(fh for fh, _, _ in again(found).handles()) == [3, 9, FIRST + 7]
+
+
+def test_lookups_are_counted_as_the_tree_counts_them(written: CrashRecord) -> None:
+    chance, counts = random.Random(7), Counter[int]()
+    for _ in range(5000):
+        ino = chance.choice([chance.randrange(2, 40), chance.randrange(2, 100_000), 9_000_000])
+        if chance.random() < 0.6 or not counts[ino]:
+            written.looked_up(ino)
+            counts[ino] += 1
+        else:
+            gone = chance.randrange(1, counts[ino] + 1)
+            written.forgotten(ino, gone)
+            counts[ino] -= gone
+    written.looked_up(ROOT)
+    written.looked_up(FIRST + 5)
+    written.looked_up(record.INODES + 1)  # more than it has room for: not counted
+    expected = {ino for ino, count in counts.items() if count}
+    found = again(written)
+    assert set(found.known()) == expected
+    assert found.highest[0] == FIRST + 5
+    inodes = Inodes()
+    empty: dict[str, list[object]] = {"denied": [], "news": [], "refreshed": [], "fresh": []}
+    inodes.take_over({"lookups": found.lookups(), **empty})
+    assert {ino: inodes.lookups(ino) for ino in expected} == {ino: counts[ino] for ino in expected}
+
+
+def test_a_count_that_went_on_and_on_never_ends(written: CrashRecord) -> None:
+    for _ in range(70_000):
+        written.looked_up(5)
+    written.forgotten(5, 70_000)
+    assert list(written.known()) == [5]
+
+
+def test_the_last_request_of_each_thread_is_kept(written: CrashRecord) -> None:
+    written.begun(RequestNote(("mkdir", 1, "ä\udcff"), 100, (0,)))
+    written.begun(RequestNote(("unlink", 1, "x"), 101, (7,)))
+    written.begun(RequestNote(("rename", 1, "x" * 255, 2, "y" * 255), 100, (7, 0)))
+    written.begun(RequestNote(("open", 5), 0, (), 3))
+    assert {note.pid: note for note in again(written).notes()} == {
+        100: RequestNote(("rename", 1, "x" * 255, 2, "y" * 255), 100, (7, 0)),
+        101: RequestNote(("unlink", 1, "x"), 101, (7,)),
+        0: RequestNote(("open", 5), 0, (), 3),
+    }
+    for pid in range(200, 200 + record.NOTES):
+        written.begun(RequestNote(("rmdir", pid, "x"), pid, (1,)))
+    assert {note.pid for note in again(written).notes()} == set(range(200, 200 + record.NOTES))
+    written.forget_requests()
+    assert again(written).notes() == []
+
+
+def test_what_the_drive_is(written: CrashRecord) -> None:
+    written.describe(mode=0o750, fixed=[".search", ".trash"])
+    written.helper = 4711
+    found = again(written)
+    assert found.about == {"mode": 0o750, "fixed": [".search", ".trash"]}
+    assert found.helper == 4711
+
+
+def test_a_file_of_another_kind_is_refused() -> None:
+    fd = os.memfd_create("other")
+    os.ftruncate(fd, record.SIZE)
+    with pytest.raises(ValueError, match="format 0"):
+        CrashRecord(fd)
+
+
+def test_more_handles_than_there_is_room_for(written: CrashRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "HANDLES", 2)
+    written.opened(1, 1, 0)
+    written.opened(2, 1, 0)
+    with pytest.raises(OSError, check=lambda error: error.errno == errno.ENFILE):
+        written.opened(3, 1, 0)

@@ -1,0 +1,200 @@
+"""The daemon is killed under programs that use the drive, and they notice a pause."""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cmsfs import config, errors, mounts
+from cmsfs.cli.support import daemonctl
+from cmsfs.crashpoints import Point
+from cmsfs.fuse import takeover
+from cmsfs.ipc import control
+from tests.support.mounted_drive import MountedDrive
+from tests.support.patience import until
+from tests.support.programs_at_work import at_work, make_source, working
+
+KILLS = 10
+
+pytestmark = pytest.mark.skipif(not takeover.can_doubt(), reason="this kernel does not know names in doubt")
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that says at which point the daemon dies."""
+    monkeypatch.setenv("CMSFS_CRASH_PLAN", str(tmp_path / "plan"))
+    return tmp_path / "plan"
+
+
+@pytest.fixture
+def kept(stopped: MountedDrive, plan: Path) -> Iterator[MountedDrive]:
+    """A running drive that outlives its daemon."""
+    file = config.config_file()
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("keep_mounted = true\n")
+    stopped.start()
+    yield stopped
+
+
+def killed(drive: MountedDrive) -> int:
+    """Kill the daemon, and wait for the next one; its process."""
+    pid = int(drive.status()["pid"])
+    os.kill(pid, signal.SIGKILL)
+    gone(pid)
+    return pid
+
+
+def gone(pid: int) -> None:
+    until(lambda: not Path(f"/proc/{pid}/stat").exists(), 60, "the daemon lives")
+
+
+def another(pid: int) -> None:
+    """Wait for a daemon that is not this one."""
+
+    def there() -> bool:
+        try:
+            answers = list(daemonctl.exchange(config.Paths("default").socket, control.Ping()))
+        except (errors.UserError, OSError):
+            return False
+        found = answers[0] if answers else None
+        return isinstance(found, control.Pong) and found.pid != pid and found.stage == "mounted"
+
+    until(there, 60, "no other daemon")
+
+
+def test_open_files_outlive_the_daemon(kept: MountedDrive) -> None:
+    top = kept.top
+    before = mounts.find(kept.mountpoint)
+    (top / "read").write_bytes(b"0123456789")
+    reading = os.open(top / "read", os.O_RDONLY)
+    writing = os.open(top / "written", os.O_RDWR | os.O_CREAT)
+    hidden = os.open(top / "hidden", os.O_RDWR | os.O_CREAT)
+    os.write(writing, b"small")
+    os.write(hidden, b"x" * 100_000)
+    (top / "hidden").unlink()
+    (top / "folder").mkdir()
+    listing = os.scandir(top)
+    next(listing)
+    another(killed(kept))
+    assert os.pread(reading, 100, 2) == b"23456789"
+    os.write(writing, b", and more")
+    assert os.pread(writing, 100, 0) == b"small, and more"
+    os.write(hidden, b"y")
+    assert os.pread(hidden, 200_000, 0) == b"x" * 100_000 + b"y"
+    assert len(list(listing)) >= 3
+    listing.close()
+    for file in (reading, writing, hidden):
+        os.close(file)
+    assert mounts.find(kept.mountpoint) == before
+    kept.sync()
+    assert (top / "written").read_bytes() == b"small, and more"
+    assert not (top / "hidden").exists()
+    assert kept.status()["queue"]["ops"] == []
+    kept.stop()
+    assert mounts.find(kept.mountpoint) is None
+
+
+def _rename_over(top: Path) -> None:
+    (top / "a").write_text("new")
+    (top / "a").rename(top / "b")
+
+
+def _create_anew(top: Path) -> None:
+    fd = os.open(top / "new", os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    os.write(fd, b"made")
+    os.close(fd)
+
+
+def _append(top: Path) -> None:
+    with (top / "log").open("ab", buffering=0) as file:
+        for number in range(5):
+            file.write(b"%d" % number * 9000)
+
+
+# What a program does, and what a file of each name holds then; None: there is none.
+REQUESTS: list[tuple[Callable[[Path], object], dict[str, str | None]]] = [
+    (lambda top: (top / "folder").mkdir(), {}),
+    (lambda top: (top / "folder" / "a").symlink_to("b"), {}),
+    (lambda top: (top / "folder" / "a").unlink(), {}),
+    (lambda top: (top / "folder").rmdir(), {"folder": None}),
+    (_create_anew, {"new": "made"}),
+    (lambda top: (top / "b").write_text("old"), {"b": "old"}),
+    (_rename_over, {"a": None, "b": "new"}),
+    (lambda top: os.truncate(top / "b", 1), {"b": "n"}),
+    (lambda top: (top / "b").rename(top / "c"), {"b": None, "c": "n"}),
+    (_append, {"log": "".join(str(number) * 9000 for number in range(5))}),
+    (lambda top: os.close(os.open(top / "c", os.O_RDONLY)), {"c": "n"}),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", [Point.REQUEST_BEGUN, Point.REQUEST_DONE])
+@pytest.mark.timeout(600)
+def test_requests_that_the_daemon_died_of_are_carried_out_once(
+    kept: MountedDrive, plan: Path, point: Point
+) -> None:
+    top = kept.top
+    for number, (ask, expected) in enumerate(REQUESTS):
+        pid = int(kept.status()["pid"])
+        plan.write_text(f"{point} 1")
+        failures: list[BaseException] = []
+        asking = threading.Thread(target=_ask, args=(ask, top, failures))
+        asking.start()
+        gone(pid)
+        plan.unlink()
+        asking.join(60)
+        assert not asking.is_alive()
+        assert not failures, (number, failures)
+        for name, text in expected.items():
+            path = top / name
+            assert (path.read_text() if path.exists() else None) == text, (number, name)
+        another(pid)
+    assert not list(top.glob("* (*")), "a conflict copy"
+    kept.sync()
+
+
+def _ask(ask: Callable[[Path], object], top: Path, failures: list[BaseException]) -> None:
+    try:
+        ask(top)
+    except BaseException as error:
+        failures.append(error)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_an_upgraded_drive_outlives_its_daemon(kept: MountedDrive) -> None:
+    writing = os.open(kept.top / "written", os.O_RDWR | os.O_CREAT)
+    os.write(writing, b"before, ")
+    for _ in range(2):
+        another(killed(kept))
+        os.write(writing, b"killed, ")
+        pid = kept.status()["pid"]
+        kept.cmsfs("upgrade", seconds=200)
+        assert kept.status()["pid"] != pid
+        os.write(writing, b"upgraded, ")
+    another(killed(kept))
+    os.close(writing)
+    assert (kept.top / "written").read_text() == "before, " + "killed, upgraded, " * 2
+    pid = kept.status()["pid"]
+    subprocess.run(["fusermount3", "-u", kept.mountpoint], check=True)
+    gone(pid)
+    assert mounts.find(kept.mountpoint) is None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_programs_go_on_across_kills(kept: MountedDrive, tmp_path: Path) -> None:
+    with working() as programs:
+        check = at_work(programs, kept, make_source(tmp_path / "source"))
+        for _ in range(KILLS):
+            programs.await_round()
+            another(killed(kept))
+        programs.await_round()
+    print(programs.told())  # noqa: T201  (with -s: what a kill costs)
+    check()
+    kept.sync()
+    assert not kept.status()["queue"]["ops"]
