@@ -133,6 +133,26 @@ class Programs(Commands):
             await kernel.close(file)
         self._wrote(path, after, sha1(before))
 
+    async def do_regrow(self, kernel: Kernel, where: int, size: int) -> None:
+        """Cut a file, and have it grow again behind a gap, before it is closed: the gap is empty."""
+        path, more = self.path(where), self._text(size % 9)
+        file = await kernel.open(path, os.O_RDWR)
+        before = await self._begun(kernel, file, path)
+        left = before[: size % (len(before) + 1)]
+        after = left + bytes(40) + more
+        self._risk(before)
+        try:
+            await kernel.truncate(file, len(left))
+            self._now(file, before, left)
+            self._replaced(path, before)
+            await kernel.write(file, len(left) + 40, more)
+            self._now(file, left, after)
+            found = await kernel.read(file)
+        finally:
+            await kernel.close(file)
+        self._same(path, found, after)
+        self._wrote(path, after, sha1(before))
+
     async def do_save(self, kernel: Kernel, where: int, size: int) -> None:
         """Write beside it and rename over it; a local name or one that would be sent."""
         path = self.path(where)
@@ -254,6 +274,15 @@ class Programs(Commands):
 
     async def do_mvdir(self, kernel: Kernel, where: int, to: int) -> None:
         await kernel.rename(self.folder(where), self.folder(to))
+
+    async def do_unpack(self, kernel: Kernel, where: int, size: int) -> None:
+        """A folder is made under another name, filled, and gets its own at the end, if that is free."""
+        folder = self.folder(where)
+        beside = f"{folder} {self.ledger.number}"
+        await kernel.mkdir(beside)
+        for number in (1, 2):
+            await self._create(kernel, f"{beside}/{NAMES[number]}", self._text(size + number))
+        await kernel.rename(beside, f"{folder} {size % 3}" if await kernel.exists(folder) else folder)
 
     async def do_rmtree(self, kernel: Kernel, where: int) -> None:
         """`rm -r`: what is seen of each file goes by this program's will."""

@@ -112,9 +112,7 @@ class Promises:
     def _text(self, size: int) -> bytes:
         self.ledger.number += 1
         line = f"{self.machine.name} {self.ledger.number}\n".encode()
-        wanted = (
-            (30, 700, 6000, 70_000, 300_000)[size % 5 if size % 40 else 4] if size % 10 == 0 else 30 + size
-        )
+        wanted = (30, 700, 6000, 70_000, 300_000)[size // 10 % 5] if size % 10 == 0 else 30 + size
         return line * max(1, wanted // len(line))
 
     def _wrote(self, path: str, data: bytes, over: str | None, *, durable: bool = False) -> None:

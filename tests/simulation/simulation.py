@@ -39,8 +39,8 @@ _DELETED = """
   WHERE item.status != 0 OR version.trashed_at IS NOT NULL
 """
 
-# A cache of this size has room for a few of the largest files.
-TIGHT_BYTES = 700_000
+# A cache of this size has room for the largest file and a few others.
+TIGHT_BYTES = 400_000
 
 # So many requests a drive makes in peace, and of them in the quiet at its end.
 PEACE_REQUESTS = 150

@@ -151,7 +151,7 @@ class _Cut(httpx.AsyncByteStream):
         self._error = error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self._chance.choice([0, 1, 100, 1000, 5000])
+        left = self._chance.choice([0, 1, 100, 1000, 5000, 40_000, 200_000])
         async for piece in self._inner:
             if len(piece) > left:
                 yield piece[:left]
