@@ -134,7 +134,7 @@ def name_unlinked_early(put: Put) -> None:
 
 def order_ignored(put: Put) -> None:
     """Operations do not wait for those that they depend on."""
-    put(queue, "_waits_for", lambda conn, op, node: None)
+    put(queue, "_waits_for", lambda conn, op, node, parent: None)
 
 
 def lost_answer_forgotten(put: Put) -> None:

@@ -65,8 +65,8 @@ def counting(states: Counter[str]) -> Iterator[None]:
         def told(name: str, kind: str) -> Callable[..., Any]:
             asked = getattr(queue, name)
 
-            def ask(conn: Any, op: Any, node: Any) -> Any:
-                answer = asked(conn, op, node)
+            def ask(conn: Any, op: Any, node: Any, *more: Any) -> Any:
+                answer = asked(conn, op, node, *more)
                 states[f"journal: {op.kind} {kind if answer else 'not ' + kind}"] += 1
                 return answer
 
