@@ -125,8 +125,8 @@ class Guard:
             os.close(fd)
 
     def _noticed(self, found: MassChange) -> None:
-        is_new = self.notice is None
-        self.notice = attention.GuardNotice(
+        before = self.notice
+        notice = attention.GuardNotice(
             since=datetime.fromtimestamp(found.since, UTC),
             spoiled=found.spoiled,
             deleted=found.deleted,
@@ -140,7 +140,8 @@ class Guard:
         # What began it may be older than what was counted.
         since = clock.monotonic() - (clock.time() - found.since) - WINDOW_SECONDS
         self.traces.follow([caller.name for caller, _ in found.programs], since=since)
-        if is_new:
+        self.notice = notice if before is None else _together(before, notice)
+        if before is None:
             log.warning("%s Nothing more is uploaded or deleted until then.", self.question)
         self._nursery.start_soon(self._store)
 
@@ -209,6 +210,21 @@ class Guard:
         self._stored = 0
         await self._store()
         self._released.pulse()
+
+
+def _together(before: attention.GuardNotice, now: attention.GuardNotice) -> attention.GuardNotice:
+    """What goes on is one thing: what was told first may be out of what is counted by now."""
+    named = {one.name for one in now.programs}
+    return now.model_copy(
+        update={
+            "since": min(before.since, now.since),
+            "spoiled": max(before.spoiled, now.spoiled),
+            "deleted": max(before.deleted, now.deleted),
+            "suffix": now.suffix or before.suffix,
+            "folder": os.path.commonpath([before.folder, now.folder]),
+            "programs": now.programs + [one for one in before.programs if one.name not in named],
+        }
+    )
 
 
 def _read_traces(stored: Iterable[str]) -> dict[Ino, ItemKey | None]:

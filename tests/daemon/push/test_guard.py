@@ -9,6 +9,8 @@ import trio
 
 from cmsfs import config, errors
 from cmsfs.vfs.heuristics import callers
+from cmsfs.vfs.heuristics.callers import CallingProgram
+from cmsfs.vfs.heuristics.mass_changes import MassChange
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.patience import crowding
@@ -111,3 +113,17 @@ async def test_files_that_go_to_the_trash_one_by_one_are_deletions(
     with pytest.raises(OSError, match=re.escape(os.strerror(errno.EBUSY))):
         await drive.agents.trash.put(folder, FILES[5].rpartition("/")[2])
     assert len(await other.paths()) == len(FILES) - 5 + 1
+
+
+async def test_what_goes_on_began_when_it_began(drive: Drive, expect_log: ExpectLog) -> None:
+    expect_log(r"has deleted 5 files")
+    guard = drive.agents.guard
+    evil, other = CallingProgram(7, "evil"), CallingProgram(8, "other")
+    guard.changes.alarm(MassChange(1000.0, 0, 5, ((evil, 5),), "", ()))
+    guard.changes.alarm(MassChange(5000.0, 3, 2, ((other, 5),), "", ()))
+    notice = guard.notice
+    assert notice is not None
+    assert notice.since.timestamp() == 1000.0
+    assert (notice.spoiled, notice.deleted) == (3, 5)
+    assert [one.name for one in notice.programs] == ["other", "evil"]
+    await guard.allow()
