@@ -36,6 +36,9 @@ class Liar:
         self._chance = chance
         self._faults = faults
         self.rate = 0.0
+        # Where something is not told at all a comparison of everything follows, which hides what else went
+        # wrong: so for half of the drives all is told, in whatever way.
+        self.hides = chance.random() < 0.5
         # Events that are told later than they should be.
         self._late: list[Any] = []
         # Something was told that was not so, or was not told: only a comparison of everything finds that.
@@ -90,14 +93,14 @@ class Liar:
         before = list(entries)
         entries += self._late
         self._late = []
-        if entries and self._happens("event lost"):
+        if entries and self.hides and self._happens("event lost"):
             entries.pop(self._chance.randrange(len(entries)))
             self.has_hidden = True
         if entries and self._happens("event twice"):
             entries.insert(self._chance.randrange(len(entries)), self._chance.choice(entries))
         if entries and self._happens("events shuffled"):
             self._chance.shuffle(entries)
-        if entries and self._happens("event late"):
+        if entries and self.hides and self._happens("event late"):
             self._late.append(entries.pop(self._chance.randrange(len(entries))))
             self.has_hidden = True
         if self._happens("odd event"):
@@ -107,7 +110,7 @@ class Liar:
         return _with(response, json.dumps(page | {"chunk_size": len(entries)}).encode())
 
     async def _search(self, response: httpx.Response) -> httpx.Response:
-        if self._happens("empty answer"):
+        if self.hides and self._happens("empty answer"):
             self.has_hidden = True
             await response.aclose()
             nothing = {"total_count": 0, "entries": [], "limit": 200, "offset": 0}
@@ -117,7 +120,7 @@ class Liar:
         page = json.loads(await _whole(response))
         entries = page.get("entries", [])
         what = self._chance.choice(["odd", "twice", "shuffled", "without one"])
-        if what == "without one" and entries:
+        if what == "without one" and entries and self.hides:
             entries.pop(self._chance.randrange(len(entries)))
             self.has_hidden = True
         elif what == "twice" and entries:
@@ -140,7 +143,18 @@ def _with(response: httpx.Response, body: bytes) -> httpx.Response:
     """The answer with another body, of which its head tells the length."""
     gone = ("content-length", "content-encoding", "transfer-encoding")
     headers = {name: value for name, value in response.headers.items() if name not in gone}
-    return httpx.Response(response.status_code, headers=headers, content=body)
+    headers["content-length"] = str(len(body))
+    return httpx.Response(response.status_code, headers=headers, stream=_Body(body))
+
+
+class _Body(httpx.AsyncByteStream):
+    """Bytes that are still to be read: those that `httpx` is given whole count as read."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
 
 
 class _Damaged(httpx.AsyncByteStream):

@@ -18,9 +18,11 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "the local database was lost; restored %d files that were never uploaded": ("troubles", "power"),
     "%s cannot be read; the files listed in it are kept without their names": ("troubles", "power"),
     "draft %d has %d of %d bytes after the power failed": ("power",),
+    "a download does not match its SHA-1: %s": ("lies",),
     "skipping the %s %s of the service: %s": ("lies",),
     "a listing omitted %d items that the service still has; nothing was removed": ("lies", "faults"),
-    "the service no longer has the contents of a backup: %s": ("backup",),
+    # Somebody may have deleted the file of which it is a version.
+    "the service no longer has the contents of a backup: %s": ("backup", "person", "other"),
     "the log file could not be set aside: %s": (),
     "appended data cannot be moved to the conflict copy: %s": (),
     "a wrong server-side copy remains in the trash: %s": (),
@@ -41,7 +43,7 @@ class _Watch(logging.Handler):
         causes = CAUSES.get(str(record.msg))
         if causes is not None and not any(getattr(self._plan, one) for one in causes):
             self._failures.append(f"warned {record.msg}: {said}")
-        if record.exc_info or record.levelno >= logging.ERROR:
+        if record.exc_info or (record.levelno >= logging.ERROR and causes is None):
             error = record.exc_info[1] if record.exc_info else None
             self._failures.append(f"logged {record.msg}: {said} {judge.told(error) if error else ''}")
 

@@ -31,7 +31,7 @@ from daemon.listing.folder_lister import FolderItems
 from daemon.pull import event_feed
 from daemon.pull.event_feed import EventFeed
 from daemon.push import conflicts, error_policy
-from tests.simulation import disk, remembered, wire
+from tests.simulation import disk, planted_answers, remembered, wire
 
 Put = Callable[[Any, str, Any], None]
 
@@ -368,6 +368,8 @@ PLANTED: dict[str, Callable[[Put], None]] = {
         listed_without_a_page,
         wrong_range_resumed,
         folder_takes_no_child_along,
+        planted_answers.damaged_download_shown,
+        planted_answers.odd_event_ends_its_page,
     )
 }
 
