@@ -304,10 +304,11 @@ def _add_text(plan: SearchPlan, asked: search.Query) -> bool:
     if compiled is None:
         return False
     if compiled.complement:
-        plan.add("item.id NOT IN (SELECT rowid FROM word WHERE word MATCH ?)", compiled.match)
+        plan.add("item.id NOT IN (SELECT rowid FROM word(?))", compiled.match)
     else:
-        plan.source = "word CROSS JOIN item ON item.id = word.rowid"
-        plan.add("word MATCH ?", compiled.match)
+        # The index as a function of what is to match; its argument comes before those of the conditions.
+        plan.source = "word(?) CROSS JOIN item ON item.id = word.rowid"
+        plan.args.append(compiled.match)
         if asked.sort == "relevance":
             plan.rank = _RANK
     return True

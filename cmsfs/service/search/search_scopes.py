@@ -58,7 +58,7 @@ def these(ids: list[int], status: str) -> list[SearchScope]:
 def small(read: store.Read, folders: list[Row], size: int) -> set[int]:
     """The ids of the folders with no more below them than this."""
     found = read(_SIZES, _ranges(folders), size + 1)
-    return {folders[one["place"]]["id"] for one in found if one["n"] <= size}
+    return {folders[int(one["place"])]["id"] for one in found if one["n"] <= size}
 
 
 def _ranges(folders: list[Row]) -> str:

@@ -19,6 +19,7 @@ import trio
 from cmsfs import errors, sqlite
 from cmsfs.runtime import threads
 from cmsfs.service.storage import blobs, commit_queue, derived_files, engine, folder_blobs, parts, upgrade
+from cmsfs.service.storage.database_url import checked_url
 from cmsfs.service.storage.shared import folder, moments
 
 log = logging.getLogger(__name__)
@@ -154,7 +155,7 @@ async def _open_server(
     except ImportError as error:
         said = "A PostgreSQL database needs the library psycopg: pip install 'cmsfs[server-postgres]'."
         raise errors.UserError(said) from error
-    db = await stack.enter_async_context(database.open_database(url, clock))
+    db = await stack.enter_async_context(database.open_database(checked_url(url), clock))
     return shared_database.SharedDatabase(db, clock), db
 
 

@@ -150,6 +150,7 @@ async def test_the_address_of_a_bound_token_is_bound(api, visitor):
     assert (await visitor.get(found)).status_code == 404
 
 
+@pytest.mark.embedded
 async def test_download_url_survives_restart(root, fill, as_user):
     async with store.open_store(root) as first:
         await fill(first)

@@ -70,6 +70,7 @@ async def test_there_and_back(tmp_path, postgres, side_of):
     assert counts == {name: len(found) for name, found in before.items()}
     async with store.open_store(tmp_path / "second", database_url=url) as opened:
         assert await opened.query(all_rows) == before
+        assert opened.read("SELECT rowid FROM word(?) LIMIT 1", '"footbridge"')
         # Triggers and keys are in force again.
         used = opened.read("SELECT sum(space_used) AS n FROM account")[0]["n"]
         with pytest.raises(sqlite3.IntegrityError):

@@ -12,7 +12,12 @@ from tests.support import sql_statements
 ROOT = Path(__file__).parents[3]
 
 # They are of one engine: what old stores had, what an engine's own modules say, the index of words.
-_OF_ONE_ENGINE = ("storage/upgrade.py", "storage/postgres/")
+_OF_ONE_ENGINE = (
+    "storage/upgrade.py",
+    "storage/postgres/",
+    "storage/move/sqlite_load.py",
+    "storage/move/tables.py",
+)
 _OF_WORDS = ("word", "bm25(")
 
 # An argument beside a number of the statement's text has the type of that: too small for moments and ids.

@@ -46,6 +46,7 @@ _SHOWN = 10
 @dataclass(frozen=True, slots=True)
 class _Options:
     folder: Path
+    database_url: str | None
     blobs_url: str | None
     host: str
     port: int
@@ -61,6 +62,12 @@ class _Options:
 
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder (default: the demo's).")
+@click.option(
+    "--database",
+    metavar="URL",
+    help="Keep the database on a server, such as postgresql://cmsfs@db.example.com/cmsfs; the password comes "
+    "from PGPASSFILE or the environment.",
+)
 @click.option(
     "--blobs",
     metavar="URL",
@@ -103,6 +110,7 @@ def serve(
     ctx: context.Context,
     data: Path | None,
     *,
+    database: str | None,
     blobs: str | None,
     host: str,
     port: int,
@@ -138,6 +146,7 @@ def serve(
         _serve,
         _Options(
             folder=data or config.service_data(settings),
+            database_url=database,
             blobs_url=blobs,
             host=host,
             port=port,
@@ -195,6 +204,12 @@ def _origin(url: str | None) -> str | None:
 
 
 async def _serve(options: _Options) -> None:
+    if options.database_url is not None:
+        async with store.open_store(
+            options.folder, options.blobs_url, database_url=options.database_url
+        ) as opened:
+            await _serve_store(opened, options)
+        return
     # Before the store is opened: it may be brought to a newer format, under nobody's hands.
     with service_serve.only_server(options.folder):
         async with store.open_store(options.folder, options.blobs_url) as opened:
@@ -203,11 +218,14 @@ async def _serve(options: _Options) -> None:
 
 async def _serve_store(opened: store.Store, options: _Options) -> None:
     ids = None
-    if options.enterprise is None:
-        await demo.ensure_sample(opened)
-    else:
+    if options.enterprise is not None:
         await provisioning.ensure(opened, options.enterprise)
         ids = provisioning.ids(opened, options.enterprise)
+    elif options.database_url is None:
+        await demo.ensure_sample(opened)
+    elif not opened.read("SELECT 1 FROM app LIMIT 1"):
+        # The sample's credentials are in the folder of one process.
+        raise errors.UserError("The database has no enterprise yet: give --enterprise-file.")
     stop = trio.Event()
     listen = functools.partial(
         service_serve.serve,

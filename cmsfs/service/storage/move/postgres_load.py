@@ -1,4 +1,4 @@
-"""Filling a PostgreSQL database: triggers and foreign keys rest, and the keys are checked at the end."""
+"""Filling a PostgreSQL database: triggers and keys rest; at the end keys are checked and words indexed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +23,7 @@ def loading(conn: engine.Connection) -> Iterator[None]:
     yield
     for one in tables.all_tables():
         conn.execute(f'ALTER TABLE "{one.name}" ENABLE TRIGGER USER')
+    conn.execute("UPDATE document SET name = name")  # the index of words is made by a trigger
     for row in keys:
         conn.execute(f'ALTER TABLE {row["owner"]} ADD CONSTRAINT "{row["name"]}" {row["text"]}')
     for one in tables.all_tables():

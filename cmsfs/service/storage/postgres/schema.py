@@ -2,8 +2,8 @@
 
 Tables, columns and indices stand once, in schema.sql and in the texts of its upgrades.  They are brought into
 PostgreSQL's words here.  Triggers are written in another language there: they are in own.sql, and the
-functions that make the two engines agree in functions.sql; an upgrade that changes one of these has a text of
-its own behind it, with `_postgres` in its name.
+functions that make the two engines agree in functions.sql and words.sql; an upgrade that changes one of these
+has a text of its own behind it, with `_postgres` in its name.
 
 Rule: text is compared byte by byte (COLLATE "C"), as SQLite does: ranges of paths and the order of names rest
 on it.
@@ -34,6 +34,7 @@ def made() -> Iterator[str]:
     yield from tables(_text("schema.sql"))
     yield _text("postgres/functions.sql")
     yield _text("postgres/own.sql")
+    yield _text("postgres/words.sql")
 
 
 def step(number: int) -> Iterator[str]:
