@@ -84,8 +84,8 @@ class Hydrator:
         self._nursery = nursery
         self._network_seconds = network_seconds
         self._listings: dict[Ino, Work] = {}
-        # By SHA-1 and block: who is asked for it, until that has ended.
-        self._fetches: dict[tuple[str, int], BlockRun] = {}
+        # By SHA-1: the runs that are asked for, until they have ended.  Few at a time, of hundreds of blocks.
+        self._fetches: dict[str, list[BlockRun]] = {}
         self._fetching = BlockDownloader(db, client, blocks, health, network_seconds=network_seconds)
         # Told of what has come: a content, and how many bytes of it.
         self.fetched: Callable[[str, int], None] = lambda sha1, nbytes: None
@@ -180,7 +180,7 @@ class Hydrator:
 
     def coming(self) -> set[str]:
         """The contents of which blocks are on their way."""
-        return {sha1 for sha1, _ in self._fetches}
+        return set(self._fetches)
 
     async def keep(self, content: Content) -> None:
         """Return once all of a pinned content is here and checked; behind everybody who waits.
@@ -235,17 +235,21 @@ class Hydrator:
         span = (content.sha1, content.size, first, last)
         # Whoever waits for it pays; what nobody waits for yet costs those nothing.
         on = request_scheduler.current() if urgent else Priority.PIN if pinned else Priority.AHEAD
+        coming = self._fetches.get(content.sha1, ())
         for start, end in self._blocks.missing(*span, readable=not pinned):
-            for index in range(start, end + 1):
-                run = self._fetches.get((content.sha1, index))
-                if run is not None and not run.has_landed(index):
+            index = start
+            while index <= end:
+                run = next((one for one in coming if one.first <= index <= one.last), None)
+                if run is not None:
                     if urgent:
                         run.hurry(on)
-                    wanted[run] = index
-                elif new and new[-1][1] == index - 1 and index - new[-1][0] < MAX_RUN:
-                    new[-1] = (new[-1][0], index)
+                    wanted[run] = min(end, run.last)
+                    index = run.last + 1
                 else:
-                    new.append((index, index))
+                    stop = min((one.first for one in coming if index < one.first), default=end + 1)
+                    stop = min(stop, end + 1, index + MAX_RUN)
+                    new.append((index, stop - 1))
+                    index = stop
         if new:
             self._health.check()
         for start, end in new:
@@ -264,14 +268,14 @@ class Hydrator:
                 queue=queue or self._background,
                 pinned=pinned,
             )
-            self._fetches |= {(content.sha1, index): run for index in range(start, end + 1)}
+            self._fetches.setdefault(content.sha1, []).append(run)
             wanted[run] = end
             self._nursery.start_soon(self._fetch, run)
         return wanted
 
     async def _fetch(self, run: BlockRun) -> None:
         """One run of blocks; what it does not bring ends with its error."""
-        content, first, nbytes, error = run.content, run.first, run.nbytes, None
+        content, nbytes, error = run.content, run.nbytes, None
         try:
             with trio.CancelScope() as scope:
                 self._under_way[scope] = run
@@ -308,10 +312,9 @@ class Hydrator:
             raise
         finally:
             del self._under_way[scope]
-            for index in range(first, run.last + 1):
-                # Another brings it again, where it was evicted meanwhile.
-                if self._fetches.get((content.sha1, index)) is run:
-                    del self._fetches[content.sha1, index]
+            self._fetches[content.sha1].remove(run)
+            if not self._fetches[content.sha1]:
+                del self._fetches[content.sha1]
             run.end(error)
 
     def _heard(self) -> None:

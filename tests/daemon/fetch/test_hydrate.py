@@ -107,6 +107,35 @@ async def test_reader_takes_over_readahead(drive: Drive, other: Remote, network:
     assert network.count("GET", "/content") == 8
 
 
+async def test_what_is_asked_for_once_is_left_out_of_larger_requests(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    data = os.urandom(80 * BLOCK)
+    content = await content_of(drive, other, data)
+    asked: list[str] = []
+
+    def note(request: httpx.Request) -> None:
+        if request.url.path.endswith("/content"):
+            asked.append(request.headers["range"])
+
+    network.instead = note
+    gates = [network.gate("GET", "/content", before=True) for _ in range(4)]
+    hydrator = drive.agents.hydrator
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hydrator.blocks, content, 10, 19)
+            await gates[0][0].wait()
+            nursery.start_soon(hydrator.blocks, content, 40, 49)
+            await gates[1][0].wait()
+            nursery.start_soon(hydrator.blocks, content, 15, 60)
+            for arrived, go in gates:
+                await arrived.wait()
+                go.set()
+    wanted = [(10, 19), (40, 49), (20, 39), (50, 60)]
+    assert asked[:2] + sorted(asked[2:]) == [f"bytes={a * BLOCK}-{(b + 1) * BLOCK - 1}" for a, b in wanted]
+    assert await drive.read("f") == data
+
+
 @pytest.fixture
 async def paced(starting: Starting) -> AsyncIterator[Any]:
     async with starting(paced=True) as drive:
