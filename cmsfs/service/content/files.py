@@ -29,7 +29,7 @@ from cmsfs.service.content import instances, items, quota, trash
 from cmsfs.service.events import events as service_events
 from cmsfs.service.renditions import embed_links, indexing, representations
 from cmsfs.service.serialize import item_serializer
-from cmsfs.service.storage import blobs, store
+from cmsfs.service.storage import blobs, engine, store
 from cmsfs.service.storage.kinds import ItemKind, ItemStatus
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
@@ -116,14 +116,14 @@ def add_version(
 
     `renamed`: the file got its name with this version.
     """
-    made = conn.execute(
+    number = engine.new_id(
+        conn,
         "INSERT INTO version (file, sha1, size, name, created_at, created_by, renamed)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (row["id"], row["sha1"], row["size"], row["name"], now, by, renamed),
-    ).fetchone()
-    row = conn.execute(
-        "UPDATE item SET version = ? WHERE id = ? RETURNING *", (made["id"], row["id"])
-    ).fetchone()
+    )
+    conn.execute("UPDATE item SET version = ? WHERE id = ?", (number, row["id"]))
+    row = items.find(conn, row["id"])
     if event is not None:
         service_events.record(conn, row, event, by=by, now=now)
     return row

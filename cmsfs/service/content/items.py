@@ -20,7 +20,7 @@ from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.content import ownership
 from cmsfs.service.events import events
 from cmsfs.service.serialize import item_extras, item_serializer
-from cmsfs.service.storage import store, tree_paths
+from cmsfs.service.storage import engine, store, tree_paths
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
 
 # Deep enough for every tree of people; a path of ids stays within a few kilobytes.
@@ -31,7 +31,6 @@ _INSERT = """
     content_created_at, content_modified_at, created_by, modified_by, size, sha1, url, description, tags)
   VALUES (:kind, :owner, :parent, :path, :name, :name_key, :extension, :now, :now,
     :content_created_at, :content_modified_at, :by, :by, :size, :sha1, :url, :description, :tags)
-  RETURNING *
 """
 
 
@@ -113,7 +112,8 @@ def insert(
     path = tree_paths.below(parent)[0]
     if path.count("/") > MAX_DEPTH:
         raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
-    row: Row = conn.execute(
+    number = engine.new_id(
+        conn,
         _INSERT,
         {
             "kind": new.kind,
@@ -133,7 +133,8 @@ def insert(
             "description": new.description,
             "tags": new.tags,
         },
-    ).fetchone()
+    )
+    row = find(conn, number)
     grow(conn, path, new.size)
     if new.kind is not ItemKind.FILE and event is not None:
         events.record(conn, row, event, by=by, now=now)

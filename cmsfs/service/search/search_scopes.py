@@ -11,7 +11,7 @@ from typing import Any
 from cmsfs.service.storage import store, tree_paths
 
 _SIZES = """
-  SELECT top.key AS place, (
+  SELECT CAST(top.key AS BIGINT) AS place, (
     SELECT count(*) FROM (
       SELECT 1 FROM item INDEXED BY item_below
       WHERE path >= top.value ->> 0 AND path < top.value ->> 1 LIMIT ?2) AS found) AS n

@@ -8,7 +8,7 @@ committed, and numbers that are given out grow in the order of the commits.
 """
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from cmsfs.service.storage.shared import attempt_limits, signed_urls
@@ -17,6 +17,19 @@ T = TypeVar("T")
 
 Connection = sqlite3.Connection
 Row = sqlite3.Row
+
+
+def new_id(conn: Connection, sql: str, args: Sequence[Any] | Mapping[str, Any]) -> int:
+    """Insert a row, and give its number.
+
+    For what is inserted all the time: RETURNING, which both engines take, costs SQLite two microseconds more.
+    """
+    if isinstance(conn, sqlite3.Connection):
+        number = conn.execute(sql, args).lastrowid
+    else:
+        number = conn.execute(f"{sql} RETURNING id", args).fetchone()["id"]
+    assert number is not None
+    return int(number)
 
 
 class DatabaseUnavailable(sqlite3.OperationalError):
