@@ -102,8 +102,6 @@ async def open_client(
         limits=httpx.Limits(**LIMITS),
         headers={"user-agent": f"cmsfs/{cmsfs.__version__}", "accept-encoding": "gzip"},
     )
-    # The API knows no cookies: none is kept, and no answer is searched for them.
-    http._cookies = _NoCookies()
     own = {httpx.URL(url).host for url in endpoints.addresses}
     _keep_alive(http)
     _connect(http, hosts.Hosts(own))
@@ -121,11 +119,6 @@ async def open_client(
             ),
             endpoints,
         )
-
-
-class _NoCookies(httpx.Cookies):
-    def extract_cookies(self, response: httpx.Response) -> None:
-        pass
 
 
 def _keep_alive(http: httpx.AsyncClient) -> None:

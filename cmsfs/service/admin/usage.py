@@ -1,7 +1,7 @@
 """What each enterprise asks of the service and stores, hour by hour, for the plots of its administrators.
 
-Requests are counted in memory and written every few minutes, and once more at the end; a crash loses what
-was counted since.  Several processes add to the same rows.
+Requests are counted in memory and written every few minutes, and once more when the service stops in good
+order; a crash loses what was counted since.  Several processes add to the same rows.
 
 Rule: an hour in which nothing is asked and nothing changes is written once.
 """
@@ -43,25 +43,16 @@ def hour_of(moment: int) -> int:
 
 
 async def run(store: Store, counts: RequestCounts) -> None:
-    """Write what is counted, until cancelled; what is left then is written before this ends."""
-    try:
-        while True:
-            await write(store, counts)
-            await trio.sleep(EVERY_SECONDS)
-    finally:
-        with trio.move_on_after(2, shield=True):
-            await write(store, counts)
+    """Write what is counted, until cancelled; `write` what is left then."""
+    while True:
+        await write(store, counts)
+        await trio.sleep(EVERY_SECONDS)
 
 
 async def write(store: Store, counts: RequestCounts) -> None:
     """Add the counts to this hour and begin them anew; kept where that fails."""
     hour = hour_of(store.now())
     taken = RequestCounts(counts)
-    for row in store.read("SELECT id FROM enterprise WHERE id != 0"):
-        if not store.read(_WRITTEN, row["id"], hour):
-            taken.setdefault(row["id"], 0)
-    if not taken:
-        return
 
     def change(conn: Connection) -> None:
         for enterprise, requests in sorted(taken.items()):
@@ -69,6 +60,11 @@ async def write(store: Store, counts: RequestCounts) -> None:
         conn.execute("DELETE FROM usage WHERE hour < ?", (hour - KEPT_HOURS,))
 
     try:
+        for row in store.read("SELECT id FROM enterprise WHERE id != 0"):
+            if not store.read(_WRITTEN, row["id"], hour):
+                taken.setdefault(row["id"], 0)
+        if not taken:
+            return
         await store.write(change)
     except (sqlite3.Error, OSError) as error:
         log.warning("the usage of this hour could not be written: %s; the next pass tries again", error)

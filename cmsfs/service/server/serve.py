@@ -109,6 +109,7 @@ async def serve(
                 await stop.wait()
                 with trio.move_on_after(STOP_SECONDS):
                     await built.idle()
+                    await usage.write(store, counts)
                 nursery.cancel_scope.cancel()
 
 
