@@ -18,7 +18,7 @@ import trio
 
 from cmsfs.runtime import threads
 from cmsfs.service.renditions import missing_readers
-from cmsfs.service.storage import derived_files
+from cmsfs.service.storage import derived_files, engine
 from cmsfs.service.storage.derived_files import TEXT, DerivedState
 from cmsfs.service.storage.store import Store
 from cmsfs.service.worker import extraction, worker_client
@@ -92,6 +92,8 @@ async def _work(store: Store, shop: worker_client.WorkerClient) -> None:
     try:
         if await _make_next(store, shop) or await _index_next(store, shop):
             return
+    except engine.DatabaseUnavailable as error:
+        log.debug("the indexing waits for the database: %s", error)  # which says so once
     except Exception:
         # A full disk, say: it is no document's fault, and the service goes on without.
         log.exception("the indexing failed; it goes on in a minute")

@@ -14,6 +14,7 @@ from cmsfs.service.storage.store import Store
 
 log = logging.getLogger(__name__)
 
+_LOOK = "SELECT id FROM enterprise LIMIT 1"
 _HEADERS = {"Cache-Control": "no-store"}
 
 
@@ -24,7 +25,9 @@ async def lives(request: requests.Request) -> responses.Response:
 async def is_ready(request: requests.Request) -> responses.Response:
     store: Store = request.app.store
     try:
-        await store.query(lambda read: read("SELECT id FROM enterprise LIMIT 1"))
+        # In a thread and on the loop: the connections may be different ones.
+        await store.query(lambda read: read(_LOOK))
+        store.read(_LOOK)
     except (sqlite3.Error, OSError) as error:
         log.warning("not ready: the database cannot be read: %s", error)
         headers = _HEADERS | {"Retry-After": "2"}

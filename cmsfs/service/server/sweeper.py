@@ -21,7 +21,7 @@ from cmsfs.service.access import protection
 from cmsfs.service.content import items, trash
 from cmsfs.service.events import events
 from cmsfs.service.oauth import access_tokens
-from cmsfs.service.storage import blobs, store
+from cmsfs.service.storage import blobs, engine, store
 from cmsfs.service.storage.kinds import ItemKind, ItemStatus
 from cmsfs.service.uploads import upload_sessions
 
@@ -79,8 +79,8 @@ async def _passes(opened: store.Store, now: Callable[[], int]) -> None:
             disposed = trio.current_time()
         try:
             await sweep(opened, now(), dispose=dispose)
-        except OSError as error:
-            # No room, no descriptors: what the machine lacks now it may have then.
+        except (OSError, engine.DatabaseUnavailable) as error:
+            # No room, no descriptors, no server: what the machine lacks now it may have then.
             log.warning("a pass of the sweeper failed: %s; the next one tries again", error)
         except Exception:
             log.exception("a pass of the sweeper failed; the next one tries again")

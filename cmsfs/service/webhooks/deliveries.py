@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import trio
 
 from cmsfs.runtime import chance, clock
-from cmsfs.service.storage import store
+from cmsfs.service.storage import engine, store
 from cmsfs.service.webhooks import receivers
 
 log = logging.getLogger(__name__)
@@ -66,6 +66,8 @@ class _Deliveries:
             try:
                 while await self._start_one():
                     pass
+            except engine.DatabaseUnavailable as error:
+                log.debug("webhooks cannot be delivered: %s", error)  # the database says so once
             except OSError as error:
                 log.warning("webhooks cannot be delivered: %s; tried again in a moment", error)
             except Exception:

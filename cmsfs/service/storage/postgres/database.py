@@ -141,11 +141,14 @@ class PostgresDatabase:
         while True:
             await self._near_lost.wait()
             log.warning("the connection to the database was lost")
+            said = ""
             while self._near is None:
                 try:
                     self._near = await threads.run_sync(partial(self._connect, role="loop"))
                 except engine.DatabaseUnavailable as error:
-                    log.warning("the database is out of reach: %s", error)
+                    if str(error) != said:
+                        said = str(error)
+                        log.warning("the database is out of reach: %s", said)
                     await trio.sleep(_AGAIN_SECONDS)
             log.warning("the database is there again")
             self._near_lost = trio.Event()
