@@ -93,6 +93,7 @@ def test_a_day_at_such_a_drive(complete: Api, stopped: MountedDrive) -> None:
     assert sorted(one.name for one in day.iterdir()) == ["alone.bin", "new.bin", "shared.txt"]
     done = json.loads(stopped.cmsfs("doctor", "--json", check=False).stdout)
     operations = next(check for check in done["checks"] if check["name"] == "operations")
+    assert " It cannot " in operations["said"], done
     able, unable = operations["said"].split(" It cannot ")
     assert "upload new files" in able
     assert "delete items" in unable

@@ -157,6 +157,8 @@ class Relay:
                         server = _Side(await trio.open_tcp_stream(*self._address), h11.CLIENT)
                     await self._exchange(client, server, request)
                     for side in (client, server):
+                        if side is server and side.conn.our_state is h11.IDLE:
+                            continue  # it was not asked
                         if side.conn.our_state is not h11.DONE or side.conn.their_state is not h11.DONE:
                             return
                         side.conn.start_next_cycle()
