@@ -10,21 +10,13 @@ from cmsfs import errors
 from cmsfs.service.provisioning import demo
 from cmsfs.service.storage import blob_check, store
 from cmsfs.service.storage.move import contents, postgres_load, rows, sqlite_load, tables
-from tests.support import postgres_server, s3_server
+from tests.support import s3_server
 
 FILES = 30
 
 
 def quiet(*_):
     pass
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    if (why := postgres_server.lacks()) is not None:
-        pytest.skip(why)
-    with postgres_server.running() as server:
-        yield server
 
 
 @pytest.fixture

@@ -10,21 +10,12 @@ import trio
 from cmsfs import errors
 from cmsfs.service.storage import engine, store, upgrade
 from cmsfs.service.storage.postgres import connection, format, schema
-from tests.support import postgres_server
 
 # What a next version might add.
 STEP = [
     "CREATE TABLE added (id bigint PRIMARY KEY)",
     "ALTER TABLE item ADD COLUMN colour text NOT NULL DEFAULT 'red'",
 ]
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    if (why := postgres_server.lacks()) is not None:
-        pytest.skip(why)
-    with postgres_server.running() as server:
-        yield server
 
 
 @pytest.fixture
