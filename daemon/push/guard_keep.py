@@ -35,6 +35,8 @@ def of_draft(path: str, draft: Draft) -> Kept:
         draft.make_file()
         _second_name(draft.path, target)
         os.truncate(target, draft.size)
+        # What a draft's row has as well was never brought to the disk, and the row goes.
+        durability.sync(target)
 
     return Kept(path, keep)
 

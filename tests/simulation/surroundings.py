@@ -41,6 +41,8 @@ def template(root: Path) -> int:
 
 
 def _fast() -> Path | None:
+    if "TMPDIR" in os.environ:
+        return None  # a folder of the whole run, which is swept at its end, whatever that is
     memory = Path("/dev/shm")
     return memory if os.access(memory, os.W_OK) else None
 

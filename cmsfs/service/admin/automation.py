@@ -13,11 +13,11 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.service.access import calls
-from cmsfs.service.admin import desk as service_desk
 from cmsfs.service.admin.desk import Desk
 from cmsfs.service.serialize import item_serializer
 
 PAGE = 50
+_GONE = "That is not there, or belongs to somebody of another enterprise."
 
 _WEBHOOKS = """
   SELECT webhook.*, item.name AS item, app.name AS app_name, account.name AS user_name,
@@ -43,31 +43,15 @@ _TEMPLATES = (
 )
 
 
-def _rows(desk: Desk, sql: str) -> tuple[list[Row], str]:
-    after = calls.parse_id(desk.marker) or 0
-    rows = desk.store.read(sql, desk.enterprise, after, PAGE + 1)
-    return rows[:PAGE], str(rows[PAGE - 1]["id"]) if len(rows) > PAGE else ""
-
-
-def _of(desk: Desk, sql: str, *args: Any) -> Row:
-    """The person that a change is done as: of the enterprise, or it is a mistake."""
-    found = desk.store.read(
-        f"SELECT * FROM account WHERE enterprise = ? AND id = ({sql})", desk.enterprise, *args
-    )
-    if not found:
-        raise service_desk.Mistake("That is not there, or belongs to somebody of another enterprise.")
-    return found[0]
-
-
 async def webhooks(desk: Desk) -> responses.Response:
-    rows, following = _rows(desk, _WEBHOOKS)
+    rows, following = await desk.rows(_WEBHOOKS, PAGE)
     entries = [_entry(row) | {"triggers": json.loads(row["triggers"])} for row in rows]
     return desk.page("webhooks.html", entries=entries, next=following)
 
 
 async def end_webhook(desk: Desk, form: dict[str, str]) -> responses.Response:
     number = desk.request.path_params["id"]
-    user = _of(desk, "SELECT created_by FROM webhook WHERE id = ?", calls.parse_id(number))
+    user = desk.person("SELECT created_by FROM webhook WHERE id = ?", calls.parse_id(number), gone=_GONE)
     app = desk.store.read("SELECT app FROM webhook WHERE id = ?", calls.parse_id(number))[0]["app"]
     await desk.ask_as(user, "DELETE /webhooks/{id}", wire_id=number, client_id=app)
     return desk.done("The webhook has ended; what waited to be told is told still.", to="/webhooks")
@@ -76,7 +60,7 @@ async def end_webhook(desk: Desk, form: dict[str, str]) -> responses.Response:
 async def cascades(
     desk: Desk, *, form: dict[str, str] | None = None, mistake: str = ""
 ) -> responses.Response:
-    rows, following = _rows(desk, _CASCADES)
+    rows, following = await desk.rows(_CASCADES, PAGE)
     return desk.page(
         "cascades.html",
         form=form,
@@ -89,7 +73,9 @@ async def cascades(
 
 async def cascade(desk: Desk, form: dict[str, str]) -> responses.Response:
     folder = form.get("folder", "").strip()
-    owner = _of(desk, "SELECT owner FROM item WHERE id = ? AND kind = 0", calls.parse_id(folder))
+    owner = desk.person(
+        "SELECT owner FROM item WHERE id = ? AND kind = 0", calls.parse_id(folder), gone=_GONE
+    )
     body = {"scope": "enterprise", "templateKey": form.get("template", ""), "folder_id": folder}
     await desk.ask_as(owner, "POST /metadata_cascade_policies", body=body)
     return desk.done("The folder's metadata goes down from now on.")
@@ -99,7 +85,7 @@ async def change_cascade(desk: Desk, form: dict[str, str]) -> responses.Response
     """Apply a policy again, or end it."""
     wire_id, action = desk.request.path_params["id"], form.get("action", "")
     sql = "SELECT owner FROM item JOIN cascade_policy AS p ON p.folder = item.id WHERE p.uuid = ?"
-    owner = _of(desk, sql, wire_id)
+    owner = desk.person(sql, wire_id, gone=_GONE)
     line = "/metadata_cascade_policies/{id}"
     if action == "end":
         await desk.ask_as(owner, f"DELETE {line}", wire_id=wire_id)

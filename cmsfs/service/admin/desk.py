@@ -73,6 +73,24 @@ class Desk(PageSession):
         )
         return json.loads(bytes(found.body) or b"null")
 
+    async def rows(self, sql: str, limit: int) -> tuple[list[Row], str]:
+        """A page of rows by their ids, and the marker of the next one.
+
+        The statement's parameters are the enterprise, the id before the first, and how many.
+        """
+        after = calls.parse_id(self.marker) or 0
+        found = await self.store.query(lambda read: read(sql, self.enterprise, after, limit + 1))
+        return found[:limit], str(found[limit - 1]["id"]) if len(found) > limit else ""
+
+    def person(self, sql: str, *args: Any, gone: str) -> Row:
+        """The user of the enterprise whose id a statement finds; `Mistake(gone)` if there is none."""
+        found = self.store.read(
+            f"SELECT * FROM account WHERE enterprise = ? AND id = ({sql})", self.enterprise, *args
+        )
+        if not found:
+            raise Mistake(gone)
+        return found[0]
+
     def page(
         self, template: str, *, form: dict[str, str] | None = None, mistake: str = "", **values: Any
     ) -> responses.Response:

@@ -109,17 +109,15 @@ async def trash(desk: Desk) -> responses.Response:
 async def change_trash(desk: Desk, form: dict[str, str]) -> responses.Response:
     """Bring an item of anybody back, or remove it for good: as its owner, and logged so."""
     kind, _, wire_id = desk.request.path_params["item"].partition("-")
-    sql = "SELECT account.* FROM item JOIN account ON account.id = item.owner"
-    found = desk.store.read(
-        f"{sql} WHERE item.id = ? AND account.enterprise = ?", calls.parse_id(wire_id), desk.enterprise
-    )
-    if kind not in KIND_NAMES.values() or not found:
-        raise service_desk.Mistake("That is not in the trash.")
+    gone = "That is not in the trash."
+    if kind not in KIND_NAMES.values():
+        raise service_desk.Mistake(gone)
+    owner = desk.person("SELECT owner FROM item WHERE id = ?", calls.parse_id(wire_id), gone=gone)
     if form.get("action") == "restore":
-        made = await desk.ask_as(found[0], f"POST /{kind}s/{{id}}", wire_id=wire_id, body={})
+        made = await desk.ask_as(owner, f"POST /{kind}s/{{id}}", wire_id=wire_id, body={})
         return desk.done(f"{made['name']} is back.", to="/trash")
     if form.get("action") == "purge":
-        await desk.ask_as(found[0], f"DELETE /{kind}s/{{id}}/trash", wire_id=wire_id)
+        await desk.ask_as(owner, f"DELETE /{kind}s/{{id}}/trash", wire_id=wire_id)
         return desk.done("It is gone for good.", to="/trash")
     raise service_desk.Mistake("Choose what to do.")
 

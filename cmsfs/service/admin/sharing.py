@@ -34,33 +34,18 @@ _LINKS = """
   WHERE item.link IS NOT NULL AND item.status = 0 AND owner.enterprise = ?1 AND item.id > ?2
   ORDER BY item.id LIMIT ?3
 """
-_OWNER = """
-  SELECT account.* FROM item JOIN account ON account.id = item.owner
-    WHERE account.enterprise = ? AND item.id = ?
-"""
-_ITEM = "SELECT item FROM collaboration WHERE id = ?"
+# Whose the item is, of a collaboration and by itself.
+_SHARER = "SELECT owner FROM item JOIN collaboration AS c ON c.item = item.id WHERE c.id = ?"
+_OWNER = "SELECT owner FROM item WHERE id = ?"
+_GONE = "That is shared no more."
 
 
 def _when(micros: int) -> str:
     return item_serializer.to_timestamp(micros)[:10]
 
 
-async def _rows(desk: Desk, sql: str) -> tuple[list[Row], str]:
-    after = calls.parse_id(desk.marker) or 0
-    rows = await desk.store.query(lambda read: read(sql, desk.enterprise, after, PAGE + 1))
-    return rows[:PAGE], str(rows[PAGE - 1]["id"]) if len(rows) > PAGE else ""
-
-
-def _owner(desk: Desk, item: int | None) -> Row:
-    """Whose an item is: somebody of the enterprise, or it is a mistake."""
-    found = desk.store.read(_OWNER, desk.enterprise, item)
-    if not found:
-        raise service_desk.Mistake("That is shared no more.")
-    return found[0]
-
-
 async def collaborations(desk: Desk) -> responses.Response:
-    rows, following = await _rows(desk, _COLLABORATIONS)
+    rows, following = await desk.rows(_COLLABORATIONS, PAGE)
     entries = [dict(row) | {"since": _when(row["created_at"])} for row in rows]
     return desk.page("collaborations.html", entries=entries, next=following, roles=list(roles.ROLES))
 
@@ -68,8 +53,7 @@ async def collaborations(desk: Desk) -> responses.Response:
 async def change_collaboration(desk: Desk, form: dict[str, str]) -> responses.Response:
     """Give a collaborator another role, or end a collaboration."""
     wire_id = desk.request.path_params["id"]
-    found = desk.store.read(_ITEM, calls.parse_id(wire_id))
-    owner = _owner(desk, found[0]["item"] if found else None)
+    owner = desk.person(_SHARER, calls.parse_id(wire_id), gone=_GONE)
     if form.get("action") == "end":
         await desk.ask_as(owner, "DELETE /collaborations/{id}", wire_id=wire_id)
         return desk.done("The collaboration has ended.", to="/collaborations")
@@ -79,7 +63,7 @@ async def change_collaboration(desk: Desk, form: dict[str, str]) -> responses.Re
 
 
 async def links(desk: Desk) -> responses.Response:
-    rows, following = await _rows(desk, _LINKS)
+    rows, following = await desk.rows(_LINKS, PAGE)
     entries = [_link(row, shape) for row in rows if (shape := shared_links.shape(row)) is not None]
     return desk.page("links.html", entries=entries, next=following)
 
@@ -102,8 +86,8 @@ async def end_link(desk: Desk, form: dict[str, str]) -> responses.Response:
     """Take a link away: its address leads nowhere from then on."""
     kind, _, wire_id = desk.request.path_params["item"].partition("-")
     if kind not in KIND_NAMES.values():
-        raise service_desk.Mistake("That is shared no more.")
-    owner = _owner(desk, calls.parse_id(wire_id))
+        raise service_desk.Mistake(_GONE)
+    owner = desk.person(_OWNER, calls.parse_id(wire_id), gone=_GONE)
     body = {"shared_link": None}
     made = await desk.ask_as(owner, f"PUT /{kind}s/{{id}}", wire_id=wire_id, body=body)
     return desk.done(f"{made['name']} is shared by no link any more.", to="/links")

@@ -22,7 +22,6 @@ RECENT = 3_600 * 1_000_000
 # Rows in one transaction.
 _BATCH = 100
 
-_NAMED = "SELECT sha1, max(size) AS size FROM version WHERE sha1 >= ? AND sha1 < ?||'g' GROUP BY sha1"
 _LEAVING = "SELECT sha1 FROM orphan UNION ALL SELECT sha1 FROM aside"
 _FILES = """
   SELECT version.id AS version, item.id AS file, item.name, account.login FROM version
@@ -138,6 +137,4 @@ class BlobCheck:
 
 def _rows(read: store.Read, prefix: str) -> tuple[dict[str, int], set[str]]:
     """What is named, with its size, and what the sweeper knows of."""
-    return {row["sha1"]: row["size"] for row in read(_NAMED, prefix, prefix)}, {
-        row["sha1"] for row in read(_LEAVING)
-    }
+    return blobs.sizes(read, prefix), {row["sha1"] for row in read(_LEAVING)}

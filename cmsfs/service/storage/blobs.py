@@ -182,6 +182,12 @@ def has_version(conn: Connection, sha1: str) -> bool:
     return conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is not None
 
 
+def sizes(read: Read, prefix: str) -> dict[str, int]:
+    """The contents that rows name, of those whose SHA-1 begins so, and how long they are."""
+    sql = "SELECT sha1, max(size) AS size FROM version WHERE sha1 >= ? AND sha1 < ?||'g' GROUP BY sha1"
+    return {row["sha1"]: row["size"] for row in read(sql, prefix, prefix)}
+
+
 def named(conn: Connection, prefix: str) -> set[str]:
     """The contents that rows name, of those whose SHA-1 begins so."""
     sql = "SELECT DISTINCT sha1 FROM version WHERE sha1 >= ? AND sha1 < ?||'g'"

@@ -3,10 +3,11 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from cmsfs import config, errors
+from cmsfs import config, durability, errors
 from cmsfs.vfs.heuristics import callers
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
@@ -73,8 +74,15 @@ async def _spoil(drive: Drive) -> None:
 
 
 async def test_all_that_a_program_did_is_taken_back_and_nothing_else(
-    starting: Starting, other: Remote, expect_log: ExpectLog, evil: "subprocess.Popen[bytes]"
+    starting: Starting,
+    other: Remote,
+    expect_log: ExpectLog,
+    evil: "subprocess.Popen[bytes]",
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    synced: set[Path] = set()
+    sync = durability.sync
+    monkeypatch.setattr(durability, "sync", lambda path: (synced.add(path), sync(path)))
     expect_log(r"Nothing is uploaded or deleted until then")
     async with starting() as drive:
         before = await _fill(drive)
@@ -104,8 +112,10 @@ async def test_all_that_a_program_did_is_taken_back_and_nothing_else(
         assert after.pop("docs/deep.txt") == b"in the same folder"
         assert after == before
         assert "more" not in await drive.names("docs")
-        kept = sorted(path.name for path in drive.agents.settings.paths.recovered.rglob("*.locked"))
+        kept = list(drive.agents.settings.paths.recovered.rglob("*.locked"))
         assert len(kept) == 6
+        # The database has their bytes no more, so a power cut must not take these.
+        assert synced >= set(kept)
         await drive.sync()
         assert await other.paths() == sorted([*remote, "docs/deep.txt", "mine.txt"])
         assert await _tree(drive) == {**before, "docs/deep.txt": b"in the same folder"}

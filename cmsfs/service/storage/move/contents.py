@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from sqlite3 import Row
 
 import trio
 
@@ -13,8 +12,6 @@ from cmsfs.service.storage import blobs, store
 
 # Contents at a time: a bucket takes its time for each.
 AT_ONCE = 8
-
-_NAMED = "SELECT sha1, max(size) AS size FROM version WHERE sha1 >= ? AND sha1 < ?||'g' GROUP BY sha1"
 
 
 @dataclass(slots=True)
@@ -46,21 +43,17 @@ async def move(source: store.Store, target: store.Store, progress: Callable[[int
     for number in range(256):
         prefix = f"{number:02x}"
         progress(number)
-        rows = await source.query(partial(_named, prefix))
-        if not rows:
+        named = await source.query(partial(blobs.sizes, prefix=prefix))
+        if not named:
             continue
         there = await threads.run_sync(partial(_stored, target, prefix))
         async with trio.open_nursery() as nursery:
-            for row in rows:
-                if there.get(row["sha1"]) == row["size"]:
+            for sha1, size in named.items():
+                if there.get(sha1) == size:
                     report.there += 1
                 else:
-                    nursery.start_soon(one, row["sha1"], row["size"])
+                    nursery.start_soon(one, sha1, size)
     return report
-
-
-def _named(prefix: str, read: store.Read) -> list[Row]:
-    return read(_NAMED, prefix, prefix)
 
 
 def _stored(target: store.Store, prefix: str) -> dict[str, int]:
