@@ -16,6 +16,7 @@ import trio
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.replica.nodes import Content
+from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
 from daemon.core.health import Health
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 # What could not be fetched is tried again so often, beside the times when something is changed here.
 RETRY_SECONDS = 60.0
+
+# What the service did not have may come back, as out of the trash: it is asked for again so much later.
+LOST_SECONDS = 3600.0
 
 # Changes come in flurries, and each one wakes us.
 GATHER_SECONDS = 0.1
@@ -52,7 +56,7 @@ class BaseBytes:
         self._health = health
         self._wanted = Signal()
         self.wake = self._wanted.set
-        self._lost: set[str] = set()
+        self._lost: dict[str, float] = {}  # when the service did not have it, by SHA-1
         self._keeping = trio.Lock()
 
     async def run(self) -> None:
@@ -61,7 +65,7 @@ class BaseBytes:
             # atomic: what comes from here on is seen by this round, or begins the next one
             self._wanted.clear()
             try:
-                await self._hold(None)
+                await self._hold(None, again=False)
             except OSError as error:
                 log.info("downloading the unmodified parts of a changed file failed: %s", error)
                 with trio.move_on_after(RETRY_SECONDS):
@@ -77,16 +81,21 @@ class BaseBytes:
     async def before_deletion(self, remote_id: str | None) -> None:
         """Return once nothing here depends on the item; None: on any.
 
-        Raises `OSError` if the bytes cannot be had now; what is lost for good stops nobody.
+        Raises `OSError` if the bytes cannot be had now; what the service does not have stops nobody.
         """
-        await self._hold(remote_id)
+        await self._hold(remote_id, again=True)
 
-    async def _hold(self, remote_id: str | None) -> None:
+    async def _hold(self, remote_id: str | None, *, again: bool) -> None:
+        """`again`: what was not to be had a moment ago is asked for, too."""
         for row in self._db.rows(_DEPENDING):
-            if remote_id not in (None, row["remote_id"]) or row["sha1"] in self._lost:
+            if remote_id not in (None, row["remote_id"]) or (not again and self._is_lost(row["sha1"])):
                 continue
             async with self._keeping:
                 await self._keep(Content(row["sha1"], row["size"], row["remote_id"], row["version"]))
+
+    def _is_lost(self, sha1: str) -> bool:
+        asked_at = self._lost.get(sha1)
+        return asked_at is not None and clock.monotonic() - asked_at < LOST_SECONDS
 
     async def _keep(self, content: Content) -> None:
         self._blocks.open(content.sha1, content.size)
@@ -96,8 +105,9 @@ class BaseBytes:
         except OSError as error:
             if error.errno != errno.ESTALE:
                 raise
-            self._lost.add(content.sha1)
-            log.warning("the service no longer has the contents of a backup: %s", error)
+            if content.sha1 not in self._lost:
+                log.warning("the service no longer has the contents of a backup: %s", error)
+            self._lost[content.sha1] = clock.monotonic()
         finally:
             self._blocks.close(content.sha1)
 

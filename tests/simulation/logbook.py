@@ -19,10 +19,11 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "%s cannot be read; the files listed in it are kept without their names": ("troubles", "power"),
     "draft %d has %d of %d bytes after the power failed": ("power",),
     "a download does not match its SHA-1: %s": ("lies",),
-    "skipping the %s %s of the service: %s": ("lies",),
+    # An answer that ends early need not look like that, and is asked for again.
+    "skipping the %s %s of the service: %s": ("lies", "faults"),
     "a listing omitted %d items that the service still has; nothing was removed": ("lies", "faults"),
     # Somebody may have deleted the file of which it is a version.
-    "the service no longer has the contents of a backup: %s": ("backup", "person", "other"),
+    "the service no longer has the contents of a backup: %s": ("backup", "person", "other", "is_shared"),
     "the log file could not be set aside: %s": (),
     "appended data cannot be moved to the conflict copy: %s": (),
     "a wrong server-side copy remains in the trash: %s": (),

@@ -142,6 +142,11 @@ class Plan:
     slow: bool = False  # the kernel is long in hearing of what has changed
     tight: bool = False  # caches have room for a few files
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether there is more than one drive."""
+        return self.drives > 1
+
     @classmethod
     def of(cls, seed: int, steps: int = 80) -> "Plan":
         """A mixture of all kinds."""

@@ -9,6 +9,7 @@ import trio
 
 from cmsfs.config import Settings
 from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog, LogWatch
 
 OLD, NEW = b"as it was before" * 20_000, b"as it is now"
 
@@ -75,6 +76,30 @@ async def test_a_backup_outlives_a_deletion_by_somebody_else(
         await drive.poll()
         assert await drive.names() == ["doc~"]
         assert await drive.read("doc~") == OLD
+
+
+async def test_a_backup_outlives_a_document_that_was_in_the_trash_for_a_while(
+    drive: Drive, other: Remote, log_watch: LogWatch, expect_log: ExpectLog
+) -> None:
+    expect_log("no longer has the contents of a backup")
+    number = await other.file("doc", OLD)
+    await drive.names()
+    await save(drive, "doc~")
+    await drive.sync()
+    drive.agents.state.blocks.evict(sha1(OLD))
+    await other.client.items.delete("file", number)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.base_bytes.run)
+        with trio.fail_after(20):
+            while not log_watch.lines:
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    await other.client.items.restore("file", number)
+    await drive.poll()
+    await drive.unlink("doc")
+    await drive.sync()
+    await other.client.items.purge("file", number)
+    assert await drive.read("doc~") == OLD
 
 
 async def test_what_a_backup_held_goes_with_it(drive: Drive, other: Remote) -> None:
