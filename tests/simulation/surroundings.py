@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cmsfs import config, disk_reserve
 from cmsfs.models.content import upload_sessions as models_upload_sessions
-from cmsfs.service.events import events
+from cmsfs.service.events import event_watch
 from cmsfs.service.storage import store
 from cmsfs.service.uploads import upload_sessions
 from tests.simulation.machines import fill
@@ -102,11 +102,11 @@ def folders() -> Iterator[Path]:
         os.environ.pop(variable, None)
     size, disk_reserve.SIZE_BYTES = disk_reserve.SIZE_BYTES, 64 * 1024
     # No other process writes to the data of a story's service, and what expires may be told of late.
-    look, events.LOOK_SECONDS = events.LOOK_SECONDS, 60.0
+    look, event_watch.LOOK_SECONDS = event_watch.LOOK_SECONDS, 60.0
     try:
         yield home
     finally:
-        disk_reserve.SIZE_BYTES, events.LOOK_SECONDS = size, look
+        disk_reserve.SIZE_BYTES, event_watch.LOOK_SECONDS = size, look
         os.environ.clear()
         os.environ.update(before)
         shutil.rmtree(home, ignore_errors=True)

@@ -3,7 +3,7 @@
 `record` is called inside the transaction of the change by what changes items (items.py, files.py), so that
 there is no change without its event and no event without its change.  The source is stored as the item was
 after the event, since the item goes on changing, once for each who sees it, with the folders above that they
-see.  The streams of administrators are in events_admin.py.
+see.  The streams of administrators are in events_admin.py, those who wait in event_watch.py.
 
 Rule: positions grow in the order of the commits; the numbers are never used again.
 """
@@ -23,7 +23,7 @@ from cmsfs.service import problems
 from cmsfs.service.access import access_rights, actors, calls, group_rights
 from cmsfs.service.api import operations, paging
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.events import events_admin, events_page, webhook_triggers
+from cmsfs.service.events import event_watch, events_admin, events_page, webhook_triggers
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
@@ -37,21 +37,8 @@ RETENTION = 21 * 86_400 * 1_000_000
 HOLD_SECONDS = 300
 RETRY_TIMEOUT = 610
 
-# How often a poll looks whether another process has written to the same data.  Looking is a point read, as
-# cheap as asking the database whether it was written to.  Where that is told, what ends by itself is not.
-LOOK_SECONDS = 0.5
-TOLD_LOOK_SECONDS = 60.0
-
 _STREAMS = ("all", "changes", "sync", *events_admin.STREAMS)
-# The newest is never removed (events_admin.py); before the first, the position that its number follows.
-_TOP = "SELECT coalesce(max(id), 1000000) AS top FROM event"
 _EXPIRED = "SELECT * FROM collaboration WHERE expires_at <= ?"
-# The newest event behind a position, and whether all of them are of one session.
-_NEWS = (
-    "SELECT coalesce(max(id), ?2) AS top,"
-    " coalesce(min(CASE WHEN json_extract(details, '$.session') = ?3 THEN 1 ELSE 0 END), 1) AS own"
-    " FROM event WHERE account = ?1 AND id > ?2"
-)
 
 
 def record(
@@ -135,7 +122,7 @@ async def get(call: calls.Call) -> responses.Response:
 
     def run(read: store.Read) -> dict[str, Any]:
         # Everything up to here is seen by this answer, whether or not it is of this user or stream.
-        top = read(_TOP)[0]["top"]
+        top = read(event_watch.TOP)[0]["top"]
         start = top if after is None else min(after, top)
         wanted = sorted(events.TREE) if stream == "changes" else []
         rows = []
@@ -191,7 +178,7 @@ async def realtime(call: calls.Call) -> responses.Response:
 async def wait(call: calls.Call) -> responses.Response:
     after = events_page.position(call) if "stream_position" in call.request.query_params else None
     if after is None:
-        after = call.store.read(_TOP)[0]["top"]
+        after = call.store.read(event_watch.TOP)[0]["top"]
     message = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_until_gone, call.request, nursery.cancel_scope)
@@ -203,20 +190,10 @@ async def wait(call: calls.Call) -> responses.Response:
 
 
 async def _hold(call: calls.Call, after: int) -> str:
-    session = actors.session_of(call.request)
-    look_seconds = TOLD_LOOK_SECONDS if call.store.shared.is_told else LOOK_SECONDS
+    watch: event_watch.EventWatch = call.request.app.watch
     with trio.move_on_after(HOLD_SECONDS):
-        while True:
-            await expire(call.store, call.store.now())
-            # Taken before looking: a write after the look sets this one.
-            written = call.store.written
-            news = call.store.read(_NEWS, call.caller.id, after, session)[0]
-            if news["top"] > after and (session is None or not news["own"]):
-                return events.NEW_CHANGE
-            # What this client did itself is in the stream when it reads that for another reason.
-            after = news["top"]
-            with trio.move_on_after(look_seconds):
-                await written.wait()
+        await watch.wait(call.caller.id, after, actors.session_of(call.request))
+        return events.NEW_CHANGE
     return events.RECONNECT
 
 

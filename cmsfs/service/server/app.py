@@ -32,7 +32,7 @@ from cmsfs.service.content import (
     watermarks,
     web_links,
 )
-from cmsfs.service.events import events
+from cmsfs.service.events import event_watch, events
 from cmsfs.service.governance import legal_holds, retention, version_policies
 from cmsfs.service.groups import groups, memberships
 from cmsfs.service.metadata import templates
@@ -278,6 +278,7 @@ class Service:
         self._rates = rates
         self._counts = counts
         self.searches = result_cache.ResultCache(store)
+        self.watch = event_watch.EventWatch(store, events.expire)
         self.archives = zip_downloads.RequestedArchives()
         # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
         # of an assertion for another service would name that one's.

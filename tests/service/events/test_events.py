@@ -7,7 +7,7 @@ import pytest
 import trio
 from box_sdk_gen import CreateFolderParent, GetEventStreamQueryParams
 
-from cmsfs.service.events import events
+from cmsfs.service.events import event_watch, events
 
 DAY = 86_400 * 1_000_000
 
@@ -232,7 +232,7 @@ async def test_waiting_ends_with_a_change(api, nursery, monkeypatch):
         await answers.receive()
     assert early.cancelled_caught
     # Looking every hour would not be soon enough for this.
-    monkeypatch.setattr(events, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(event_watch, "LOOK_SECONDS", 3600)
     await trio.sleep(0.5)
     await api.folder("f")
     with trio.fail_after(5):
