@@ -78,7 +78,7 @@ class GuardNotice(_Part):
             ending = f" (now .{self.suffix})" if self.suffix else ""
             done.append(f"encrypted or renamed {self.spoiled:,} files{ending}")
         if self.deleted:
-            done.append(f"deleted {self.deleted:,} files")
+            done.append(f"deleted or emptied {self.deleted:,} files")
         names = [one.name for one in self.programs if one.name]
         who = " and ".join(names[:2]) or "A program"
         return f"{who} has {' and '.join(done) or 'changed many files'} below {self.folder} in a short time."

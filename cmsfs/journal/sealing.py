@@ -81,7 +81,7 @@ class Sealer:
         commit: GroupCommit,
         suspicious: Callable[[Sealed], None] = lambda sealed: None,
     ) -> None:
-        """`suspicious` is called with what looks encrypted, when it has become content."""
+        """`suspicious` is called with what looks encrypted or is empty, when it has become content."""
         self._suspicious = suspicious
         self._group = commit
         self._drafts = drafts
@@ -181,7 +181,7 @@ class Sealer:
             for draft, sealed in ready:
                 if sealed in became:
                     draft.became(sealed.sha1, sealed.size)
-                    if sealed.looks_encrypted:
+                    if sealed.looks_encrypted or not sealed.size:
                         self._suspicious(sealed)
                     # The commit is not on the disk yet: until it is, the draft must be found as it was.
                     self._group.unlink(self._drafts.gone(draft.id))

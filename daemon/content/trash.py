@@ -294,18 +294,21 @@ class RemoteTrash:
             raise errno_map.oserror(errno.EBUSY, name)
         node = await self._sent(node)
         assert node.remote_id is not None
+        began = clock.monotonic()
         await (self._leave(node) if is_left else self._delete(node))
         # Unsent work that came in this moment stays, in a folder that is made again.
         ino, sequence = node.ino, 0 if is_left else node.sequence + 1
 
-        def txn(conn: Connection) -> list[Change]:
+        def txn(conn: Connection) -> tuple[list[Ino], list[Change]]:
             in_flight.resolve(conn, ino, node.remote_id)
-            return replica_deletions.remove_gone(conn, ino, sequence=sequence)
+            below = tree.subtree(conn, ino, kind=NodeKind.FILE) if node.is_folder else []
+            return below, replica_deletions.remove_gone(conn, ino, sequence=sequence)
 
         with trio.CancelScope(shield=True):
-            self.context.remote_updates.publish(await self.context.db.write(txn))
-        if guard.changes.is_on:
-            guard.changes.removed(node)
+            below, changes = await self.context.db.write(txn)
+            self.context.remote_updates.publish(changes)
+        if guard.changes.is_on and not is_left:
+            guard.changes.removed(node, below, at=began)
         return None if is_left else (node.kind, node.remote_id)
 
     async def _leave(self, node: Node) -> None:

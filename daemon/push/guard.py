@@ -100,12 +100,14 @@ class Guard:
             await self._released.wait()
 
     def suspicious(self, sealed: Sealed) -> None:
-        """Contents that look encrypted were written to a file."""
+        """Contents that look encrypted, or nothing at all, were written to a file."""
         node = tree.find(self._db, sealed.ino)
         if node is None or node.remote_id is None or node.base_sha1 in (None, sealed.sha1):
             return  # new here, or nothing new
         if node.ino in self._let_go:
             self._let_go.discard(node.ino)
+        elif not sealed.size:
+            self.changes.emptied(node.ino)
         elif not self._was_random(node):
             self.changes.encrypted(node.ino)
 
@@ -147,7 +149,9 @@ class Guard:
 
     def _folder(self, some: Iterable[Ino]) -> str:
         """The folder that all of these are below."""
-        nodes = [node for ino in some if (node := tree.find(self._db, ino)) is not None]
+        found = [node for ino in some if (node := tree.find(self._db, ino)) is not None]
+        # Of what has left the service as well it is not known where it was.
+        nodes = [node for node in found if (node.parent, node.base_parent) != (None, None)] or found
         paths = [former_paths.of(self._db, node) for node in nodes]
         above = {
             path if node.is_folder else path.rpartition("/")[0] or "/"

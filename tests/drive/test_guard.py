@@ -51,7 +51,7 @@ def _spoil(drive: MountedDrive, tmp_path: Path, way: str) -> int:
     subprocess.run([sys.executable, "-B", str(script), str(drive.top / "tree")], check=True, timeout=900)
     until(lambda: drive.status()["guard"] is not None, 120, "nothing was noticed")
     log = config.Paths("default").log.read_text()
-    first = re.search(r"guard.* has (?:encrypted or renamed|deleted) ([\d,]+) files", log)
+    first = re.search(r"guard.* has (?:encrypted or renamed|deleted or emptied) ([\d,]+) files", log)
     assert first is not None, log
     until(lambda: not drive.status()["queue"]["running"], 120, "something is still being sent")
     return int(first[1].replace(",", ""))
@@ -122,3 +122,27 @@ def test_guard_undo_brings_back_what_a_script_encrypted(drive: MountedDrive, tmp
     assert done.stdout == ""
     assert drive.status()["guard"] is None
     drive.cmsfs("sync")
+
+
+@pytest.mark.parametrize(
+    "how", ["truncate -s 0 tree/*/*", "for f in tree/*/*; do : > $f; done", "mv tree .trash/"]
+)
+def test_guard_undo_brings_back_what_was_emptied_or_thrown_away(
+    stopped: MountedDrive, tmp_path: Path, how: str
+) -> None:
+    file = config.config_file()
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("guard_deletions = 20\n")
+    stopped.start()
+    _fill(stopped, tmp_path / "then", 30)
+    # By a program that ends: `undo` waits for that.
+    subprocess.run(["sh", "-c", how], cwd=stopped.top, check=True, timeout=90)
+    until(lambda: stopped.status()["guard"] is not None, 60, "nothing was noticed")
+    until(lambda: not stopped.status()["queue"]["running"], 60, "something is still being sent")
+    stopped.cmsfs("guard", "undo", "--yes")
+    assert stopped.status()["guard"] is None
+    done = subprocess.run(
+        ["diff", "-r", tmp_path / "then", stopped.top / "tree"], capture_output=True, text=True
+    )
+    assert done.stdout + done.stderr == ""
+    stopped.cmsfs("sync")

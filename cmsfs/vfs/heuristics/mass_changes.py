@@ -1,5 +1,5 @@
-"""Notices when a program spoils many files in a short time: encrypts them, gives them one strange suffix, or
-deletes them.
+"""Notices when a program spoils many files in a short time: encrypts them, gives them one strange suffix,
+deletes or empties them.
 
 Evidence, in memory, of files that the service has already: what is new harms nobody.  A file counts once,
 whatever was done to it.  Programs that write or delete many files as their work are judged by other limits:
@@ -160,7 +160,7 @@ class MassChanges:
         """The program that calls will write to a file."""
         caller = self._who()
         self.traces.note(ino, caller)
-        if self._files:
+        if self.is_on:
             self._writers[ino] = clock.monotonic(), caller
             if len(self._writers) > REMEMBERED:
                 self._writers.popitem(last=False)
@@ -178,21 +178,22 @@ class MassChanges:
         """It has made a folder."""
         self.traces.note(ino, self._who())
 
-    def removed(self, node: Node) -> None:
-        """It has deleted a file or a folder."""
+    def removed(self, node: Node, files: Iterable[Ino] = (), *, at: float | None = None) -> None:
+        """It has deleted a file, or a folder with these files below it; `at`: when it began, if not now."""
         if node.remote_id is None or node.parent is None:
             return
         caller = self._who()
         self.traces.note(node.ino, caller, (node.kind, node.remote_id))
-        if node.kind is not NodeKind.FILE:
-            return
-        if (suffix := self._beside.pop((node.parent, node.name), None)) is not None:
-            self._count_suffix(node.ino, suffix, caller)
-        if self._deletions and not is_tool(caller.name):
-            if len(self._left) >= REMEMBERED:
+        if node.kind is NodeKind.FILE:
+            files = [node.ino]
+            if (suffix := self._beside.pop((node.parent, node.name), None)) is not None:
+                self._count_suffix(node.ino, suffix, caller)
+        if self._deletions and not is_tool(caller.name) and (gone := dict.fromkeys(files, node.parent)):
+            if len(self._left) + len(gone) > REMEMBERED:
                 self._left.clear()
-            self._left[node.ino] = node.parent
-            self._add(self._deleted, node.ino, clock.monotonic(), caller, self._deletions)
+            self._left |= gone
+            began = clock.monotonic() if at is None else at
+            self._add(self._deleted, gone, began, caller, self._deletions)
 
     def renamed(self, node: Node, name: str, replaced: Node | None = None, *, swaps: bool = False) -> None:
         """It has given an item another place or name, of another item that it has `replaced` or, where it
@@ -228,6 +229,12 @@ class MassChanges:
         at, caller = self._writers.get(ino, (clock.monotonic(), CallingProgram(0, "")))
         self._spoil(ino, at, caller)
 
+    def emptied(self, ino: Ino) -> None:
+        """Nothing was written to a file in place of its bytes, which are gone as if it were deleted."""
+        at, caller = self._writers.get(ino, (clock.monotonic(), CallingProgram(0, "")))
+        if self._deletions and not is_tool(caller.name):
+            self._add(self._deleted, [ino], at, caller, self._deletions)
+
     def _spoil(self, ino: Ino, at: float, caller: CallingProgram, suffix: str = "") -> None:
         if not self._files:
             return
@@ -235,14 +242,17 @@ class MassChanges:
             self._suffixes[suffix] = self._suffixes.get(suffix, 0) + 1
         tool = is_tool(caller.name)
         window, most = (self._by_tools, self._files * _MANY_TIMES) if tool else (self._spoiled, self._files)
-        self._add(window, ino, at, caller, most)
+        self._add(window, [ino], at, caller, most)
 
-    def _add(self, window: _Window, ino: Ino, at: float, caller: CallingProgram, most: int) -> None:
+    def _add(
+        self, window: _Window, files: Iterable[Ino], at: float, caller: CallingProgram, most: int
+    ) -> None:
         if caller.name in self._ignored or self._allowed.get(caller.name, 0.0) > clock.monotonic():
             return
         newest = max(at, next(reversed(window.files.values()))[0]) if window.files else at
         window.forget(newest - WINDOW_SECONDS)
-        window.add(ino, at, caller)
+        for ino in files:
+            window.add(ino, at, caller)
         if len(window.files) >= most and clock.monotonic() - self._told_at >= AGAIN_SECONDS:
             self._told_at = clock.monotonic()
             self.alarm(self._noticed())

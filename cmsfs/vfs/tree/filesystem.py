@@ -110,7 +110,7 @@ class Filesystem:
         self._entries = Entries(
             *(context, LocalFiles(local_names), self._allowed, delete_guard, folder_locks, mass_changes)
         )
-        self._truncations = Truncations(context, self._files, self._entries)
+        self._truncations = Truncations(context, self._files, self._entries, mass_changes)
         self._xattrs = Xattrs(
             db=db,
             blocks=blocks,

@@ -18,6 +18,7 @@ from cmsfs.replica.merge import local_work, name_conflicts
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
+from cmsfs.vfs.heuristics.mass_changes import MassChanges
 from cmsfs.vfs.tree.context import TreeContext
 from cmsfs.vfs.tree.entries import Entries
 from cmsfs.vfs.tree.files import FileIO
@@ -28,11 +29,14 @@ log = logging.getLogger(__name__)
 class Truncations:
     """Truncations of files by their inodes."""
 
-    def __init__(self, context: TreeContext, files: FileIO, entries: Entries) -> None:
+    def __init__(
+        self, context: TreeContext, files: FileIO, entries: Entries, mass_changes: MassChanges | None
+    ) -> None:
         self._files = files
         self._entries = entries
         self._fresh = context.inodes.fresh
         self._publish = context.publish
+        self._mass_changes = mass_changes
 
     async def truncate(self, ino: Ino, size: int, fh: int | None = None) -> None:
         """Set the length of a file, open or not.
@@ -43,6 +47,8 @@ class Truncations:
         if fh is None and (ino in self._fresh.known or self._files.is_stale(ino)):
             await self.keep_unseen(ino, size)
         await self._files.truncate(ino, size, fh)
+        if self._mass_changes is not None:
+            self._mass_changes.opened(ino)
 
     async def keep_unseen(self, ino: Ino, size: int) -> None:
         """Before a file is cut by its inode, under whose name another may be meant.  Raises as `truncate`."""

@@ -8,9 +8,11 @@ import pytest
 import trio
 
 from cmsfs import config, errors
+from cmsfs.replica.nodes import ROOT, NodeKind
 from cmsfs.vfs.heuristics import callers
 from cmsfs.vfs.heuristics.callers import CallingProgram
 from cmsfs.vfs.heuristics.mass_changes import MassChange
+from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.patience import crowding
@@ -74,7 +76,7 @@ async def test_encrypted_files_are_held_until_a_person_says_so(
 
 
 async def test_deletions_are_held(drive: Drive, other: Remote, expect_log: ExpectLog) -> None:
-    expect_log(r"has deleted 5 files below /docs")
+    expect_log(r"has deleted or emptied 5 files below /docs")
     await _fill(drive)
     for path in FILES:
         await drive.unlink(path)
@@ -103,8 +105,8 @@ async def test_new_and_compressed_files_are_no_alarm(drive: Drive) -> None:
 async def test_files_that_go_to_the_trash_one_by_one_are_deletions(
     drive: Drive, other: Remote, expect_log: ExpectLog
 ) -> None:
-    expect_log(r"has deleted 5 files below /docs")
-    expect_log(r"stays: .* has deleted 5 files")
+    expect_log(r"has deleted or emptied 5 files below /docs")
+    expect_log(r"stays: .* has deleted or emptied 5 files")
     await _fill(drive)
     folder = await drive.ino("docs")
     for path in FILES[:5]:
@@ -115,8 +117,39 @@ async def test_files_that_go_to_the_trash_one_by_one_are_deletions(
     assert len(await other.paths()) == len(FILES) - 5 + 1
 
 
+async def test_a_folder_that_goes_to_the_trash_counts_its_files(
+    drive: Drive, other: Remote, expect_log: ExpectLog
+) -> None:
+    expect_log(rf"has deleted or emptied {len(FILES)} files below / ")
+    await _fill(drive)
+    await drive.agents.trash.put(ROOT, "docs")
+    assert await other.paths() == []
+    guard = drive.agents.guard
+    assert guard.notice is not None
+    assert guard.notice.deleted == len(FILES)
+    assert [key for key in guard.traces.found.values() if key is not None and key[0] is NodeKind.FOLDER]
+
+
+@pytest.mark.parametrize("way", ["by name", "when it is opened"])
+async def test_files_that_are_emptied_are_deletions(drive: Drive, expect_log: ExpectLog, way: str) -> None:
+    expect_log(r"has deleted or emptied 5 files below /docs")
+    await _fill(drive)
+    for path in FILES:
+        ino = await drive.ino(path)
+        if way == "by name":
+            await drive.fs.setattr(ino, SetAttr(size=0))
+        else:
+            opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
+            await drive.fs.release(opened.fh)
+    await _held(drive)
+    found = drive.agents.guard.traces.found
+    assert set(found) >= {await drive.ino(path) for path in FILES}
+    await drive.agents.allow_changes()
+    await drive.sync()
+
+
 async def test_what_goes_on_began_when_it_began(drive: Drive, expect_log: ExpectLog) -> None:
-    expect_log(r"has deleted 5 files")
+    expect_log(r"has deleted or emptied 5 files")
     guard = drive.agents.guard
     evil, other = CallingProgram(7, "evil"), CallingProgram(8, "other")
     guard.changes.alarm(MassChange(1000.0, 0, 5, ((evil, 5),), "", ()))
