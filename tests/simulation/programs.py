@@ -392,4 +392,7 @@ class Programs(Commands):
     async def let_go(self) -> None:
         """All programs end."""
         while self.held:
+            if not self.machine.is_alive or self.machine.is_dying:
+                self.held.clear()  # with the process that had them open
+                return
             await self.act("held_close", (0,))
