@@ -94,6 +94,7 @@ class Disks:
                     continue
                 links[number] = there
                 there.write_bytes(self._survived(number, here / name, chance))
+                there.chmod(0o600)
         shutil.copymode(source, target)
 
     def _files_in(self, folder: Path, names: list[str]) -> list[str]:

@@ -106,6 +106,9 @@ async def judge(one: "_Simulation") -> None:
                 f" {_named(one, theirs, shown)}"
             )
     for machine in one.machines:
+        is_undone = machine.undone or one.is_of_the_past
+        if machine.login is not None and not is_undone and (said := machine.login.unexplained()):
+            failures.append(f"login: {machine.name}: {said}")
         failures += [f"gauge: {machine.name}: {said}" for said in await gauges.not_back(machine)]
     _judge_contents(one, kept)
 

@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from daemon.core.request_scheduler import RequestScheduler
 from daemon.core.supervisor import Supervisor
 from tests.simulation.disk import Disks
 from tests.simulation.kernel import Kernel
+from tests.simulation.logins import Login
 from tests.simulation.wire import Wire
 from tests.simulation.world import World, who
 
@@ -88,6 +89,7 @@ def copy_tree(source: Path, target: Path) -> None:
             else:
                 links[number] = here / name
                 shutil.copyfile(path, here / name)
+                shutil.copymode(path, here / name)
     shutil.copymode(source, target)
 
 
@@ -268,6 +270,8 @@ class Machine(Process):
         self.agents: daemon_app.Agent = None
         self.kernel: Kernel = None
         self.is_slow = False
+        # None: its tokens are given for the asking.
+        self.login: Login | None = None
         self.task: trio.lowlevel.Task = None  # that all of its tasks are below
         # Scopes of programs that wait for the drive.
         self._calls: set[trio.CancelScope] = set()
@@ -278,7 +282,7 @@ class Machine(Process):
         self.disks.all_synced(self.folders)
         pace = RequestScheduler(config.profile(self.settings).limits)
         async with (
-            open_client(self.wire, self.user, pace) as client,
+            self._client(pace) as client,
             local_state.open_state(self.settings) as state,
             trio.open_nursery() as nursery,
         ):
@@ -291,6 +295,8 @@ class Machine(Process):
             self.kernel.is_slow = self.is_slow
             await agents.fs.begin()
             self._listen(agents, self.kernel)
+            if self.login is not None:
+                nursery.start_soon(self.login.made_anew, agents.health)
             for work, args, name in (
                 (agents.commit.run, (), "commit"),
                 (
@@ -322,6 +328,11 @@ class Machine(Process):
             with trio.move_on_after(agents.shutdown.drain_seconds), agents.push.hurrying():
                 await concurrency.first_of(agents.push.drained, agents._out_of_reach)
             nursery.cancel_scope.cancel()
+
+    def _client(self, pace: RequestScheduler) -> AbstractAsyncContextManager[session.Client]:
+        if self.login is None:
+            return open_client(self.wire, self.user, pace)
+        return self.login.client(session.ServiceEndpoints.of_server(URL), self.wire, pace)
 
     def _listen(self, agents: daemon_app.Agent, kernel: Kernel) -> None:
         async def tell(changes: list[Change], *, at_last: bool = False) -> list[Change]:

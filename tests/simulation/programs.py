@@ -6,17 +6,13 @@ import os
 import trio
 
 from cmsfs import errors
-from tests.simulation.commands import Commands
+from tests.simulation.holding import Holding
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import ANY, sha1
-from tests.simulation.promises import FOLDERS, NAMES, PATHS, Held
-from tests.simulation.remembered import File
-
-# Files that are left open at a time.
-HELD = 4
+from tests.simulation.promises import FOLDERS, NAMES, PATHS
 
 
-class Programs(Commands):
+class Programs(Holding):
     """All programs of one machine; they run one after the other."""
 
     # ---- acts on files ----
@@ -40,16 +36,6 @@ class Programs(Commands):
         finally:
             await kernel.close(file)
         self._wrote(path, data, sha1(before))
-
-    async def _begun(self, kernel: Kernel, file: File, path: str) -> bytes:
-        try:
-            before = await kernel.read(file)
-        except BaseException:
-            with trio.CancelScope(shield=False):
-                await kernel.close(file)
-            raise
-        self.ledger.seen(before, f"{self.machine.name}: {path}")
-        return before
 
     async def _create(self, kernel: Kernel, path: str, data: bytes) -> None:
         self.ledger.know(data)
@@ -327,72 +313,3 @@ class Programs(Commands):
         """`touch -d`."""
         moment = int(self.world.now()) - days * 86_400
         await kernel.utime(self.path(where), moment * 10**9)
-
-    # ---- files that stay open ----
-
-    async def do_hold(self, kernel: Kernel, where: int) -> None:
-        path = self.path(where)
-        file = await kernel.open(path, os.O_RDWR)
-        data = await self._begun(kernel, file, path)
-        self._check_alive()
-        self.held.append(Held(file, path, data, data))
-        if len(self.held) > HELD:
-            await self._close(kernel, 0)
-
-    async def do_held(self, kernel: Kernel, which: int, at: int, size: int) -> None:
-        """Write through a handle of long ago, whatever the file is by now."""
-        if not self.held:
-            return
-        held = self.held[which % len(self.held)]
-        await self._check(kernel, held)
-        data = self._text(size % 9)
-        place = at % (len(held.model) + 20)
-        after = held.model[:place].ljust(place, b"\0") + data + held.model[place + len(data) :]
-        self.ledger.made(after, held.model)
-        self._risk(held.model)
-        await kernel.write(held.file, place, data)
-        self._check_alive()
-        if not held.wrote:
-            held.base, held.wrote = held.model, True
-        self._replaced(held.path, held.model)
-        self._now(held.file, held.model, after)
-        if size % 3 == 0:
-            await kernel.fsync(held.file)
-            self._acknowledge(held, durable=True)
-
-    def _acknowledge(self, held: Held, *, durable: bool = False) -> None:
-        self._check_alive()
-        if held.wrote and not held.given_up:
-            self._wrote(held.path, held.model, sha1(held.base), durable=durable)
-            held.base, held.wrote = held.model, False
-
-    async def _check(self, kernel: Kernel, held: Held) -> None:
-        found = await kernel.read(held.file)
-        if found != held.model:
-            self._check_alive()
-            self.wrong.append(
-                f"{self.machine.name}: a handle on {held.path} shows {self.ledger.label(found)} and not"
-                f" {self.ledger.label(held.model)}"
-            )
-            held.model = found
-
-    async def do_held_read(self, kernel: Kernel, which: int) -> None:
-        if self.held:
-            await self._check(kernel, self.held[which % len(self.held)])
-
-    async def do_held_close(self, kernel: Kernel, which: int) -> None:
-        if self.held:
-            await self._close(kernel, which % len(self.held))
-
-    async def _close(self, kernel: Kernel, place: int) -> None:
-        held = self.held.pop(place)
-        await kernel.close(held.file)
-        self._acknowledge(held)
-
-    async def let_go(self) -> None:
-        """All programs end."""
-        while self.held:
-            if not self.machine.is_alive or self.machine.is_dying:
-                self.held.clear()  # with the process that had them open
-                return
-            await self.act("held_close", (0,))

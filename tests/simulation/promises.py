@@ -32,6 +32,7 @@ class Held:
     path: str
     model: bytes
     base: bytes
+    is_read_only: bool = False
     wrote: bool = False
     given_up: bool = False
 
@@ -131,6 +132,16 @@ class Promises:
         self._check_alive()
         self.ledger.saw_and_replaced(data)
         self.world.note(f"{path} had {self.ledger.label(data)}")
+
+    async def _begun(self, kernel: Kernel, file: File, path: str) -> bytes:
+        try:
+            before = await kernel.read(file)
+        except BaseException:
+            with trio.CancelScope(shield=False):
+                await kernel.close(file)
+            raise
+        self.ledger.seen(before, f"{self.machine.name}: {path}")
+        return before
 
     async def _whole(self, kernel: Kernel, path: str) -> bytes:
         file = await kernel.open(path, os.O_RDONLY)

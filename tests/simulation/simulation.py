@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -14,9 +15,11 @@ import trio
 from cmsfs import config, crashpoints
 from cmsfs.config import local_patterns
 from cmsfs.journal import recovery
-from tests.simulation import gauges, judge, logbook, reached, story, surroundings
+from tests.simulation import dooms, gauges, judge, logbook, peace, reached, story, surroundings
 from tests.simulation.disk import Disks
+from tests.simulation.dooms import Dooms
 from tests.simulation.ledger import Ledger
+from tests.simulation.logins import Login
 from tests.simulation.machines import OTHER, URL, Machine, Process, Service, open_client
 from tests.simulation.person import Person
 from tests.simulation.programs import Programs
@@ -28,11 +31,6 @@ from tests.simulation.world import World, who
 # How long a process stays away after its death.
 AWAY_SECONDS = 3.0
 
-# When all is well again, everything has to be where it belongs after so long, and to be quiet.
-PEACE_SECONDS = 130.0
-QUIET_SECONDS = 40.0
-RETRY_SECONDS = 20.0
-
 # Contents that somebody has deleted, and that go with time.
 _DELETED = """
   SELECT version.sha1 FROM version JOIN item ON item.id = version.file
@@ -41,10 +39,6 @@ _DELETED = """
 
 # A cache of this size has room for the largest file and a few others.
 TIGHT_BYTES = 400_000
-
-# So many requests a drive makes in peace, and of them in the quiet at its end.
-PEACE_REQUESTS = 150
-QUIET_REQUESTS = 60
 
 DISASTERS = {"kill", "power_cut", "cut_off", "connect", "silence", *story.TROUBLES}
 
@@ -101,8 +95,9 @@ class _Simulation:
         self.world, self.plan, self.steps, self.home, self.outcome = world, plan, steps, home, outcome
         self.ledger = Ledger()
         self.chance = random.Random(f"{plan.seed} simulation")
-        # How many more moments at which a process could end it lives.
-        self.doomed: dict[str, tuple[int, random.Random | None]] = {}
+        self.dooms = Dooms(self._strike, outcome.states)
+        self.before_quiet: list[int] = []  # changes that each drive had asked for when it was to be quiet
+        self.under_way = 0  # steps that somebody has begun or has before them
         # Whose disk has failed: what only that one had may be lost.
         self.rotten: set[str] = set()
         # The service has lost what it had: nothing it says of versions needs to be so any more.
@@ -133,12 +128,15 @@ class _Simulation:
                 crashpoints_before = crashpoints.reached
                 stack.callback(setattr, crashpoints, "reached", crashpoints_before)
                 crashpoints.reached = self._reached
-                world.step = self._may_end
+                world.step = self.dooms.step
                 before = recovery._boot_id
                 stack.callback(setattr, recovery, "_boot_id", before)
                 recovery._boot_id = self._boot_id
                 for machine in self.machines:
                     machine.is_slow = self.plan.slow
+                    if self.plan.login:
+                        self._log_in(machine)
+                    machine.wire.answered = partial(self.dooms.answered, machine.name)
                     if self.plan.power:
                         disks.add(machine.settings.paths.state)
                         disks.add(machine.settings.paths.cache)
@@ -150,11 +148,9 @@ class _Simulation:
                 self.programs = {one.name: Programs(one, self.ledger) for one in self.machines}
                 for process in self.processes.values():
                     nursery.start_soon(self._revive, process, nursery)
-                for machine in self.machines:
-                    machine.wire.weather = Weather.bad(self.plan.faults) if self.plan.faults else Weather()
-                    machine.wire.liar.rate = self.plan.lies
+                self.trouble()
                 await self._tell()
-                await self._peace()
+                await peace.come(self)
                 await judge.judge(self)
                 for machine in self.machines:
                     self.outcome.requests += machine.wire.requests
@@ -166,6 +162,12 @@ class _Simulation:
                 nursery.cancel_scope.cancel()
         self.outcome.calls = sum(one.done + one.refused for one in self.programs.values()) + self.person.done
         self.outcome.refused = sum(one.refused for one in self.programs.values())
+
+    def trouble(self) -> None:
+        """The network is as the plan has it."""
+        for machine in self.machines:
+            machine.wire.weather = Weather.of(self.plan.faults, self.plan.latency)
+            machine.wire.liar.rate = self.plan.lies
 
     def is_second(self, machine: Machine) -> bool:
         """Whether it is a drive of the account that folders are shared with."""
@@ -215,9 +217,12 @@ class _Simulation:
                 if step.act == "pass":
                     await self._pass(step)
                     continue
-                if step.act in DISASTERS:
+                if step.act == "rest":
+                    await peace.rest(self)
+                elif step.act in DISASTERS:
                     await self._disaster(step)
                 elif step.actor in send:
+                    self.under_way += 1
                     send[step.actor].send_nowait(step)
             for channel in send.values():
                 channel.close()
@@ -231,6 +236,7 @@ class _Simulation:
                 await self._remount(actor)
             else:
                 await actor.act(step.act, step.args)
+            self.under_way -= 1
 
     async def _remount(self, programs: Programs) -> None:
         """Programs end, and the drive is unmounted; it is mounted again soon."""
@@ -262,8 +268,9 @@ class _Simulation:
                 self._trouble(process, step)
             case "kill" | "power_cut":
                 power = random.Random(f"{self.plan.seed} {step}") if step.act == "power_cut" else None
-                if step.args[0]:
-                    self.doomed[process.name] = (step.args[0], power)
+                moments, aim = (*step.args, dooms.NOW)[:2]
+                if moments or aim:
+                    self.dooms.doom(process.name, moments, aim, power)
                 else:
                     process.strike(power=power)
 
@@ -312,21 +319,23 @@ class _Simulation:
             self.ledger.replaced |= {row["sha1"] for row in found}
             self.is_of_the_past = True
 
-    def _reached(self, point: crashpoints.Point) -> None:
-        if self._may_end():
-            self.outcome.states[f"killed at {point}"] += 1
-
-    def _may_end(self) -> bool:
-        name = who.get().removesuffix("'s programs")
-        if name not in self.doomed:
-            return False
-        left, power = self.doomed[name]
-        self.doomed[name] = (left - 1, power)
-        if left > 1:
-            return False
-        del self.doomed[name]
+    def _strike(self, name: str, power: random.Random | None) -> None:
         self.processes[name].strike(power=power)
-        return True
+
+    def _reached(self, point: crashpoints.Point) -> None:
+        machine = self.processes.get(who.get().removesuffix("'s programs"))
+        if point is crashpoints.Point.TOKENS_KEPT and isinstance(machine, Machine) and machine.login:
+            machine.login.kept += 1
+        self.dooms.reached(point)
+
+    def _log_in(self, machine: Machine) -> None:
+        """It has a person's tokens from now on."""
+        login = machine.login = Login(machine.settings.paths, self.service, machine.user)
+
+        def asked(count: int) -> None:
+            login.asked += count
+
+        machine.wire.tokens_asked = asked
 
     def _boot_id(self) -> str:
         name = who.get()
@@ -344,44 +353,6 @@ class _Simulation:
                 await process.start(nursery)
             except RuntimeError:  # killed before it answered
                 self.world.note(f"{process.name} died at its start")
-
-    async def _peace(self) -> None:
-        """All is well from now on: nobody dies, the network is good, programs end."""
-        requests = [machine.wire.requests for machine in self.machines]
-        self.doomed.clear()
-        for machine in self.machines:
-            machine.wire.is_down = False
-            machine.wire.next.clear()
-            machine.wire.weather = Weather(latency=0.01)
-            machine.wire.liar.rate = 0.0
-            self.troubles.well(*machine.folders)
-        while not all(  # noqa: ASYNC110 - processes come and go
-            one.is_alive and not one.is_dying for one in self.processes.values()
-        ):
-            await trio.sleep(1)
-        for name, programs in self.programs.items():
-            token = who.set(f"{name}'s programs")
-            await programs.let_go()
-            who.reset(token)
-        await self.person.act("release", ())
-        await self.other.act("release", ())
-        for machine in self.machines:
-            await machine.agents.resume()
-            await machine.agents.retry(None)
-        await trio.sleep(RETRY_SECONDS)
-        for machine in self.machines:
-            # What had failed often enough to wait long, and met another hindrance since.
-            await machine.agents.retry(None)
-        await trio.sleep(PEACE_SECONDS - QUIET_SECONDS - RETRY_SECONDS)
-        self.before_quiet = [machine.wire.changes for machine in self.machines]
-        before = [machine.wire.requests for machine in self.machines]
-        await trio.sleep(QUIET_SECONDS)
-        for machine, at_first, at_last in zip(self.machines, requests, before, strict=True):
-            in_peace, in_quiet = machine.wire.requests - at_first, machine.wire.requests - at_last
-            if in_peace > PEACE_REQUESTS or in_quiet > QUIET_REQUESTS:
-                self.outcome.failures.append(
-                    f"not quiet: {machine.name} makes {in_peace} requests in peace, {in_quiet} at its end"
-                )
 
 
 class _Ever(httpx.AsyncBaseTransport):

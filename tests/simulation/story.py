@@ -1,7 +1,9 @@
 """Stories: who does what and when, made of a seed; each step stands by itself: any can be left out."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from tests.simulation import dooms
 
 # What programs do, and how often.
 ACTS: dict[str, tuple[int, int]] = {  # weight, arguments
@@ -32,6 +34,7 @@ ACTS: dict[str, tuple[int, int]] = {  # weight, arguments
     "past": (2, 1),
     "search": (1, 1),
     "hold": (6, 1),
+    "look": (3, 1),
     "held": (10, 3),
     "held_read": (3, 1),
     "held_close": (3, 1),
@@ -83,6 +86,7 @@ MARKS = {
     "case": (6, 1),
     "unlink": (10, 1),
 }
+CROWD = {"look": (12, 1), "held_read": (6, 1), "held_close": (6, 1), "chmod": (16, 2)}
 OF_FILES = {"edit": (20, 1), "rename": (10, 2), "move": (10, 2), "promote": (4, 2), "restore": (8, 2)}
 
 # Where the last drive is of the second account.
@@ -141,6 +145,10 @@ class Plan:
     second: bool = False  # the last drive is of the account that folders are shared with
     slow: bool = False  # the kernel is long in hearing of what has changed
     tight: bool = False  # caches have room for a few files
+    latency: float = 0.02  # of the network, in seconds
+    crowded: bool = False  # everybody at a few files, over a slow network
+    rests: bool = False  # there is peace in the middle, too
+    login: bool = False  # tokens lie on the machine's disk, and each refresh uses up the pair before
 
     @property
     def is_shared(self) -> bool:
@@ -151,7 +159,7 @@ class Plan:
     def of(cls, seed: int, steps: int = 80) -> "Plan":
         """A mixture of all kinds."""
         chance = random.Random(f"{seed} plan")
-        return cls(
+        plan = cls(
             seed,
             drives=chance.choice([1, 2, 2, 2, 2, 3]),
             steps=steps,
@@ -169,7 +177,18 @@ class Plan:
             marks=chance.random() < 0.15,
             slow=chance.random() < 0.3,
             tight=chance.random() < 0.3,
+            login=chance.random() < 0.25,
         )
+        if chance.random() < 0.07:
+            plan = plan.alone()
+        if chance.random() < 0.15:
+            plan = replace(plan, crowded=True, marks=True, latency=chance.choice([0.02, 0.5, 2.0]))
+        return replace(plan, rests=not plan.second and chance.random() < 0.15)
+
+    def alone(self) -> "Plan":
+        """The same with nobody but the programs of one drive, of which each call does what it says."""
+        nobody = replace(self, drives=1, person=False, other=False, second=False)
+        return replace(nobody, kills=False, troubles=False, lies=0.0)
 
 
 def steps(plan: Plan) -> list[Step]:
@@ -179,10 +198,12 @@ def steps(plan: Plan) -> list[Step]:
     actors = drives * 4 + (["person"] * 2 if plan.person else []) + (["other"] if plan.other else [])
     found = []
     # A story stays with few files, or goes to many.
-    span = chance.choice([2, 4, 12])
+    span = 2 if plan.crowded else chance.choice([2, 4, 12])
     for number in range(plan.steps):
         if plan.offline and number % 20 == 5:
             found += [Step(0.0, drive, "connect" if number % 40 == 25 else "cut_off") for drive in drives]
+        if plan.rests and number == plan.steps // 2:
+            found.append(Step(0.0, "story", "rest"))
         pause = chance.choice([0.0, 0.0, 0.0, 0.001, 0.05, 0.5, 0.5, 3.0, 3.0, 15.0])
         disaster = chance.random()
         if plan.faults and not plan.offline and disaster < 0.02:
@@ -191,7 +212,7 @@ def steps(plan: Plan) -> list[Step]:
         if plan.kills and disaster < 0.05:
             kind = "power_cut" if plan.power and chance.random() < 0.5 else "kill"
             actor = chance.choice(drives if kind == "power_cut" else [*drives, "service"])
-            found.append(Step(pause, actor, kind, (chance.randrange(40),)))
+            found.append(Step(pause, actor, kind, (chance.randrange(40), _aim(plan, chance, actor))))
             continue
         if plan.kills and disaster < 0.06:
             found.append(Step(pause, chance.choice(drives), "remount"))
@@ -210,6 +231,8 @@ def steps(plan: Plan) -> list[Step]:
         acts = {"person": PERSON, "other": OTHER}.get(actor, ACTS)
         if plan.marks:
             acts = {"person": PERSON | OF_FILES, "other": OTHER}.get(actor, ACTS | MARKS)
+        if plan.crowded:
+            acts = {"person": PERSON | OF_FILES, "other": OTHER | OF_FILES}.get(actor, ACTS | MARKS | CROWD)
         if plan.second and plan.drives > 1:
             shares = PERSON | SHARES
             acts = {"person": shares, "other": OTHER, drives[-1]: ACTS | OFFERS}.get(actor, ACTS)
@@ -221,3 +244,15 @@ def steps(plan: Plan) -> list[Step]:
             args = (args[0], chance.randrange(span))
         found.append(Step(pause, actor, act, args))
     return found
+
+
+def _aim(plan: Plan, chance: random.Random, actor: str) -> int:
+    """What the moments to a death are counted from (`dooms`)."""
+    drawn = chance.random()
+    if actor == "service" or drawn < 0.4:
+        return dooms.NOW
+    if drawn < 0.6:
+        return dooms.ANSWER
+    if plan.login and drawn < 0.8:
+        return chance.choice([dooms.AIMS - 2, dooms.AIMS - 1])
+    return 2 + chance.randrange(len(dooms.POINTS))

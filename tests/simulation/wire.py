@@ -33,9 +33,10 @@ class Weather:
     latency: float = 0.02
 
     @classmethod
-    def bad(cls, rate: float) -> "Weather":
-        one = rate / 8
-        return cls(one, one, one, one, one / 4, one, one, one / 2, latency=0.05)
+    def of(cls, faults: float, latency: float) -> "Weather":
+        """So often something happens to a request, and it takes so long."""
+        one = faults / 8
+        return cls(one, one, one, one, one / 4, one, one, one / 2, latency=latency)
 
 
 class Wire(httpx.AsyncBaseTransport):
@@ -57,6 +58,9 @@ class Wire(httpx.AsyncBaseTransport):
         self.faults: Counter[str] = Counter()
         self.changes = 0  # requests that were to change something
         self.requests = 0
+        # Told of each answer; and of requests for tokens, 1 that it is carried out, -1 that it was refused.
+        self.answered: Callable[[], None] = lambda: None
+        self.tokens_asked: Callable[[int], None] = lambda count: None
         self.liar = Liar(random.Random(f"{world.seed} {name} lies"), self.faults)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -73,6 +77,7 @@ class Wire(httpx.AsyncBaseTransport):
         # What the service offers is found out by changes that it refuses.
         self.changes += is_change and not (is_question and response.is_client_error)
         self._world.note(f"{request.method} {path}: {response.status_code}")
+        self.answered()
         return response
 
     async def _exchange(self, request: httpx.Request) -> httpx.Response:
@@ -100,7 +105,11 @@ class Wire(httpx.AsyncBaseTransport):
             case "cut_upload":
                 request.stream = _Cut(request.stream, chance, httpx.WriteError("reset"))
         self.liar.damage_request(request)
+        if is_token:
+            self.tokens_asked(1)
         response = await self.liar.answered(request, await inner.handle_async_request(request))
+        if is_token and response.is_client_error:
+            self.tokens_asked(-1)
         await self._pass(weather)
         if self.is_down:
             kind = "lost"

@@ -1,0 +1,91 @@
+"""Programs that have files open for long, whatever becomes of these meanwhile."""
+
+import os
+
+from tests.simulation.commands import Commands
+from tests.simulation.kernel import Kernel
+from tests.simulation.ledger import sha1
+from tests.simulation.promises import Held
+
+# Files that are left open at a time.
+HELD = 4
+
+
+class Holding(Commands):
+    """The files that programs of one machine have open."""
+
+    async def do_hold(self, kernel: Kernel, where: int) -> None:
+        await self._hold(kernel, where, is_read_only=False)
+
+    async def do_look(self, kernel: Kernel, where: int) -> None:
+        """As a viewer of documents, or a program that is run."""
+        await self._hold(kernel, where, is_read_only=True)
+
+    async def _hold(self, kernel: Kernel, where: int, *, is_read_only: bool) -> None:
+        path = self.path(where)
+        file = await kernel.open(path, os.O_RDONLY if is_read_only else os.O_RDWR)
+        data = await self._begun(kernel, file, path)
+        self._check_alive()
+        self.held.append(Held(file, path, data, data, is_read_only))
+        if len(self.held) > HELD:
+            await self._close(kernel, 0)
+
+    async def do_held(self, kernel: Kernel, which: int, at: int, size: int) -> None:
+        """Write through a handle of long ago, whatever the file is by now."""
+        if not self.held:
+            return
+        held = self.held[which % len(self.held)]
+        await self._check(kernel, held)
+        if held.is_read_only:
+            return
+        data = self._text(size % 9)
+        place = at % (len(held.model) + 20)
+        after = held.model[:place].ljust(place, b"\0") + data + held.model[place + len(data) :]
+        self.ledger.made(after, held.model)
+        self._risk(held.model)
+        await kernel.write(held.file, place, data)
+        self._check_alive()
+        if not held.wrote:
+            held.base, held.wrote = held.model, True
+        self._replaced(held.path, held.model)
+        self._now(held.file, held.model, after)
+        if size % 3 == 0:
+            await kernel.fsync(held.file)
+            self._acknowledge(held, durable=True)
+
+    def _acknowledge(self, held: Held, *, durable: bool = False) -> None:
+        self._check_alive()
+        if held.wrote and not held.given_up:
+            self._wrote(held.path, held.model, sha1(held.base), durable=durable)
+            held.base, held.wrote = held.model, False
+
+    async def _check(self, kernel: Kernel, held: Held) -> None:
+        found = await kernel.read(held.file)
+        if found != held.model:
+            self._check_alive()
+            self.wrong.append(
+                f"{self.machine.name}: a handle on {held.path} shows {self.ledger.label(found)} and not"
+                f" {self.ledger.label(held.model)}"
+            )
+            held.model = found
+
+    async def do_held_read(self, kernel: Kernel, which: int) -> None:
+        if self.held:
+            await self._check(kernel, self.held[which % len(self.held)])
+
+    async def do_held_close(self, kernel: Kernel, which: int) -> None:
+        if self.held:
+            await self._close(kernel, which % len(self.held))
+
+    async def _close(self, kernel: Kernel, place: int) -> None:
+        held = self.held.pop(place)
+        await kernel.close(held.file)
+        self._acknowledge(held)
+
+    async def let_go(self) -> None:
+        """All programs end."""
+        while self.held:
+            if not self.machine.is_alive or self.machine.is_dying:
+                self.held.clear()  # with the process that had them open
+                return
+            await self.act("held_close", (0,))
