@@ -2,14 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
 from cmsfs.replica.merge import local_work
 from cmsfs.replica.nodes import ROOT
-from tests.simulation.machines import Machine
+
+if TYPE_CHECKING:
+    from tests.simulation.machines import Machine
 
 # Tasks of a drive of which there are several by the same name; of all others there is one, and it stands.
 SEVERAL = {"work": math.inf, "one": 2}
@@ -18,7 +21,7 @@ SEVERAL = {"work": math.inf, "one": 2}
 SECONDS = 60
 
 
-async def not_back(machine: Machine) -> list[str]:
+async def not_back(machine: "Machine") -> list[str]:
     """What does not come back, in words."""
     for _ in range(SECONDS):
         if not risen(machine):
@@ -27,7 +30,7 @@ async def not_back(machine: Machine) -> list[str]:
     return risen(machine)
 
 
-def risen(machine: Machine) -> list[str]:
+def risen(machine: "Machine") -> list[str]:
     """What is not back at this moment."""
     agents, kernel = machine.agents, machine.kernel
     found = []
@@ -57,14 +60,20 @@ def _below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
             yield from _below(one)
 
 
-def descriptors(home: Path) -> list[str]:
-    """Files of a story that are open still."""
-    found = []
+def descriptors(home: Path, *, dead: Collection[int] = ()) -> list[str]:
+    """Files of a story that are open still, but for what the `dead` had open."""
+    found = open_below([home])
+    return sorted(str(target.relative_to(home)) for fd, target in found.items() if fd not in dead)
+
+
+def open_below(folders: Collection[Path]) -> dict[int, Path]:
+    """Descriptors of files below these folders, and what they are of."""
+    found: dict[int, Path] = {}
     for one in Path("/proc/self/fd").iterdir():
         try:
             target = one.readlink()
         except FileNotFoundError:  # that of the listing itself
             continue
-        if target.is_relative_to(home):
-            found.append(str(target.relative_to(home)))
-    return sorted(found)
+        if any(target.is_relative_to(folder) for folder in folders):
+            found[int(one.name)] = target
+    return found

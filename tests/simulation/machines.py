@@ -18,7 +18,7 @@ import httpx
 import trio
 
 from cmsfs import config, errors
-from cmsfs.auth import bearer, grants
+from cmsfs.auth import bearer, grants, refusals
 from cmsfs.client import session
 from cmsfs.client.transport import embedded
 from cmsfs.replica.changes import Change
@@ -32,6 +32,7 @@ from daemon import local_state, manifest_writer
 from daemon.core import concurrency
 from daemon.core.request_scheduler import RequestScheduler
 from daemon.core.supervisor import Supervisor
+from tests.simulation import gauges
 from tests.simulation.disk import Disks
 from tests.simulation.kernel import Kernel
 from tests.simulation.logins import Login
@@ -103,6 +104,7 @@ class Process(abc.ABC):
         # When what is remembered of its files was so; and spans of time that were undone by that.
         self.remembered_at: float | None = None
         self.undone: list[tuple[float, float]] = []
+        self.dead: set[int] = set()  # descriptors that nobody closed, since their process was killed
         self._after_death: list[Callable[[], None]] = []
         self.name = name
         self.folders = folders
@@ -197,6 +199,7 @@ class Process(abc.ABC):
         """Return when nothing of it runs any more, and its files are as it left them."""
         await self._ended.wait()
         if self.is_dying:
+            self.dead |= gauges.open_below(self.folders).keys()
             for folder in self.folders:
                 shutil.rmtree(folder)
                 folder.with_name(f"{folder.name}.left").rename(folder)
@@ -315,6 +318,8 @@ class Machine(Process):
             except errors.UserError as refused:
                 # As `cmsfs mount` does: it ends, and a person starts it again.
                 self.world.note(f"{self.name} ends: {refused}")
+                if self.login is not None and refusals.ENDED in str(refused):
+                    await self.login.make()
                 await agents.fs.finish()
                 await agents.commit.commit()
                 self.deaths += 1

@@ -84,7 +84,9 @@ def run(
         except Exception as error:
             outcome.failures.append(f"the story broke off: {judge.told(error)}")
         if not outcome.failures:
-            outcome.failures += [f"descriptor: {name} is open still" for name in gauges.descriptors(home)]
+            dead = {fd for process in one.processes.values() for fd in process.dead}
+            opened = gauges.descriptors(home, dead=dead)
+            outcome.failures += [f"descriptor: {name} is open still" for name in opened]
     outcome.digest = world.digest
     outcome.seconds = world.clock.current_time() + world.slept
     return outcome

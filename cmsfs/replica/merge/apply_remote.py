@@ -159,7 +159,7 @@ def _appear_beside(
         if was_shown:
             lineages.transfer_item_data(conn, node.ino, theirs)
             # What was in it came before it.
-            conn.execute("UPDATE node SET parent = ? WHERE parent = ?", (theirs.ino, node.ino))
+            placement.take_along(conn, node.ino, theirs.ino, changes)
 
 
 def note_remote_name(conn: Connection, ino: Ino, name: str) -> None:

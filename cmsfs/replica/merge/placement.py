@@ -92,7 +92,7 @@ def place_detached(
     elif shares.is_shared(shares.rules(conn), remote) or shares.is_shared_node(conn, holder):
         return _by_rank(conn, ino, parent, name, changes)
     else:
-        name = make_way(conn, holder, remote, parent, name, changes)
+        name = make_way(conn, holder, remote.kind, remote.id, name, changes)
     _put(conn, ino, parent, name, changes)
     return name
 
@@ -148,19 +148,36 @@ def _told(conn: Connection, node: Node, parent: Ino) -> str:
     )
 
 
+def take_along(conn: Connection, old: Ino, new: Ino, changes: list[Change]) -> None:
+    """What is in one folder is in another one from now on, which may have something of the same name."""
+    for row in conn.execute(f"SELECT {COLUMNS} FROM node WHERE parent = ? ORDER BY ino", (old,)).fetchall():
+        node = node_from_row(row)
+        name = node.name
+        if (holder := tree.child_at(conn, new, name)) is not None:
+            if node.remote_id is None:
+                name = name_conflicts.free_name(conn, new, name)
+            else:
+                name = make_way(conn, holder, node.kind, node.remote_id, name, changes)
+        _put(conn, node.ino, new, name, changes)
+        inodes.note_fresh(conn, node.ino)
+
+
 def make_way(
-    conn: Connection, holder: Node, remote: Remote, parent: Ino, name: str, changes: list[Change]
+    conn: Connection, holder: Node, kind: NodeKind, remote_id: str, name: str, changes: list[Change]
 ) -> str:
-    """Of two of one owner: free the name, or choose another one for the newcomer; the newcomer's name."""
+    """Of two of one owner: free the name, or choose another one for the newcomer, an item of this kind; the
+    newcomer's name."""
+    parent = holder.parent
+    assert parent is not None
     ours = tree.pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
     if ours or holder.remote_id is None:
         # Ours is not at the service (yet) and theirs is: theirs keeps the name.
         name_conflicts.make_conflict_copy(conn, holder, changes)
         return name
-    if holder.kind is NodeKind.LINK or remote.kind is NodeKind.LINK:
+    if NodeKind.LINK in (holder.kind, kind):
         # `x` the link is shown as `x.url`; a file that is really called so keeps its name.
-        if remote.kind is NodeKind.LINK:
-            return naming.link_beside(name, remote.id)
+        if kind is NodeKind.LINK:
+            return naming.link_beside(name, remote_id)
         aside = naming.link_beside(holder.name, holder.remote_id)
     else:
         # The holder's own move or deletion has not been heard yet; it waits under a name of its own.

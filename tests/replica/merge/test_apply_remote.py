@@ -283,6 +283,26 @@ async def test_early_child_enters_restored_folder(db: Database) -> None:
     assert names(db, "/d") == ["f"]
 
 
+async def test_a_folder_made_anew_takes_what_came_back_early_under_names_that_are_taken(db: Database) -> None:
+    folder, early = an_item("folder", 1, "a", sequence=3), an_item("file", 7, "c.txt", 1, sequence=3)
+    await apply(db, an_item("folder", 1, "a"))
+    gone = tree.find_child(db, ROOT, "a")
+    assert gone is not None
+    await db.write(lambda conn: tree.detach(conn, gone.ino))
+    made = await db.write(lambda conn: tree.insert(conn, ROOT, "a", NodeKind.FOLDER, now_ns=5))
+    ours = await local_file(db, "c.txt", parent=made, sha1="b" * 40)
+    await apply(db, early)
+    changes = await apply(db, folder)
+    theirs = tree.find_remote(db, NodeKind.FILE, "7")
+    assert theirs is not None
+    assert tree.find_child(db, made, "c.txt") == theirs
+    assert Change(ChangeKind.ENTRY, theirs.ino, made, "c.txt") in changes
+    copy = tree.find(db, ours)
+    assert copy is not None
+    assert copy.name.startswith("c (")
+    assert copy.parent == made
+
+
 async def test_older_page_does_not_revive_file(db: Database) -> None:
     await apply(db, an_item("file", 7, "f", sequence=3))
     node = tree.find_child(db, ROOT, "f")
