@@ -9,7 +9,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -48,11 +48,12 @@ def lacks() -> str | None:
 class PostgresServer:
     """Construct with `running`.  `stop` and `start` keep the databases."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         found = programs()
         assert found is not None
         self._programs = found
         self._folder = folder
+        self._settings = _SETTINGS | dict(settings or {})
         self._numbers = count(1)
         self._user = "nobody" if os.geteuid() == 0 else None
         self._templates: set[str] = set()
@@ -62,7 +63,7 @@ class PostgresServer:
             os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
         self._run("initdb", "-U", "cmsfs", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
         with (self._folder / "data" / "postgresql.conf").open("a") as file:
-            for name, value in {**_SETTINGS, "unix_socket_directories": str(self._folder)}.items():
+            for name, value in {**self._settings, "unix_socket_directories": str(self._folder)}.items():
                 file.write(f"{name} = '{value}'\n")
 
     def start(self) -> None:
@@ -87,6 +88,11 @@ class PostgresServer:
         )
         assert done.returncode == 0, done.stderr.decode()
 
+    @property
+    def pid(self) -> int:
+        """The server's first process, whose children are all others."""
+        return int((self._folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+
     def url(self, database: str) -> str:
         return f"postgresql://cmsfs@/{database}?host={self._folder}"
 
@@ -102,7 +108,10 @@ class PostgresServer:
 
     def empty(self, template: str = "template1") -> str:
         """The URL of a new database."""
-        name = f"test_{next(self._numbers)}"
+        return self.create(f"test_{next(self._numbers)}", template)
+
+    def create(self, name: str, template: str = "template1") -> str:
+        """The URL of a new database of this name."""
         self._execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 

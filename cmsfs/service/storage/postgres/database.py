@@ -37,6 +37,13 @@ _BEGIN = f"""
   BEGIN; SET LOCAL lock_timeout = '30s';
   SELECT pg_advisory_xact_lock({presence.LOCKS}, {presence.WRITER})
 """
+# Nobody writes while another process has the database to itself: the connection that says that this one has
+# it open may have been lost, with a restart of the server, and not be there again.
+_BEGIN_BESIDE = f"""
+  BEGIN; SET LOCAL lock_timeout = '30s';
+  SELECT pg_advisory_xact_lock_shared({presence.LOCKS}, {presence.OPEN}),
+    pg_advisory_xact_lock({presence.LOCKS}, {presence.WRITER})
+"""
 # What is told is told with the commit, and not without it.
 _COMMIT = f"NOTIFY {presence.CHANNEL}, '{{}}'; COMMIT"
 
@@ -89,13 +96,15 @@ class PostgresDatabase:
         return await threads.run_sync(self._run, txn, limiter=self._writing)
 
     def _read(self, fn: Callable[[engine.Connection], T]) -> T:
+        # With the connections of one that had the database to itself that is over.
+        alone = self.presence.has_it_alone
         while True:
             is_new = not self._idle
             conn = self._connect(role="reader") if is_new else self._idle.pop()
             try:
                 return fn(cast(engine.Connection, conn))
             except engine.DatabaseUnavailable:
-                if is_new or not conn.is_lost:
+                if is_new or alone or not conn.is_lost:
                     raise
             finally:
                 with suppress(sqlite3.Error):
@@ -123,7 +132,7 @@ class PostgresDatabase:
             conn = self._writer
             assert conn is not None
             try:
-                conn.command(_BEGIN)
+                conn.command(_BEGIN if self.presence.has_it_alone else _BEGIN_BESIDE)
                 return conn
             except engine.DatabaseUnavailable:
                 with suppress(sqlite3.Error):

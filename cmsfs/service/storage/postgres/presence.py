@@ -42,6 +42,8 @@ class Presence:
         self.heard: Callable[[], None] = lambda: None
         # The server's process that this one writes by: what it tells is known here.
         self.own = 0
+        # No other process has the database open, and none opens it.
+        self.has_it_alone = False
         self._connect = connect
         self._clock = clock
         self._conn: PostgresConnection | None = None
@@ -55,6 +57,7 @@ class Presence:
             while True:
                 await self._listen(self._conn)
                 self._gone.set()
+                self.has_it_alone = False
                 self._conn = await self._reconnected()
                 self._gone = trio.Event()
                 self.heard()  # what was told meanwhile nobody heard
@@ -95,7 +98,8 @@ class Presence:
 
     def is_alone(self) -> bool:
         """Whether no other process has the database open; then none opens it until `open_to_others`."""
-        return self._take(OPEN)
+        self.has_it_alone = self._take(OPEN)
+        return self.has_it_alone
 
     async def open_to_others(self) -> None:
         """Say that this process has the database open, when whoever wanted to be alone has finished."""
@@ -107,6 +111,7 @@ class Presence:
             # Waited for on another connection: this one is the loop's.
             await threads.run_sync(self._wait_to_open)
             conn.execute(lock)
+        self.has_it_alone = False
         conn.execute(f"SELECT pg_advisory_unlock({LOCKS}, {OPEN})")
 
     def _wait_to_open(self) -> None:
