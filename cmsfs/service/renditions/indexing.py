@@ -18,7 +18,7 @@ import trio
 
 from cmsfs.runtime import threads
 from cmsfs.service.renditions import missing_readers
-from cmsfs.service.storage import derived_files, engine
+from cmsfs.service.storage import blobs, derived_files, engine
 from cmsfs.service.storage.derived_files import TEXT, DerivedState
 from cmsfs.service.storage.store import Store
 from cmsfs.service.worker import extraction, worker_client
@@ -94,6 +94,10 @@ async def _work(store: Store, shop: worker_client.WorkerClient) -> None:
             return
     except engine.DatabaseUnavailable as error:
         log.debug("the indexing waits for the database: %s", error)  # which says so once
+    except blobs.BlobsUnavailable as error:
+        log.warning("the indexing waits for the contents: %s", error.strerror)
+        await trio.sleep(POLL_SECONDS)
+        return
     except Exception:
         # A full disk, say: it is no document's fault, and the service goes on without.
         log.exception("the indexing failed; it goes on in a minute")
@@ -126,7 +130,7 @@ async def _make(store: Store, shop: worker_client.WorkerClient, sha1: str, name:
         await threads.run_sync(store.renditions.keep, sha1, name)
     except worker_client.WorkerFailed as error:
         reason = str(error)
-        missing_readers.note(store, reason)
+        await missing_readers.note(store, reason)
     finally:
         store.renditions.discard(sha1)
     state = DerivedState.MADE if reason is None else DerivedState.IMPOSSIBLE
@@ -155,15 +159,15 @@ async def _index_next(store: Store, shop: worker_client.WorkerClient) -> bool:
             log.warning("file %d is found by its name alone: %s", number, reason)
         state = DerivedState.MADE if reason is None else DerivedState.IMPOSSIBLE
     if state is DerivedState.MADE:
-        text = await threads.run_sync(_read, store.renditions.path(sha1, TEXT))
+        text = await threads.run_sync(_read, store, sha1)
     while await store.write(lambda conn: _record(conn, sha1, text)):
         pass
     return True
 
 
-def _read(path: Path) -> str | None:
+def _read(store: Store, sha1: str) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return store.renditions.read(sha1, TEXT).decode()
     except FileNotFoundError:
         return None
 

@@ -17,19 +17,18 @@ LIBRARIES = ("pypdfium2", "docx", "pptx", "python_calamine", "odfdo", "striprtf"
 _NOTE = "documents-unread"
 
 
-def note(store: Store, reason: str | None) -> None:
+async def note(store: Store, reason: str | None) -> None:
     """A content could not be read for this reason; note it if a library is what was missing."""
     if reason == extraction.NO_READER:
-        (store.root / _NOTE).touch(mode=0o600)
+        await store.shared.add_value(_NOTE, b"")
 
 
 async def catch_up(store: Store) -> None:
     """Put into the backlog what was not read, if it can be read by now."""
-    noted = store.root / _NOTE
-    if not noted.exists() or any(util.find_spec(name) is None for name in LIBRARIES):
+    if store.shared.value(_NOTE) is None or any(util.find_spec(name) is None for name in LIBRARIES):
         return
     await store.write(_ask_again)
-    noted.unlink(missing_ok=True)
+    await store.shared.set_value(_NOTE, None)
 
 
 def _ask_again(conn: Connection) -> None:

@@ -167,7 +167,7 @@ async def read(opened: store.Store, sha1: str, name: str) -> bytes | None:
     if await ensure(opened, sha1, name) is DerivedState.ASKED:
         return None
     try:
-        return await threads.run_sync(opened.renditions.path(sha1, name).read_bytes)
+        return await threads.run_sync(opened.renditions.read, sha1, name)
     except FileNotFoundError:
         # Whoever cleans a folder of what can be made again is right; so it is made again.
         now = opened.now()

@@ -100,6 +100,8 @@ async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
     await _end_uploads(opened, now)
     await _forget(opened, now)
     await _drop_contents(opened, now)
+    if dispose and (stray := await opened.parts.sweep_abandoned(opened.query, now=now)):
+        log.info("removed %d parts of uploads that nothing names", stray)
 
 
 async def _forget(opened: store.Store, now: int) -> None:

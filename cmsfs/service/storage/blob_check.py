@@ -1,10 +1,12 @@
 """Compares rows and contents: what is missing, damaged, or named by nothing; behind `cmsfs service check`.
 
 It may run beside a service.  What has come within the last hour may be about to be named, and what the
-sweeper knows of is about to go: neither is an orphan.
+sweeper knows of is about to go: neither is an orphan.  It looks at the parts of unfinished uploads, too, and
+at what was derived of contents that are gone.
 
-Rule: a repair removes nothing and writes no bytes.  What no row names is set aside, as the sweeper does it,
-and comes back if an upload names it; what is set aside and has a row is brought back.
+Rule: a repair removes no content and writes no bytes.  What no row names is set aside, as the sweeper does
+it, and comes back if an upload names it; what is set aside and has a row is brought back.  An upload that
+lacks a part ends, so that its client begins anew, and what was derived of nothing is removed.
 """
 
 import hashlib
@@ -15,7 +17,7 @@ from functools import partial
 from sqlite3 import Connection
 
 from cmsfs.runtime import threads
-from cmsfs.service.storage import blobs, store
+from cmsfs.service.storage import blobs, parts, store
 
 RECENT = 3_600 * 1_000_000
 
@@ -28,6 +30,7 @@ _FILES = """
     JOIN item ON item.id = version.file JOIN account ON account.id = item.owner WHERE version.sha1 = ?
     ORDER BY version.id LIMIT 10
 """
+_PARTS = "SELECT upload_part.file, upload_part.size FROM upload_part WHERE session = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class BlobReport:
     orphans: list[str] = field(default_factory=list)
     brought_back: int = 0
     set_aside: int = 0
+    uploads: int = 0
+    broken_uploads: list[str] = field(default_factory=list)
+    stray_parts: int = 0
+    stray_derived: int = 0
 
 
 class BlobCheck:
@@ -70,6 +77,7 @@ class BlobCheck:
             for start in range(0, len(self._report.orphans), _BATCH):
                 batch = self._report.orphans[start : start + _BATCH]
                 self._report.set_aside += await self._store.write(partial(self._set_aside, batch))
+        await self._look_at_uploads()
         return self._report
 
     async def _look(self, prefix: str) -> None:
@@ -87,6 +95,48 @@ class BlobCheck:
         for one in listed.values():
             if one.sha1 not in named and one.sha1 not in leaving and one.modified < recent:
                 self._report.orphans.append(one.sha1)
+        await self._look_at_derived(prefix, named.keys() | leaving)
+
+    async def _look_at_derived(self, prefix: str, known: set[str]) -> None:
+        found = await threads.run_sync(lambda: list(self._store.renditions.stored(prefix)))
+        recent = self._store.now() - RECENT
+        stray = [one for one in found if one.sha1 not in known and one.modified < recent]
+        self._report.stray_derived += len(stray)
+        if stray and self._repair:
+            await threads.run_sync(self._store.renditions.remove, stray)
+
+    async def _look_at_uploads(self) -> None:
+        now = self._store.now()
+        known = await self._store.query(partial(parts.living, now=now))
+        # What is acknowledged is there first, so the listing comes second.
+        found = await threads.run_sync(lambda: set(self._store.parts.stored(now + RECENT)))
+        there = {(session, part) for session, part in found if part}
+        self._report.uploads = len(known)
+        for session, names in known.items():
+            if any((session, name) not in there for name in names) and await self._lacks_parts(session):
+                self._report.broken_uploads.append(session)
+        old = await threads.run_sync(lambda: set(self._store.parts.stored(now - RECENT)))
+        stray = {(session, part) for session, part in old if part not in known.get(session, set()) | {""}}
+        self._report.stray_parts = len(stray)
+        if self._repair:
+            await self._store.parts.sweep_abandoned(self._store.query, now=now)
+            for session in self._report.broken_uploads:
+                await self._store.write(partial(_end_upload, session))
+                await self._store.parts.remove(session)
+
+    async def _lacks_parts(self, session: str) -> bool:
+        """Whether a part of an upload cannot be read that a row names still."""
+        rows = await self._store.query(lambda read: read(_PARTS, session))
+
+        def look() -> bool:
+            for row in rows:
+                try:
+                    self._store.parts.open(session, row["file"], row["size"]).close()
+                except FileNotFoundError:
+                    return True
+            return False
+
+        return await threads.run_sync(look)
 
     def _listed(self, prefix: str) -> dict[str, blobs.StoredBlob]:
         return {one.sha1: one for one in self._store.blobs.stored(prefix)}
@@ -133,6 +183,10 @@ class BlobCheck:
         for sha1 in alone:
             self._store.blobs.set_aside(conn, sha1, now=self._store.now())
         return len(alone)
+
+
+def _end_upload(session: str, conn: Connection) -> None:
+    conn.execute("DELETE FROM upload_session WHERE id = ? AND committed = 0", (session,))
 
 
 def _rows(read: store.Read, prefix: str) -> tuple[dict[str, int], set[str]]:

@@ -2,7 +2,7 @@
 
 A content arrives in a file of the folder `incoming` (an `IncomingBlob`) and is `put` in its place when it is
 complete.  Used by uploads (in), downloads, archives and the indexing (out); all of it works in threads, a
-mebibyte at a time.  Contents are kept in a folder (`folder_blobs.py`) or in a bucket (`s3_blobs.py`).
+mebibyte at a time.  Contents are kept in a folder (`folder_blobs.py`) or in a bucket (`s3/s3_blobs.py`).
 
 A content that lost its last version is set aside first: an upload of the same bytes may have put it in place
 already and only be about to name it, and then has it brought back.  Both happen inside write transactions,
@@ -26,7 +26,6 @@ from typing import Any
 
 import trio
 
-from cmsfs import durability
 from cmsfs.runtime import chance, clock, threads
 
 # Reads on the loop, and changes that are durable: `Store.read` and `Store.write`.
@@ -41,6 +40,9 @@ HEAD_BYTES = 10_000
 
 # Another process may be receiving this file right now; nobody is silent for an hour in mid-upload.
 STALE_SECONDS = 3600
+
+# Under this name a store has noted in which bucket its bytes are, if they are in one.
+NOTE = "blobs.json"
 
 
 class BlobsUnavailable(OSError):
@@ -168,13 +170,20 @@ class BlobStore(abc.ABC):
 
     def sweep_incoming(self, *, alone: bool) -> int:
         """Remove what was left half arrived; with other processes around, only what is stale."""
-        removed = 0
-        for entry in os.scandir(self.incoming):
-            with contextlib.suppress(FileNotFoundError):
-                if alone or clock.time() - entry.stat().st_mtime > STALE_SECONDS:
-                    Path(entry.path).unlink()
-                    removed += 1
-        return removed
+        return sweep_folder(self.incoming, alone=alone)
+
+
+def sweep_folder(folder: Path, *, alone: bool) -> int:
+    """Remove the files that a crash left in a folder, or below it; how many."""
+    removed = 0
+    for entry in os.scandir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            if entry.is_dir(follow_symlinks=False):
+                removed += sweep_folder(Path(entry.path), alone=alone)
+            elif alone or clock.time() - entry.stat().st_mtime > STALE_SECONDS:
+                Path(entry.path).unlink()
+                removed += 1
+    return removed
 
 
 def has_version(conn: Connection, sha1: str) -> bool:
@@ -259,15 +268,10 @@ class IncomingBlob:
         self._drain()
         return self._hash.hexdigest()
 
-    def append_file(self, path: Path) -> None:
-        """Take the bytes of a file; for a thread.  Raises `OSError`: the content is incomplete then."""
-        left = path.stat().st_size
-        with path.open("rb", buffering=0) as file:
-            while left > 0 and (data := file.read(min(left, CHUNK))):
-                left -= len(data)
-                self._take(data)
-        if left:
-            raise OSError(errno.EIO, "the file is shorter than it was", str(path))
+    def append_part(self, opener: Callable[[], BlobReader], size: int) -> None:
+        """Take so many bytes; for a thread.  Raises `OSError`: the content is incomplete then."""
+        with contextlib.closing(opener()) as reader:
+            self.append_from(reader, size)
 
     def append_from(self, reader: BlobReader, size: int) -> None:
         """Take bytes of another content; for a thread.  Raises `OSError`: the content is incomplete then."""
@@ -280,12 +284,13 @@ class IncomingBlob:
         self._pending.append(data)
         self._drain()
 
-    def file_at(self, target: Path) -> None:
-        """Give the content a name of its own outside the blobs, durably; for a thread."""
+    def hand_to(self, place: Callable[[Path, int], None]) -> None:
+        """Have the file, which is open, put somewhere else than among the blobs; for a thread.
+
+        It has another name afterwards or none.
+        """
         self._drain()
-        os.fsync(self._file)
-        self._path.rename(target)
-        durability.sync(target.parent)
+        place(self._path, self._file)
         self._put_down()
 
     def _put_down(self) -> None:

@@ -1,17 +1,20 @@
 """Files that the worker derived from contents (text, thumbnails), by the SHA-1 of their source.
 
-`renditions/ab/<sha1>.<name>` is what was made, a row says whether it is there, asked for, or not to be had.
-It is made once for each content, however many files and versions have that, and can be made again at any
-time; so it is gone with its blob (see store.py), and a file that is missing is asked for again.
+They are kept in a folder (`renditions/ab/<sha1>.<name>`) or in a bucket (`s3/s3_derived_files.py`); a row
+says whether one is there, asked for, or not to be had.  It is made once for each content, however many files
+and versions have that, and can be made again at any time; so it goes with its blob, and one that is missing
+is asked for again.
 
-Rule: the file is on disk before the row says so.
+Rule: it is where it stays, durably, before the row says so.
 """
 
+import abc
 import contextlib
 import enum
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import Any
@@ -34,6 +37,19 @@ PICTURES = {
     )
     for size in sizes
 }
+
+
+# What the worker is writing.
+_NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRendition:
+    """What a listing says of one: of which content it was made, its name, and when, in microseconds."""
+
+    sha1: str
+    name: str
+    modified: int
 
 
 class DerivedState(enum.IntEnum):
@@ -74,6 +90,11 @@ def forget(conn: Connection) -> None:
     conn.execute("DELETE FROM rendition WHERE sha1 NOT IN (SELECT sha1 FROM version)")
 
 
+def drop_rows(conn: Connection, sha1: str) -> list[Row]:
+    """Forget what was made of a content; the names."""
+    return conn.execute("DELETE FROM rendition WHERE sha1 = ? RETURNING name", (sha1,)).fetchall()
+
+
 def job(name: str, source: Path, target: Path) -> dict[str, Any]:
     """What the worker is told to do."""
     where = {"source": str(source), "target": str(target)}
@@ -83,48 +104,85 @@ def job(name: str, source: Path, target: Path) -> dict[str, Any]:
     return where | {"what": "picture", "extension": extension, "width": size, "height": size}
 
 
-class DerivedFiles:
-    """The directory."""
+class DerivedFiles(abc.ABC):
+    """Where they are; `root` is the folder that the worker writes in."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def path(self, sha1: str, name: str) -> Path:
-        return self.root / sha1[:2] / f"{sha1}.{name}"
-
+    @abc.abstractmethod
     def prepare(self, sha1: str) -> Path:
         """Where the worker writes; `keep` puts it in its place."""
-        (self.root / sha1[:2]).mkdir(exist_ok=True, mode=0o700)
-        return self.root / sha1[:2] / f"{sha1}.new"
 
+    @abc.abstractmethod
     def keep(self, sha1: str, name: str) -> None:
-        """What the worker wrote, and synced, is this rendition."""
-        self.prepare(sha1).rename(self.path(sha1, name))
-        durability.sync(self.path(sha1, name).parent)
+        """What the worker wrote, and synced, is this rendition; for a thread."""
+
+    @abc.abstractmethod
+    def read(self, sha1: str, name: str) -> bytes:
+        """A rendition; for a thread.  Raises `FileNotFoundError`."""
+
+    @abc.abstractmethod
+    def drop(self, conn: Connection, sha1: str) -> None:
+        """Remove what was made of a content that is set aside; it can be made again."""
+
+    @abc.abstractmethod
+    def stored(self, prefix: str) -> Iterator[StoredRendition]:
+        """What was made of the contents whose SHA-1 begins with two digits; for a thread."""
+
+    @abc.abstractmethod
+    def remove(self, found: list[StoredRendition]) -> None:
+        """Remove what nobody asks for any more; for a thread."""
+
+    @abc.abstractmethod
+    def sweep(self, known: Callable[[str], set[str]], *, alone: bool) -> int:
+        """At a start: remove from this machine what a crash left; `known` is as of the blobs' sweep."""
 
     def discard(self, sha1: str) -> None:
         """Remove what the worker left half written."""
         with contextlib.suppress(FileNotFoundError):
             self.prepare(sha1).unlink()
 
+
+class FolderDerivedFiles(DerivedFiles):
+    """The files of a folder: `ab/<sha1>.<name>`."""
+
+    def path(self, sha1: str, name: str) -> Path:
+        return self.root / sha1[:2] / f"{sha1}.{name}"
+
+    def prepare(self, sha1: str) -> Path:
+        (self.root / sha1[:2]).mkdir(exist_ok=True, mode=0o700)
+        return self.path(sha1, _NEW)
+
+    def keep(self, sha1: str, name: str) -> None:
+        self.prepare(sha1).rename(self.path(sha1, name))
+        durability.sync(self.path(sha1, name).parent)
+
+    def read(self, sha1: str, name: str) -> bytes:
+        return self.path(sha1, name).read_bytes()
+
     def drop(self, conn: Connection, sha1: str) -> None:
-        """Remove what was made of a content; it can be made again."""
-        for (name,) in conn.execute(
-            "DELETE FROM rendition WHERE sha1 = ? RETURNING name", (sha1,)
-        ).fetchall():
+        for (name,) in drop_rows(conn, sha1):
             self.path(sha1, name).unlink(missing_ok=True)
 
-    def sweep(self, known: Callable[[str], set[str]]) -> int:
-        """Remove what was made of contents that no version has; `known` is as of the blobs' sweep.
+    def stored(self, prefix: str) -> Iterator[StoredRendition]:
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(self.root / prefix):
+                sha1, _, name = entry.name.partition(".")
+                with contextlib.suppress(FileNotFoundError):
+                    yield StoredRendition(sha1, name, entry.stat().st_mtime_ns // 1000)
 
-        Only while no other process has the store open.
-        """
+    def remove(self, found: list[StoredRendition]) -> None:
+        for one in found:
+            self.path(one.sha1, one.name).unlink(missing_ok=True)
+
+    def sweep(self, known: Callable[[str], set[str]], *, alone: bool) -> int:
         removed = 0
-        for folder in os.scandir(self.root):
+        for folder in os.scandir(self.root) if alone else ():
             sha1s = known(folder.name)
             for entry in os.scandir(folder.path):
                 sha1, _, name = entry.name.partition(".")
-                if sha1 not in sha1s or name == "new":
+                if sha1 not in sha1s or name == _NEW:
                     Path(entry.path).unlink()
                     removed += 1
         return removed

@@ -67,6 +67,15 @@ class Together(Protocol):
     def is_told(self) -> bool:
         """Whether this process is told at once what others write."""
 
+    def value(self, name: str) -> bytes | None:
+        """What the processes have noted under a name."""
+
+    async def add_value(self, name: str, data: bytes) -> bytes:
+        """Note something, durably, unless another process has; what is noted then."""
+
+    async def set_value(self, name: str, data: bytes | None) -> None:
+        """Note something in place of what was noted, durably; None: nothing."""
+
     def is_alone(self) -> bool:
         """Whether no other process has the store open; then none opens it until `open_to_others`."""
 

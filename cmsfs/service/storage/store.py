@@ -3,21 +3,22 @@
 `open_store` is how `cmsfs serve`, `cmsfs demo`, the daemon's embedded service and every test get one.
 The same store may be open in several processes at once, which know of each other (shared/folder.py); whoever
 finds itself alone sweeps out what a crash left behind.  The database is a file in the store's folder, or on a
-PostgreSQL server.
+PostgreSQL server; bytes are in the folder or in a bucket.  With both elsewhere the folder is a spool.
 
 Rule: every change goes through `write`, which is durable when it returns.
 """
 
+import importlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.runtime import threads
 from cmsfs.service.storage import blobs, commit_queue, derived_files, engine, folder_blobs, parts, upgrade
 from cmsfs.service.storage.database_url import checked_url
 from cmsfs.service.storage.shared import folder, moments
@@ -38,6 +39,15 @@ def reader(conn: sqlite.Connection) -> Read:
     return lambda sql, *args: conn.execute(sql, args).fetchall()
 
 
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Where a store has what is not in its database."""
+
+    blobs: blobs.BlobStore
+    parts: parts.Parts
+    renditions: derived_files.DerivedFiles
+
+
 class Store:
     """Construct with `open_store`."""
 
@@ -45,17 +55,17 @@ class Store:
         self,
         root: Path,
         db: engine.Engine,
-        blob_store: blobs.BlobStore,
+        kept: Bytes,
         *,
         shared: engine.Together,
         clock: moments.Moments,
     ) -> None:
         self.root = root
         self.db = db
-        self.blobs = blob_store
+        self.blobs = kept.blobs
         self.shared = shared
-        self.parts = parts.Parts(root / "sessions")
-        self.renditions = derived_files.DerivedFiles(root / "renditions")
+        self.parts = kept.parts
+        self.renditions = kept.renditions
         self.addresses = shared.addresses
         self.attempts = shared.attempts
         self.now = clock.now
@@ -110,14 +120,14 @@ async def open_store(
         raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
     clock = moments.Moments()
     async with AsyncExitStack() as stack:
-        blob_store = await _open_blobs(root, blobs_url)
         shared: engine.Together
         db: engine.Engine
         if database_url is None:
             shared, db = await _open_file(root, stack)
         else:
             shared, db = await _open_server(database_url, clock, stack)
-        store = Store(root, db, blob_store, shared=shared, clock=clock)
+        kept = await _open_bytes(root, blobs_url, db, shared)
+        store = Store(root, db, kept, shared=shared, clock=clock)
         shared.heard = store.tell
         stack.callback(store.parts.close)
         alone = shared.is_alone()
@@ -147,40 +157,52 @@ async def _open_file(root: Path, stack: AsyncExitStack) -> tuple[engine.Together
     return shared, db
 
 
-async def _open_server(
-    url: str, clock: moments.Moments, stack: AsyncExitStack
-) -> tuple[engine.Together, engine.Engine]:
+def load_postgres() -> None:
+    """Raises `UserError` where the library is not installed."""
     try:
-        from cmsfs.service.storage.postgres import database, shared_database
+        importlib.import_module("cmsfs.service.storage.postgres.database")
     except ImportError as error:
         said = "A PostgreSQL database needs the library psycopg: pip install 'cmsfs[server-postgres]'."
         raise errors.UserError(said) from error
+
+
+async def _open_server(
+    url: str, clock: moments.Moments, stack: AsyncExitStack
+) -> tuple[engine.Together, engine.Engine]:
+    load_postgres()
+    from cmsfs.service.storage.postgres import database, shared_database
+
     db = await stack.enter_async_context(database.open_database(checked_url(url), clock))
     return shared_database.SharedDatabase(db, clock), db
 
 
-async def _open_blobs(root: Path, url: str | None) -> blobs.BlobStore:
-    if url is None and not (root / "blobs.json").exists():
-        return folder_blobs.FolderBlobs(root / "blobs", root / "incoming", root / "aside")
+async def _open_bytes(root: Path, url: str | None, db: engine.Engine, shared: engine.Together) -> Bytes:
+    if url is None and shared.value(blobs.NOTE) is None and not (root / blobs.NOTE).exists():
+        return Bytes(
+            folder_blobs.FolderBlobs(root / "blobs", root / "incoming", root / "aside"),
+            parts.FolderParts(root / "sessions"),
+            derived_files.FolderDerivedFiles(root / "renditions"),
+        )
     try:
-        from cmsfs.service.storage import s3_blobs
+        from cmsfs.service.storage.s3 import claim, s3_blobs, s3_derived_files, s3_parts
     except ImportError as error:
         said = "Contents in a bucket need the library obstore: pip install 'cmsfs[server-s3]'."
         raise errors.UserError(said) from error
-    return await threads.run_sync(s3_blobs.open_blobs, root, url)
+    bucket = await claim.open_bucket(root, url, db, shared)
+    fetched = root / "fetched"
+    fetched.mkdir(exist_ok=True, mode=0o700)
+    return Bytes(
+        s3_blobs.S3Blobs(bucket, root / "incoming", fetched),
+        s3_parts.S3Parts(bucket, root / "sessions"),
+        s3_derived_files.S3DerivedFiles(bucket, root / "renditions"),
+    )
 
 
 def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
-    def parts_of(session: str) -> set[str] | None:
-        living = "SELECT 1 FROM upload_session WHERE id = ? AND expires_at > ? AND committed = 0"
-        if conn.execute(living, (session, store.now())).fetchone() is None:
-            return None
-        rows = conn.execute("SELECT file FROM upload_part WHERE session = ?", (session,))
-        return {row["file"] for row in rows}
-
-    removed = store.blobs.sweep_incoming(alone=alone) + store.parts.sweep(parts_of, alone=alone)
+    removed = store.blobs.sweep_incoming(alone=alone)
+    removed += store.parts.sweep(reader(conn), now=store.now(), alone=alone)
     if alone:
         removed += store.blobs.sweep(conn)
-        removed += store.renditions.sweep(lambda prefix: blobs.named(conn, prefix))
+    removed += store.renditions.sweep(lambda prefix: blobs.named(conn, prefix), alone=alone)
     if removed:
         log.info("removed %d contents and parts that nothing names", removed)

@@ -25,7 +25,7 @@ from cmsfs.service.access import calls
 from cmsfs.service.access.roles import ItemRight
 from cmsfs.service.api import operations
 from cmsfs.service.api.operations import Operation
-from cmsfs.service.storage import blobs, folder_blobs, store
+from cmsfs.service.storage import blobs, store
 from cmsfs.service.storage.kinds import ItemKind
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
@@ -124,9 +124,8 @@ async def _add_part(
 ) -> Row:
     """Give the part its place and its row; 409 if another request was quicker."""
     number = chance.token_hex(8).upper()
-    path = call.store.parts.path(session["id"], number)
     try:
-        await threads.run_sync(incoming.file_at, path)
+        await threads.run_sync(call.store.parts.keep, session["id"], number, incoming)
     except FileNotFoundError:
         raise problems.not_found("upload_session", call.id) from None
 
@@ -144,7 +143,7 @@ async def _add_part(
     try:
         return await call.store.write(txn)
     except problems.Refused:
-        path.unlink(missing_ok=True)
+        await threads.run_sync(call.store.parts.drop_part, session["id"], number)
         raise
 
 
@@ -167,8 +166,8 @@ async def _find_bytes(call: calls.Call, session: Row, wish: upload_sessions.Plan
         "SELECT * FROM upload_part WHERE session = ? AND start = ?", session["id"], wish.offset
     )
     if found:
-        path = call.store.parts.path(session["id"], found[0]["file"])
-        same = await threads.run_sync(_sha512, lambda: folder_blobs.FileReader(path, 0, wish.size))
+        stored = partial(call.store.parts.open, session["id"], found[0]["file"], wish.size)
+        same = await threads.run_sync(_sha512, stored)
         return found[0] if same == wish.sha512.lower() else None
     if session["file"] is None:
         return None

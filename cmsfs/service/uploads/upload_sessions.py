@@ -198,7 +198,8 @@ async def commit(call: calls.Call) -> responses.Response:
     found = call.store.read(_PARTS, session["id"])
     _check_parts(session, wish, found)
     _judge(call.store.read, call, session, wish)
-    assembly = call.store.parts.assembly(session["id"], call.store.blobs, [row["file"] for row in found])
+    sizes = [(row["file"], row["size"]) for row in found]
+    assembly = call.store.parts.assembly(session["id"], call.store.blobs, sizes)
     if assembly.busy or not await _advance(call, session, assembly):
         return _not_ready()
     actual = await assembly.sha1()

@@ -12,7 +12,7 @@ from cmsfs.service.storage import blob_check, blobs
 
 obstore_stores = pytest.importorskip("obstore.store")
 from cmsfs import errors  # noqa: E402
-from cmsfs.service.storage import s3_blobs, s3_bucket  # noqa: E402
+from cmsfs.service.storage.s3 import s3_blobs, s3_bucket, s3_reader  # noqa: E402
 
 HOUR = 3_600 * 1_000_000
 DAY = 24 * HOUR
@@ -39,7 +39,7 @@ async def _forget(api, item):
 
 
 async def test_content_goes_to_the_bucket_and_comes_back(api, service, bucket, monkeypatch):
-    monkeypatch.setattr(s3_blobs, "WINDOW", 1000)
+    monkeypatch.setattr(s3_reader, "WINDOW", 1000)
     content = bytes(range(256)) * 20
     file = await api.upload("numbers", content)
     empty = await api.upload("nothing", b"")

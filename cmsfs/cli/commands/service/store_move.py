@@ -17,7 +17,7 @@ from cmsfs.service.storage.move.tables import BulkLoad
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class StorePlace:
     """Where a store is."""
 
     folder: Path
@@ -52,8 +52,8 @@ def move(
     Both services must be stopped. The copy is compared before it counts, and the original stays as it is.
     After an interruption run it again: contents that have arrived are not sent twice.
     """
-    source = _Place(data or config.service_data(ctx.settings()), database, blobs_url)
-    target = _Place(to_data, to_database, to_blobs)
+    source = StorePlace(data or config.service_data(ctx.settings()), database, blobs_url)
+    target = StorePlace(to_data, to_database, to_blobs)
     if database is None and not (source.folder / "service.db").is_file():
         raise errors.UserError(f"{source.folder} has no service's data.")
     if source.folder.resolve() == target.folder.resolve():
@@ -84,14 +84,14 @@ def move(
         click.echo(said, err=True)
 
 
-def _options(place: _Place) -> str:
+def _options(place: StorePlace) -> str:
     found = f"--data {place.folder}"
     found += f" --database {place.database}" if place.database else ""
     return found + (f" --blobs {place.blobs}" if place.blobs else "")
 
 
 async def _move(
-    source: _Place, target: _Place, *, incomplete: bool, quiet: bool
+    source: StorePlace, target: StorePlace, *, incomplete: bool, quiet: bool
 ) -> tuple[contents.MovedContents, dict[str, int]]:
     def show(said: str) -> None:
         if sys.stderr.isatty() and not quiet:
@@ -116,12 +116,12 @@ async def _move(
     return moved, counts
 
 
-def _opened(place: _Place) -> AbstractAsyncContextManager[store.Store]:
+def _opened(place: StorePlace) -> AbstractAsyncContextManager[store.Store]:
     # Nothing is swept: contents of a move that was cut off are named by no row yet.
     return store.open_store(place.folder, place.blobs, database_url=place.database, sweep=False, only=True)
 
 
-def _side(place: _Place) -> BulkLoad:
+def _side(place: StorePlace) -> BulkLoad:
     if place.database is None:
         return sqlite_load
     return postgres_load

@@ -8,6 +8,7 @@ format that this version cannot work on, or something else in it, is refused and
 """
 
 import sqlite3
+from contextlib import closing
 
 from cmsfs import errors
 from cmsfs.service.storage import engine, upgrade
@@ -37,6 +38,17 @@ def prepare(url: str) -> None:
         raise errors.UserError(f"The database cannot be used: {error}.") from error
     finally:
         conn.close()
+
+
+def found(url: str) -> int | None:
+    """The format of a database, which stays as it is; None: it is not the service's.  Raises `UserError`."""
+    try:
+        with closing(connection.connect(url)) as conn:
+            if conn.execute("SELECT to_regclass('shared_value')").fetchone()[0] is None:
+                return None
+            return _number(conn, "format")
+    except engine.DatabaseUnavailable as error:
+        raise errors.UserError(f"The database cannot be reached: {error}.") from error
 
 
 def _check_server(conn: PostgresConnection) -> None:

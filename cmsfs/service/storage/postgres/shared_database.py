@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+from cmsfs.service.storage import engine
 from cmsfs.service.storage.postgres import database
 from cmsfs.service.storage.shared import attempt_limits, moments, signed_urls
 
@@ -10,6 +11,8 @@ _FORGIVE = """
   WITH gone AS (DELETE FROM attempt WHERE who = 'by ' || ?1 AND what = ?2)
   UPDATE attempt SET wrong = greatest(0, wrong - 1) WHERE who = '' AND what = ?2
 """
+_VALUE = "SELECT value FROM shared_value WHERE name = ?"
+_ADD_VALUE = "INSERT INTO shared_value VALUES (?, ?) ON CONFLICT DO NOTHING"
 _SECOND = 1_000_000
 
 
@@ -40,6 +43,7 @@ class SharedDatabase:
     def __init__(self, db: database.PostgresDatabase, clock: moments.Moments) -> None:
         self.attempts: attempt_limits.Attempts = SharedAttempts(db, clock)
         self.addresses = signed_urls.SignedUrls(lambda: self._key(db))
+        self._db = db
         self._presence = db.presence
 
     @property
@@ -50,8 +54,32 @@ class SharedDatabase:
     def heard(self, call: Callable[[], None]) -> None:
         self._presence.heard = call
 
+    def value(self, name: str) -> bytes | None:
+        """What the processes have noted under a name."""
+        found = self._db.rows(_VALUE, name)
+        return bytes(found[0]["value"]) if found else None
+
+    async def add_value(self, name: str, data: bytes) -> bytes:
+        """Note something, durably, unless another process has; what is noted then."""
+
+        def txn(conn: engine.Connection) -> bytes:
+            conn.execute(_ADD_VALUE, (name, data))
+            return bytes(conn.execute(_VALUE, (name,)).fetchone()["value"])
+
+        return await self._db.write(txn)
+
+    async def set_value(self, name: str, data: bytes | None) -> None:
+        """Note something in place of what was noted, durably; None: nothing."""
+
+        def txn(conn: engine.Connection) -> None:
+            conn.execute("DELETE FROM shared_value WHERE name = ?", (name,))
+            if data is not None:
+                conn.execute(_ADD_VALUE, (name, data))
+
+        await self._db.write(txn)
+
     def _key(self, db: database.PostgresDatabase) -> bytes:
-        return bytes(db.rows("SELECT value FROM shared_value WHERE name = 'addresses.key'")[0]["value"])
+        return bytes(db.rows(_VALUE, "addresses.key")[0]["value"])
 
     def is_alone(self) -> bool:
         """Whether no other process has the store open; then none opens it until `open_to_others`."""

@@ -8,12 +8,14 @@ back when a process is gone.
 import fcntl
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import trio
 
-from cmsfs.runtime import threads
+from cmsfs import durability
+from cmsfs.runtime import chance, threads
 from cmsfs.service.storage.shared import attempt_limits, signed_urls
 
 # How often whoever wants to do what one does for all asks whether it may.
@@ -32,6 +34,43 @@ class SharedFolder:
         self.addresses = signed_urls.SignedUrls(partial(signed_urls.key_of, root / "addresses.key"))
         self._root = root
         self._lock = _open(root / "lock")
+
+    def value(self, name: str) -> bytes | None:
+        """What the processes have noted under a name: a file of the folder."""
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    async def add_value(self, name: str, data: bytes) -> bytes:
+        """Note something, durably, unless another process has; what is noted then."""
+        await threads.run_sync(partial(self._write, self._root / name, data, new=True))
+        found = self.value(name)
+        assert found is not None
+        return found
+
+    async def set_value(self, name: str, data: bytes | None) -> None:
+        """Note something in place of what was noted, durably; None: nothing."""
+        path = self._root / name
+        if data is None:
+            path.unlink(missing_ok=True)
+        else:
+            await threads.run_sync(partial(self._write, path, data, new=False))
+
+    def _write(self, path: Path, data: bytes, *, new: bool) -> None:
+        fresh = path.with_name(f"{path.name}.{os.getpid()}.{chance.token_hex(4)}")
+        fresh.touch(mode=0o600)
+        try:
+            fresh.write_bytes(data)
+            durability.sync(fresh)
+            if new:
+                with suppress(FileExistsError):
+                    path.hardlink_to(fresh)
+            else:
+                fresh.rename(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+        durability.sync(path.parent)
 
     def is_alone(self) -> bool:
         """Whether no other process has the store open; then none opens it until `open_to_others`."""

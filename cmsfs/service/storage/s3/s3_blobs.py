@@ -5,39 +5,29 @@ mebibytes at a time, so that no request to the bucket lasts as long as a slow cl
 
 A content that lost its last version is not touched for an hour, but in the table `aside`.  Then it goes in
 three steps: its row says that it is being removed, and whoever would name it is sent away for a moment; its
-object is deleted; its row says that.  The row stays for longer than any upload takes, and whoever names the
-content then asks the bucket whether it was put there since.  Nothing else waits for the bucket inside a write
-transaction.
-
-Rule: a bucket's prefix belongs to one store, and a store knows which is its own (`blobs.json`).
+object is deleted, and what was derived from it; its row says that.  The row stays for longer than any upload
+takes, and whoever names the content then asks the bucket whether it was put there since.  Nothing else waits
+for the bucket inside a write transaction.
 """
 
 import enum
-import json
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
 
 import trio
 
-from cmsfs import durability, errors
 from cmsfs.runtime import chance, threads
-from cmsfs.service.storage import blobs, s3_bucket
-
-# How much is fetched at once, and held in memory for each download.
-WINDOW = 4 * 1024 * 1024
+from cmsfs.service.storage import blobs
+from cmsfs.service.storage.s3 import s3_bucket, s3_derived_files, s3_reader
 
 # An upload in parts may put its content, fail to name it, and be committed again within seven days.
 _REMEMBERED = 8 * 86_400 * 1_000_000
 
 # Contents in one step.
 _BATCH = 100
-
-_OWNER = "cmsfs.json"
 
 
 class AsideState(enum.IntEnum):
@@ -48,36 +38,8 @@ class AsideState(enum.IntEnum):
     GONE = 2
 
 
-class ObjectReader(blobs.BlobReader):
-    """Part of an object.  The first of it is there when this is."""
-
-    def __init__(self, bucket: s3_bucket.S3Bucket, key: str, first: int, end: int) -> None:
-        self._bucket = bucket
-        self._key = key
-        self._at = first
-        self._end = end
-        self._window = memoryview(b"")
-        self._fetch()
-
-    def _fetch(self) -> None:
-        end = min(self._at + WINDOW, self._end)
-        if self._at < end:
-            self._window = memoryview(self._bucket.get_range(self._key, self._at, end))
-
-    def read(self, size: int) -> bytes:
-        if not self._window:
-            self._fetch()
-        data = bytes(self._window[:size])
-        self._window = self._window[size:]
-        self._at += len(data)
-        return data
-
-    def close(self) -> None:
-        self._window = memoryview(b"")
-
-
 class S3Blobs(blobs.BlobStore):
-    """Construct with `open_blobs`."""
+    """The objects below `blobs`; `fetched` is the folder of those that the worker reads."""
 
     def __init__(self, bucket: s3_bucket.S3Bucket, incoming: Path, fetched: Path) -> None:
         super().__init__(incoming)
@@ -96,7 +58,9 @@ class S3Blobs(blobs.BlobStore):
         spool.unlink()
 
     def open(self, sha1: str, first: int = 0, end: int | None = None) -> blobs.BlobReader:
-        return ObjectReader(self.bucket, self.key(sha1), first, self.size(sha1) if end is None else end)
+        return s3_reader.ObjectReader(
+            self.bucket, self.key(sha1), first, self.size(sha1) if end is None else end
+        )
 
     def size(self, sha1: str) -> int:
         return self.bucket.size(self.key(sha1))
@@ -146,17 +110,23 @@ class S3Blobs(blobs.BlobStore):
         if not read("SELECT 1 FROM aside WHERE state = ? OR since < ? LIMIT 1", AsideState.GOING, before):
             return 0
         while going := await write(partial(_begin_removal, before)):
-            await threads.run_sync(self.bucket.delete, [self.key(sha1) for sha1 in going])
+            await threads.run_sync(self._delete, going)
             await write(partial(_end_removal, going, before))
             removed += len(going)
         return removed
 
+    def _delete(self, sha1s: list[str]) -> None:
+        keys = [self.key(sha1) for sha1 in sha1s]
+        for sha1 in sha1s:
+            keys += [one.key for one in self.bucket.list(s3_derived_files.folder(sha1))]
+        self.bucket.delete(keys)
+
     def sweep(self, conn: Connection) -> int:
-        removed = 0
-        for entry in os.scandir(self._fetched):
-            Path(entry.path).unlink()
-            removed += 1
-        return removed
+        return 0  # `service check` looks through a bucket
+
+    def sweep_incoming(self, *, alone: bool) -> int:
+        removed = super().sweep_incoming(alone=alone)
+        return removed + blobs.sweep_folder(self._fetched, alone=alone)
 
 
 def _begin_removal(before: int, conn: Connection) -> list[str]:
@@ -180,63 +150,3 @@ def _begin_removal(before: int, conn: Connection) -> list[str]:
 def _end_removal(going: list[str], now: int, conn: Connection) -> None:
     values = [(AsideState.GONE, now, sha1) for sha1 in going]
     conn.executemany("UPDATE aside SET state = ?, since = ? WHERE sha1 = ?", values)
-
-
-def open_blobs(root: Path, url: str | None) -> S3Blobs:
-    """The contents of the store in `root`, which are in a bucket or shall be; for a thread.
-
-    Raises `UserError` if they are elsewhere, or the bucket is another store's or cannot be asked.
-    """
-    said = root / "blobs.json"
-    known = json.loads(said.read_text(encoding="utf-8")) if said.exists() else None
-    if known is not None and url is None:
-        raise errors.UserError(f"The contents of {root} are in {known['url']}: give --blobs {known['url']}.")
-    assert url is not None  # or they are in the folder
-    bucket = s3_bucket.S3Bucket(url)
-    if known is not None and known["url"] != bucket.url:
-        raise errors.UserError(f"The contents of {root} are in {known['url']}, not in {url}.")
-    if known is None and any(entry.is_file() for entry in (root / "blobs").rglob("*")):
-        raise errors.UserError(f"{root} has contents in its own folder; a new store can have them in {url}.")
-    try:
-        _claim(bucket, said, known)
-    except blobs.BlobsUnavailable as error:
-        raise errors.UserError(f"The contents cannot be reached: {error.strerror}.") from error
-    fetched = root / "fetched"
-    fetched.mkdir(exist_ok=True, mode=0o700)
-    return S3Blobs(bucket, root / "incoming", fetched)
-
-
-def _claim(bucket: s3_bucket.S3Bucket, said: Path, known: dict[str, Any] | None) -> None:
-    """See that the bucket's prefix is this store's.  Killed anywhere, the next start goes on with it."""
-    found = _owner(bucket)
-    if known is None:
-        known = {"url": bucket.url, "id": chance.uuid4().hex, "claimed": False}
-        if found is None:
-            _note(said, known)
-    if found is None and not known["claimed"]:
-        bucket.put_new(_OWNER, json.dumps({"id": known["id"]}).encode())
-        found = _owner(bucket)
-    if found is None:
-        raise errors.UserError(f"{bucket.url} has nothing of this store; is AWS_ENDPOINT_URL right?")
-    if found != known["id"]:
-        raise errors.UserError(f"{bucket.url} has the contents of another store; choose another prefix.")
-    if not known["claimed"]:
-        _note(said, known | {"claimed": True})
-
-
-def _owner(bucket: s3_bucket.S3Bucket) -> str | None:
-    """The id of the store that a prefix belongs to; None: it is nobody's."""
-    try:
-        return str(json.loads(bucket.get(_OWNER))["id"])
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        return ""
-
-
-def _note(path: Path, found: dict[str, Any]) -> None:
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(found), encoding="utf-8")
-    durability.sync(new)
-    new.rename(path)
-    durability.sync(path.parent)
