@@ -15,7 +15,7 @@ if os.environ.get("PYTHONHASHSEED") != "0":
     os.environ["PYTHONHASHSEED"] = "0"
     os.execv(sys.executable, [sys.executable, "-P", "-m", "tests.simulation", *sys.argv[1:]])
 
-from tests.simulation import planted, simulation
+from tests.simulation import planted, planted_kinds, simulation
 from tests.simulation.story import Plan, Step
 from tests.simulation.tally import Tally
 from tests.support import cheap_passwords, database_templates
@@ -38,13 +38,15 @@ def main() -> int:
     parser.add_argument("--twice", action="store_true", help="each story twice, to the same end")
     parser.add_argument("--shrink", action="store_true", help="the shortest form of what goes wrong")
     parser.add_argument("--plant", choices=[*planted.PLANTED], help="with this bug; ends where it is found")
-    parser.add_argument("--plants", action="store_true", help="a table: each bug, and the stories to find it")
+    parser.add_argument(
+        "--plants", nargs="*", metavar="BUG", help="a table: each bug (or these), and the stories to find it"
+    )
     chosen = parser.parse_args()
     cheap_passwords.install()
     database_templates.install()
     if chosen.seed is None:
         chosen.seed = random.SystemRandom().randrange(10**6)
-    if chosen.plants:
+    if chosen.plants is not None:
         return find_all(chosen)
     with planted.planted(chosen.plant):
         return tell(chosen)
@@ -54,12 +56,12 @@ def find_all(chosen: argparse.Namespace) -> int:
     """One bug after the other, with the number of stories that it takes to find it; 1 if one is not found."""
     missed = 0
     print("| Bug | Stories | What is judged |\n| --- | --- | --- |")
-    for bug in planted.PLANTED:
+    for bug in chosen.plants or planted.PLANTED:
         with planted.planted(bug):
             for count in range(1, chosen.stories + 1):
                 number = chosen.seed + count - 1
-                plan = Plan.of(number, chosen.steps)
-                if chosen.harsh or bug in planted.OF_THE_DISK:
+                plan = planted_kinds.plan(bug, number, chosen.steps)
+                if chosen.harsh:
                     plan = harsh(plan)
                 faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
                 outcome = simulation.run(plan)
@@ -101,7 +103,7 @@ def live(chosen: argparse.Namespace, place: int, jobs: int) -> Tally:
     for number in range(chosen.seed + place, chosen.seed + chosen.stories, jobs):
         if time.perf_counter() - began > chosen.seconds:
             break
-        plan = Plan.of(number, chosen.steps)
+        plan = planted_kinds.plan(chosen.plant or "", number, chosen.steps)
         if chosen.harsh:
             plan = harsh(plan)
         if chosen.backup:

@@ -14,6 +14,7 @@ import trio
 from cmsfs import config, errors
 from cmsfs.replica import naming, tree
 from cmsfs.replica.sharing import lost_access
+from cmsfs.service.oauth import access_tokens
 from cmsfs.service.storage.store import Store
 from daemon.fsck import __main__ as fsck
 from daemon.fsck.findings import Report, StatePaths
@@ -106,7 +107,8 @@ async def judge(one: "_Simulation") -> None:
                 f" {_named(one, theirs, shown)}"
             )
     for machine in one.machines:
-        is_undone = machine.undone or one.is_of_the_past
+        # Who does nothing for so long has to log in anew, too.
+        is_undone = machine.undone or one.is_of_the_past or one.world.slept > access_tokens.REFRESH_LIFETIME
         if machine.login is not None and not is_undone and (said := machine.login.unexplained()):
             failures.append(f"login: {machine.name}: {said}")
         failures += [f"gauge: {machine.name}: {said}" for said in await gauges.not_back(machine)]

@@ -15,6 +15,10 @@ import httpx
 # What programs and people write, as `Promises._text` and `Person._text` make it.
 _OURS = re.compile(rb"(?:one|two|three|person) \d+\n")
 
+# What a question for one item, or for what is in a folder, is asked by; and answers that are neither.
+_ITEM = re.compile(r"/(?:files|folders|web_links)/\d+(?:/items)?$")
+_NO_ITEM = (b"", b"null", b"{}", b"[]", b'{"type": "file", "id', b'{"type": "comet", "id": "1"}', b"<html>")
+
 # What is no entry, or one that cannot be read.
 _ODD: tuple[Any, ...] = (
     None,
@@ -68,6 +72,9 @@ class Liar:
             return await self._events(response)
         if path.endswith("/search"):
             return await self._search(response)
+        if _ITEM.search(path) and self._happens("odd item"):
+            await response.aclose()
+            return _with(response, self._chance.choice(_NO_ITEM))
         return response
 
     # ---- contents ----

@@ -29,9 +29,10 @@ from cmsfs.vfs.tree.filesystem import Filesystem
 from daemon.fetch.block_download import BlockDownloader
 from daemon.listing.folder_lister import FolderItems
 from daemon.pull import event_feed
+from daemon.pull.base_bytes import BaseBytes
 from daemon.pull.event_feed import EventFeed
 from daemon.push import conflicts, error_policy
-from tests.simulation import disk, planted_answers, remembered, wire
+from tests.simulation import disk, planted_answers, planted_earlier, remembered, wire
 
 Put = Callable[[Any, str, Any], None]
 
@@ -119,8 +120,9 @@ def no_invalidation(put: Put) -> None:
 
 
 def old_pages_kept(put: Put) -> None:
-    """Whoever opens a file keeps the pages of the version before."""
+    """Whoever opens a file keeps what the kernel remembers of the version before."""
     put(files, "OpenResult", lambda fh, **how: OpenResult(fh, keep_cache=True))
+    put(Inodes, "tell_news", lambda self, ino, *, is_news: (False, False))
 
 
 def name_unlinked_early(put: Put) -> None:
@@ -248,8 +250,13 @@ def name_not_waited_for(put: Put) -> None:
 
 
 def bytes_not_waited_for(put: Put) -> None:
-    """A file is removed at the service though another one here still needs its bytes."""
+    """A file is removed at the service though another one here needs its bytes: two things see to it."""
     put(queue, "_needs_bytes_of", lambda conn, node: None)
+
+    async def nothing(self: Any, remote_id: str | None) -> None:
+        pass
+
+    put(BaseBytes, "before_deletion", nothing)
 
 
 def fsync_not_waited_for(put: Put) -> None:
@@ -370,17 +377,8 @@ PLANTED: dict[str, Callable[[Put], None]] = {
         folder_takes_no_child_along,
         planted_answers.damaged_download_shown,
         planted_answers.odd_event_ends_its_page,
+        *planted_earlier.EARLIER,
     )
-}
-
-# Those that only a power cut tells.
-OF_THE_DISK = {
-    "no_fsync_of_drafts",
-    "no_fsync_of_the_log",
-    "no_fsync_of_names",
-    "name_unlinked_early",
-    "drafts_not_mended",
-    "fsync_not_waited_for",
 }
 
 

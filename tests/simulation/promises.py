@@ -37,6 +37,9 @@ class Held:
     given_up: bool = False
 
 
+SMALL_CACHE = 2**20
+
+
 class Promises:
     """Acts of programs on one drive: how each ends, and what is so then."""
 
@@ -113,7 +116,9 @@ class Promises:
     def _text(self, size: int) -> bytes:
         self.ledger.number += 1
         line = f"{self.machine.name} {self.ledger.number}\n".encode()
-        wanted = (30, 700, 6000, 70_000, 300_000)[size // 10 % 5] if size % 10 == 0 else 30 + size
+        # Where the cache has room for few of them there are many large ones.
+        is_any = size % (3 if self.machine.settings.cache_bytes < SMALL_CACHE else 10) == 0
+        wanted = (30, 700, 6000, 70_000, 300_000)[size // 10 % 5] if is_any else 30 + size
         return line * max(1, wanted // len(line))
 
     def _wrote(self, path: str, data: bytes, over: str | None, *, durable: bool = False) -> None:

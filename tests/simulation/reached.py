@@ -12,11 +12,18 @@ from cmsfs.replica.merge import decisions
 from cmsfs.replica.merge.decisions import Local, News, Verdict
 from daemon.push import error_policy
 
-# What `decide` asks of the table: of an item without a node, and of the root, only that there is news.
+# What `decide` asks of the table: of an item without a node, and of the root, only that there is news; and
+# an item whose node is in no folder here is a version that came back, wherever it is.
+_ASKED = {
+    Local.UNKNOWN: {News.FACTS},
+    Local.OFFERED: {News.FACTS},
+    Local.ROOT: {News.FACTS},
+    Local.UNLINKED: set(News) - {News.PLACE},
+}
 MERGE = [
     f"merge: {local.name} {news.name}"
     for local, news in decisions.VERDICTS
-    if local not in (Local.UNKNOWN, Local.OFFERED, Local.ROOT) or news is News.FACTS
+    if news in _ASKED.get(local, set(News))
 ]
 
 

@@ -40,6 +40,9 @@ _DELETED = """
 # A cache of this size has room for the largest file and a few others.
 TIGHT_BYTES = 400_000
 
+# Items that are there before the drives, where there are any.
+FILLED = 14
+
 DISASTERS = {"kill", "power_cut", "cut_off", "connect", "silence", *story.TROUBLES}
 
 
@@ -134,6 +137,12 @@ class _Simulation:
                 before = recovery._boot_id
                 stack.callback(setattr, recovery, "_boot_id", before)
                 recovery._boot_id = self._boot_id
+                client = await stack.enter_async_context(open_client(_Ever(self.service), user))
+                self.person = Person(world, client, self.service, self.ledger)
+                client = await stack.enter_async_context(open_client(_Ever(self.service), row["id"]))
+                self.other = Person(world, client, self.service, self.ledger, has_root=False)
+                if self.plan.filled:
+                    await self._fill()
                 for machine in self.machines:
                     machine.is_slow = self.plan.slow
                     if self.plan.login:
@@ -143,10 +152,6 @@ class _Simulation:
                         disks.add(machine.settings.paths.state)
                         disks.add(machine.settings.paths.cache)
                     await machine.start(nursery)
-                client = await stack.enter_async_context(open_client(_Ever(self.service), user))
-                self.person = Person(world, client, self.service, self.ledger)
-                client = await stack.enter_async_context(open_client(_Ever(self.service), row["id"]))
-                self.other = Person(world, client, self.service, self.ledger, has_root=False)
                 self.programs = {one.name: Programs(one, self.ledger) for one in self.machines}
                 for process in self.processes.values():
                     nursery.start_soon(self._revive, process, nursery)
@@ -164,6 +169,11 @@ class _Simulation:
                 nursery.cancel_scope.cancel()
         self.outcome.calls = sum(one.done + one.refused for one in self.programs.values()) + self.person.done
         self.outcome.refused = sum(one.refused for one in self.programs.values())
+
+    async def _fill(self) -> None:
+        """There are folders and files before anybody has a drive."""
+        for number in range(FILLED):
+            await self.person.act("folder" if number < 3 else "create", (number % 4, number))
 
     def trouble(self) -> None:
         """The network is as the plan has it."""
@@ -326,8 +336,8 @@ class _Simulation:
 
     def _reached(self, point: crashpoints.Point) -> None:
         machine = self.processes.get(who.get().removesuffix("'s programs"))
-        if point is crashpoints.Point.TOKENS_KEPT and isinstance(machine, Machine) and machine.login:
-            machine.login.kept += 1
+        if isinstance(machine, Machine) and machine.login and not machine.is_dying:
+            machine.login.kept += point is crashpoints.Point.TOKENS_KEPT
         self.dooms.reached(point)
 
     def _log_in(self, machine: Machine) -> None:

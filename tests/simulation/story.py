@@ -145,6 +145,7 @@ class Plan:
     second: bool = False  # the last drive is of the account that folders are shared with
     slow: bool = False  # the kernel is long in hearing of what has changed
     tight: bool = False  # caches have room for a few files
+    filled: bool = False  # people were there before the drives
     latency: float = 0.02  # of the network, in seconds
     crowded: bool = False  # everybody at a few files, over a slow network
     rests: bool = False  # there is peace in the middle, too
@@ -182,8 +183,10 @@ class Plan:
         if chance.random() < 0.07:
             plan = plan.alone()
         if chance.random() < 0.15:
-            plan = replace(plan, crowded=True, marks=True, latency=chance.choice([0.02, 0.5, 2.0]))
-        return replace(plan, rests=not plan.second and chance.random() < 0.15)
+            plan = replace(plan, crowded=True, marks=True)
+        latency = chance.choice([0.02, 0.02, 0.5, 2.0]) if plan.crowded else chance.choice([0.02] * 7 + [2.0])
+        rests = not plan.second and chance.random() < 0.15
+        return replace(plan, latency=latency, rests=rests, filled=chance.random() < 0.2)
 
     def alone(self) -> "Plan":
         """The same with nobody but the programs of one drive, of which each call does what it says."""
@@ -212,7 +215,9 @@ def steps(plan: Plan) -> list[Step]:
         if plan.kills and disaster < 0.05:
             kind = "power_cut" if plan.power and chance.random() < 0.5 else "kill"
             actor = chance.choice(drives if kind == "power_cut" else [*drives, "service"])
-            found.append(Step(pause, actor, kind, (chance.randrange(40), _aim(plan, chance, actor))))
+            aim = _aim(plan, chance, actor)
+            moments = chance.randrange(8 if aim == dooms.ANSWER else 40)
+            found.append(Step(pause, actor, kind, (moments, aim)))
             continue
         if plan.kills and disaster < 0.06:
             found.append(Step(pause, chance.choice(drives), "remount"))

@@ -15,6 +15,7 @@ from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.events import event_watch
 from cmsfs.service.storage import store
 from cmsfs.service.uploads import upload_sessions
+from daemon.fetch import block_download, hydrate
 from tests.simulation.machines import fill
 from tests.simulation.world import World
 
@@ -68,10 +69,13 @@ PARTS_FROM = 200
 PART_BYTES = 128
 MOST_PARTS = 8
 
+# Files of more bytes are read while they come, and a download of theirs goes on where it broke off.
+PIECEWISE_FROM = 20_000
+
 
 @contextmanager
 def parts() -> Iterator[None]:
-    """The service takes small files in parts, and drives send them so."""
+    """The service takes small files in parts; drives send them so, and take larger ones piece by piece."""
     shipped = config.profile
 
     def profile(settings: config.Settings) -> config.Profile:
@@ -83,6 +87,8 @@ def parts() -> Iterator[None]:
             (models_upload_sessions, "MIN_FILE_SIZE", PARTS_FROM),
             (upload_sessions, "PART_SIZE", PART_BYTES),
             (upload_sessions, "MAX_PARTS", MOST_PARTS),
+            (block_download, "WHOLE_BYTES", PIECEWISE_FROM),
+            (hydrate, "WHOLE_BYTES", PIECEWISE_FROM),
         ):
             stack.callback(setattr, holder, name, getattr(holder, name))
             setattr(holder, name, value)

@@ -1,0 +1,39 @@
+"""In which stories a planted bug can show: a search for it looks at no others.
+
+A story of such a kind is the one of its seed, with these fields of its plan.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from tests.simulation.story import Plan
+
+_POWER = {"kills": True, "power": True}
+_NETWORK = {"faults": 0.15}
+
+KINDS: dict[str, dict[str, Any]] = {
+    "no_fsync_of_drafts": _POWER,
+    "no_fsync_of_the_log": _POWER,
+    "no_fsync_of_names": _POWER,
+    "name_unlinked_early": _POWER,
+    "drafts_not_mended": _POWER,
+    "fsync_not_waited_for": _POWER,
+    "begun_counts_as_running": {"kills": True},
+    "position_before_news": {"kills": True, "person": True, "feed": ""},
+    "wrong_range_resumed": _NETWORK | {"parts": True, "tight": True},
+    "unread_news_dropped": _NETWORK | {"lies": 0.1, "person": True},
+    "listed_without_a_page": _NETWORK | {"filled": True, "person": True},
+    "old_pages_kept": {"slow": True, "person": True},
+    "unsent_counts_as_sent": _NETWORK | {"tight": True, "latency": 2.0},
+    "clock_set_back_delays": {"troubles": True, "faults": 0.15},
+    "numbers_of_a_backup_believed": {"backup": True, "person": True},
+    "deletions_of_a_backup_believed": {"backup": True, "person": True},
+    "early_children_collide": {"crowded": True, "person": True},
+    "damaged_download_shown": {"lies": 0.1},
+    "odd_event_ends_its_page": {"lies": 0.1},
+}
+
+
+def plan(bug: str, number: int, steps: int) -> Plan:
+    """The story of this number in which the bug may show."""
+    return replace(Plan.of(number, steps), **KINDS.get(bug, {}))
