@@ -350,6 +350,13 @@ class Machine(Process):
         if self.is_dying:
             self._end_calls()
 
+    async def buried(self) -> None:
+        await self._ended.wait()
+        # A program's call may be in the middle of what its process cannot be kept from: a refresh of tokens.
+        while self._calls:  # noqa: ASYNC110 - they end by themselves
+            await trio.sleep(0.1)
+        await super().buried()
+
     def _end_calls(self) -> None:
         for scope in list(self._calls):
             scope.cancel()

@@ -204,12 +204,19 @@ class Programs(Holding):
         await self._rename_over(kernel, path, target, before)
 
     async def do_exchange(self, kernel: Kernel, where: int, to: int) -> None:
-        """`renameat2(RENAME_EXCHANGE)`."""
+        """`renameat2(RENAME_EXCHANGE)`: each has the other's bytes, unless somebody elsewhere has a say."""
         path, target = self.path(where), self.path(to)
+        before = []
         for one in (path, target):
-            if sha1(data := await self._whole(kernel, one)) in self.ledger.acknowledged:
+            before.append(data := await self._whole(kernel, one))
+            if sha1(data) in self.ledger.acknowledged:
                 self.ledger.put_anywhere(data)
+        applied = self.machine.agents.remote_updates.applied
         await kernel.rename(path, target, 2)
+        for one, expected in ((path, before[1]), (target, before[0])):
+            found = await self._whole(kernel, one) if await kernel.exists(one) else b"(nothing)"
+            if self.machine.agents.remote_updates.applied == applied and path != target:
+                self._same(one, found, expected)
 
     async def do_case(self, kernel: Kernel, where: int) -> None:
         """The same name in other letters, and back the next time."""
