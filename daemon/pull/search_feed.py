@@ -13,7 +13,7 @@ Rule: a cursor moves only after everything up to it has been applied, and only o
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from sqlite3 import Connection
 
 import trio
@@ -37,6 +37,9 @@ LOOK_BACK = timedelta(minutes=2)
 DEEP_BACK = timedelta(minutes=30)
 DEEP_SECONDS = 300.0
 
+# Nothing at a service was changed before.
+BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
+
 
 class SearchFeed:
     """Implements `poller.Feed` over /search."""
@@ -59,7 +62,8 @@ class SearchFeed:
         query = _everything(self._context.db).model_copy(update={"limit": 1, "fields": list(FIELDS)})
         with self._context.health.request("poll"):
             page = await self._context.client.search.page(query)
-        newest = page.entries[0].modified_at if page.entries else None
+        # Where there is nothing, everything that comes is news: after the next start, too.
+        newest = page.entries[0].modified_at if page.entries else BEGINNING
         if newest is None:
             return
 

@@ -144,6 +144,24 @@ async def test_offline_changes_arrive_at_start(starting: Starting, other: Remote
         assert drive.agents.health.requests["listing"] == 0
 
 
+async def test_what_came_to_an_empty_account_while_offline_arrives_at_start(
+    starting: Starting, other: Remote
+) -> None:
+    async with starting() as drive:
+        await drive.agents.pull.begin()
+        assert await drive.names() == []
+    await other.folder("first")
+    hour = 3600 * 10**6
+    await other.store.write(
+        lambda conn: conn.execute("UPDATE item SET modified_at = modified_at - ?", (hour,))
+    )
+    await other.file("second", b"x")
+    async with starting() as drive:
+        await drive.agents.pull.begin()
+        await drive.poll()
+        assert await drive.names() == ["first", "second"]
+
+
 @pytest.mark.parametrize("settings", ["search"], indirect=True)
 async def test_cursor_at_rest_reads_no_older_changes(
     starting: Starting, other: Remote, mock_clock: trio.testing.MockClock
