@@ -341,7 +341,7 @@ class Agent(Composition):
         if self._survival is None:
             return self.shown
         self.echoes.on_helper = self._survival.note_helper
-        return self._survival.over(self.shown, self.state.db)
+        return self._survival.over(self.shown, self.state.db, reads_from=self.shown.reads_from)
 
     async def _hand_over(self, mounted: mount.Mounted) -> None:
         """Leave the drive mounted and unserved.  Raises `UserError` and `OSError`, and all is as it was."""

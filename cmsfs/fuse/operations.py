@@ -104,6 +104,7 @@ class Operations(pyfuse3.Operations):
         if ctx.pid in self._echoes.pids:
             self._echoes.change(ino)
             return convert.entry(self._drive.getattr(ino), self._owner)
+        callers.CALLER.set(ctx.pid)
         return convert.entry(
             await self._drive.setattr(ino, convert.changes(attr, fields, self._owner), fh), self._owner
         )
@@ -303,12 +304,14 @@ class Operations(pyfuse3.Operations):
     @handler
     async def setxattr(self, ino: Ino, name: bytes, value: bytes, ctx: pyfuse3.RequestContext) -> None:
         self._echoes.refuse(ctx.pid)
+        callers.CALLER.set(ctx.pid)
         # ENOTSUP is what cp -a and mv pass over in silence; EPERM would make them fail.
         await self._drive.setxattr(ino, _user_name(name, errno.ENOTSUP), value)
 
     @handler
     async def removexattr(self, ino: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> None:
         self._echoes.refuse(ctx.pid)
+        callers.CALLER.set(ctx.pid)
         await self._drive.removexattr(ino, _user_name(name, errno.ENODATA))
 
 

@@ -125,6 +125,8 @@ _KINDS: dict[int, Callable[[Ino, bytes], tuple[Any, ...]]] = {
     11: _entry("rmdir", 0),
     12: _moved(8),
     14: lambda node, body: ("open", node),
+    21: _entry("setxattr", 8),
+    24: _entry("removexattr", 0),
     27: lambda node, body: ("opendir", node),
     35: _entry("create", 16),
     45: _moved(16),

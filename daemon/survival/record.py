@@ -7,6 +7,7 @@ costs no call, and what it had written is there after a `kill -9`.
     notes     requests that must not be carried out twice: which, and what was there before
     handles   open files and folders: number, inode, flags
     lookups   two bytes for each inode, as `replica.inodes` counts them
+    contents  what open virtual files are read from, where that is short
 
 Rule: written before the kernel hears of it, and taken back after: what is wrong after a crash is too much,
 and never too little.
@@ -46,7 +47,13 @@ _HANDLE = struct.Struct("<QQq")
 _LOOKUPS = _HANDLES + HANDLES * _HANDLE.size
 # Two bytes each; the file takes up room only where something is written.
 INODES = 1 << 28
-SIZE = _LOOKUPS + 2 * INODES
+_CONTENTS = _LOOKUPS + 2 * INODES
+CONTENTS = 1024
+_CONTENT = 1 << 14
+# Handle and length of each.
+_CONTENT_HEAD = struct.Struct("<QQ")
+_CONTENT_DATA = _CONTENTS + CONTENTS * _CONTENT_HEAD.size
+SIZE = _CONTENT_DATA + CONTENTS * _CONTENT
 _MOST = 0xFFFF
 # As `replica.inodes` has them.
 _PAGE = 1024
@@ -68,8 +75,10 @@ class CrashRecord:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        if os.fstat(fd).st_size < SIZE:
+            os.ftruncate(fd, SIZE)  # it was begun by a version that kept less
         self._map = mmap.mmap(fd, SIZE)
-        self._counts = memoryview(self._map)[_LOOKUPS:].cast("H")
+        self._counts = memoryview(self._map)[_LOOKUPS:_CONTENTS].cast("H")
         magic, form, self._helper, self._used, self._top, self._top_fh = _HEAD.unpack_from(self._map)
         if (magic, form) != (_MAGIC, FORMAT):
             raise ValueError(f"a record of format {form}")
@@ -82,6 +91,8 @@ class CrashRecord:
             else:
                 self._free.append(slot)
         self._noted: OrderedDict[object, int] = OrderedDict()
+        heads = enumerate(_CONTENT_HEAD.iter_unpack(self._map[_CONTENTS:_CONTENT_DATA]))
+        self._contents = {fh: slot for slot, (fh, _) in heads if fh}
 
     @classmethod
     def create(cls) -> "CrashRecord":
@@ -160,6 +171,8 @@ class CrashRecord:
                 place = os.lseek(self.fd, place, os.SEEK_DATA)
             except OSError:
                 return  # there is nothing behind it
+            if place >= _CONTENTS:
+                return
             place -= (place - _LOOKUPS) % (2 * _PAGE)
             page = os.pread(self.fd, 2 * _PAGE, max(place, _LOOKUPS))
             if place >= _LOOKUPS and any(page):
@@ -189,9 +202,32 @@ class CrashRecord:
         if (slot := self._slots.pop(fh, None)) is not None:
             _HANDLE.pack_into(self._map, _HANDLES + slot * _HANDLE.size, 0, 0, 0)
             self._free.append(slot)
+        if (kept := self._contents.pop(fh, None)) is not None:
+            _CONTENT_HEAD.pack_into(self._map, _CONTENTS + kept * _CONTENT_HEAD.size, 0, 0)
 
     def has(self, fh: int) -> bool:
         return fh in self._slots
+
+    def reads_from(self, fh: int, data: object) -> None:
+        """What an open virtual file is read from, as JSON has it; nothing if it is long, or too many are."""
+        text = json.dumps(data).encode()
+        if len(text) > _CONTENT or len(self._contents) == CONTENTS:
+            return
+        taken = set(self._contents.values())
+        slot = next(slot for slot in range(CONTENTS) if slot not in taken)
+        at = _CONTENT_DATA + slot * _CONTENT
+        self._map[at : at + len(text)] = text
+        _CONTENT_HEAD.pack_into(self._map, _CONTENTS + slot * _CONTENT_HEAD.size, fh, len(text))
+        self._contents[fh] = slot
+
+    def contents(self) -> list[tuple[int, Any]]:
+        """The virtual files whose contents are known, and what they are read from."""
+        found = []
+        for fh, slot in self._contents.items():
+            _, size = _CONTENT_HEAD.unpack_from(self._map, _CONTENTS + slot * _CONTENT_HEAD.size)
+            at = _CONTENT_DATA + slot * _CONTENT
+            found.append((fh, json.loads(self._map[at : at + size])))
+        return found
 
     def handles(self) -> list[tuple[int, Ino, int]]:
         """Number, inode and flags of each that is open."""

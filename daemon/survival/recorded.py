@@ -45,15 +45,24 @@ class Remains:
 class RecordedDrive:
     """A drive that writes down what is asked of it; offers `FilesystemPort`."""
 
-    def __init__(self, drive: FilesystemPort, record: CrashRecord, child: Child, remains: Remains) -> None:
+    def __init__(
+        self,
+        drive: FilesystemPort,
+        record: CrashRecord,
+        child: Child,
+        remains: Remains,
+        *,
+        reads_from: Callable[[int], object] = lambda fh: None,
+    ) -> None:
+        """`reads_from` says what an open virtual file is read from, as JSON has it."""
         self._drive = drive
+        self._reads_from = reads_from
         self._record = record
         self._child = child
         self._remains = remains
         self.getattr, self.above = drive.getattr, drive.above
         self.readlink, self.statfs, self.link = drive.readlink, drive.statfs, drive.link
         self.getxattr, self.listxattr = drive.getxattr, drive.listxattr
-        self.setxattr, self.removexattr = drive.setxattr, drive.removexattr
 
     # ---- lookups ----
 
@@ -149,6 +158,40 @@ class RecordedDrive:
             finally:
                 self._record.closed(fh)
 
+    # ---- extended attributes ----
+
+    async def setxattr(self, ino: Ino, name: str, value: bytes) -> None:
+        is_again = self._is_again(key := ("setxattr", ino, name))
+        self._begin(key, ino)
+        try:
+            await self._drive.setxattr(ino, name, value)
+        except OSError:
+            # What was set already may be refused: the value that it takes the place of is another by now.
+            if not is_again or await self._value(ino, name) != value:
+                raise
+        crashpoints.reached(Point.REQUEST_DONE)
+
+    async def removexattr(self, ino: Ino, name: str) -> None:
+        is_again = self._is_again(key := ("removexattr", ino, name))
+        self._begin(key, ino)
+        try:
+            await self._drive.removexattr(ino, name)
+        except OSError:
+            if not is_again or await self._value(ino, name) is not None:
+                raise
+        crashpoints.reached(Point.REQUEST_DONE)
+
+    def _is_again(self, key: tuple[Any, ...]) -> bool:
+        return self._remains.requests.pop(key, None) is not None
+
+    async def _value(self, ino: Ino, name: str) -> bytes | None:
+        try:
+            return await self._drive.getxattr(ino, name)
+        except OSError as error:
+            if error.errno != errno.ENODATA:
+                raise
+            return None
+
     # ---- names ----
 
     async def mkdir(self, parent: Ino, name: str, mode: int) -> Attributes:
@@ -206,6 +249,8 @@ class RecordedDrive:
         if flags != -1:
             flags = (os.O_RDWR if flags & _WRITING else 0) | flags & os.O_APPEND
         self._record.opened(fh, ino, flags)
+        if fh >= FIRST and (data := self._reads_from(fh)) is not None:
+            self._record.reads_from(fh, data)
         # Should the program never hear of it, the handle is nobody's.
         self._record.begun(RequestNote(key, callers.CALLER.get(), before, fh))
         crashpoints.reached(Point.REQUEST_DONE)

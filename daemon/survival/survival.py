@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -104,14 +104,17 @@ class Survival:
         """The record's descriptor."""
         return self._record.fd
 
-    def over(self, drive: FilesystemPort, db: Database) -> RecordedDrive:
-        """The drive, of which everything is written down from now on."""
+    def over(
+        self, drive: FilesystemPort, db: Database, *, reads_from: Callable[[int], object]
+    ) -> RecordedDrive:
+        """The drive, of which everything is written down from now on; `reads_from` says what an open virtual
+        file is read from."""
 
         def child(parent: Ino, name: str) -> Ino:
             node = tree.find_child(db, parent, name) if parent < FIRST else None
             return node.ino if node is not None else 0
 
-        return RecordedDrive(drive, self._record, child, self._remains)
+        return RecordedDrive(drive, self._record, child, self._remains, reads_from=reads_from)
 
     def note_helper(self, pid: int) -> None:
         """This process asks through the mount on the daemon's behalf."""
@@ -194,7 +197,7 @@ def _state(record: CrashRecord) -> dict[str, Any]:
                 "listings": [],
                 "asked_for": [],
             },
-            "virtual": {"last": top_fh, "files": []},
+            "virtual": {"last": top_fh, "files": record.contents()},
             "numbers": {"next": top + 1, "real": []},
             "fixed": record.about["fixed"],
             "roots": [fh for fh, ino, flags in handles if flags == -1 and ino == 1],

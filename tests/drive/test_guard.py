@@ -124,9 +124,11 @@ def test_guard_undo_brings_back_what_a_script_encrypted(drive: MountedDrive, tmp
     drive.cmsfs("sync")
 
 
-@pytest.mark.parametrize(
-    "how", ["truncate -s 0 tree/*/*", "for f in tree/*/*; do : > $f; done", "mv tree .trash/"]
-)
+# Without opening them.
+CUT = "python3 -c 'import glob, os; [os.truncate(one, 0) for one in glob.glob(\"tree/*/*\")]'"
+
+
+@pytest.mark.parametrize("how", [CUT, "for f in tree/*/*; do : > $f; done", "mv tree .trash/"])
 def test_guard_undo_brings_back_what_was_emptied_or_thrown_away(
     stopped: MountedDrive, tmp_path: Path, how: str
 ) -> None:

@@ -98,6 +98,21 @@ def test_open_files_outlive_the_daemon(kept: MountedDrive) -> None:
     assert mounts.find(kept.mountpoint) is None
 
 
+def test_a_version_that_is_open_is_read_on(kept: MountedDrive) -> None:
+    first = os.urandom(300_000)
+    for text in (first, b"second"):
+        (kept.top / "note").write_bytes(text)
+        kept.sync()
+    versions = kept.top / "note@versions"
+    until(lambda: bool(list(versions.iterdir())), 60, "there is no version")
+    (path,) = versions.iterdir()
+    version = os.open(path, os.O_RDONLY)
+    assert os.read(version, 6) == first[:6]
+    another(killed(kept))
+    assert os.pread(version, 10_000, 290_000) == first[290_000:]
+    os.close(version)
+
+
 def _rename_over(top: Path) -> None:
     (top / "a").write_text("new")
     (top / "a").rename(top / "b")
@@ -115,6 +130,11 @@ def _append(top: Path) -> None:
             file.write(b"%d" % number * 9000)
 
 
+def _say(path: Path, name: str) -> None:
+    os.setxattr(path, name, b"said")
+    assert os.getxattr(path, name) == b"said"
+
+
 # What a program does, and what a file of each name holds then; None: there is none.
 REQUESTS: list[tuple[Callable[[Path], object], dict[str, str | None]]] = [
     (lambda top: (top / "folder").mkdir(), {}),
@@ -128,6 +148,10 @@ REQUESTS: list[tuple[Callable[[Path], object], dict[str, str | None]]] = [
     (lambda top: (top / "b").rename(top / "c"), {"b": None, "c": "n"}),
     (_append, {"log": "".join(str(number) * 9000 for number in range(5))}),
     (lambda top: os.close(os.open(top / "c", os.O_RDONLY)), {"c": "n"}),
+    (lambda top: _say(top / "c", "user.mine"), {"c": "n"}),
+    (lambda top: os.removexattr(top / "c", "user.mine"), {"c": "n"}),
+    (lambda top: _say(top / "c", "user.cms.description"), {"c": "n"}),
+    (lambda top: os.removexattr(top / "c", "user.cms.description"), {"c": "n"}),
 ]
 
 

@@ -49,13 +49,15 @@ class VirtualHandles:
 
     def handed_over(self) -> dict[str, Any]:
         """What open files are read from, as JSON has it."""
-        files: list[tuple[int, Any]] = []
-        for fh, one in self._handles.items():
-            if isinstance(one, _OpenFile) and isinstance(one.data, bytes):
-                files.append((fh, b64encode(one.data).decode()))
-            elif isinstance(one, _OpenFile) and isinstance(one.data, Content):
-                files.append((fh, astuple(one.data)))
+        files = [(fh, data) for fh in self._handles if (data := self.reads_from(fh)) is not None]
         return {"last": max(self._handles, default=FIRST), "files": files}
+
+    def reads_from(self, fh: int) -> object:
+        """What an open file is read from, as JSON has it; None for a folder."""
+        one = self._handles[fh]
+        if not isinstance(one, _OpenFile):
+            return None
+        return astuple(one.data) if isinstance(one.data, Content) else b64encode(one.data).decode()
 
     def take_over(self, given: dict[str, Any]) -> None:
         """Files are read as they were when they were opened; listings are to be begun anew (ESTALE), and what

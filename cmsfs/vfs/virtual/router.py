@@ -280,6 +280,10 @@ class Router:
         """The virtual folders at the root; others have other numbers."""
         return list(self._hidden)
 
+    def reads_from(self, fh: int) -> object:
+        """What an open virtual file is read from, as `handed_over` says it; None: it cannot be read on."""
+        return self._virtual.handles.reads_from(fh)
+
     async def handed_over(self) -> dict[str, Any]:
         """What it needs, as JSON has it; nobody asks any more."""
         return {

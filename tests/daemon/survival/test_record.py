@@ -114,3 +114,31 @@ def test_more_handles_than_there_is_room_for(written: CrashRecord, monkeypatch: 
     written.opened(2, 1, 0)
     with pytest.raises(OSError, check=lambda error: error.errno == errno.ENFILE):
         written.opened(3, 1, 0)
+
+
+def test_what_virtual_files_are_read_from(written: CrashRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = ["da39", 0, "4711", None]
+    for fh, data in ((7, content), (8, "YWI="), (9, "x" * 20_000)):
+        written.opened(fh, 1, 0)
+        written.reads_from(fh, data)
+    assert dict(again(written).contents()) == {7: content, 8: "YWI="}
+    known = list(again(written).known())
+    written.closed(7)
+    written.opened(10, 1, 0)
+    written.reads_from(10, "YWJj")
+    assert dict(again(written).contents()) == {8: "YWI=", 10: "YWJj"}
+    assert list(again(written).known()) == known
+    monkeypatch.setattr(record, "CONTENTS", 2)
+    written.reads_from(11, "")
+    assert dict(written.contents()) == {8: "YWI=", 10: "YWJj"}
+
+
+def test_a_record_of_before_is_made_longer() -> None:
+    before = CrashRecord.create()
+    fd = os.dup(before.fd)
+    before.close()
+    os.ftruncate(fd, record.SIZE - 100)
+    found = CrashRecord(fd)
+    found.reads_from(3, "YWI=")
+    assert found.contents() == [(3, "YWI=")]
+    found.close()

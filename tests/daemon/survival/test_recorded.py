@@ -113,6 +113,46 @@ async def test_what_was_not_carried_out_is_now(
     assert {one: story.child(ROOT, one) for one in there} != numbers
 
 
+@pytest.mark.parametrize("name", ["user.mine", "user.cms.description"])
+async def test_attributes_are_set_and_removed_once(story: Story, name: str) -> None:
+    await before(story)
+    await story.drive.sync()
+    ino = story.child(ROOT, "file")
+    for _ in range(2):
+        await story.fs.setxattr(ino, name, b"said")
+        story.die()
+    assert await story.fs.getxattr(ino, name) == b"said"
+    for _ in range(2):
+        await story.fs.removexattr(ino, name)
+        story.die()
+    with fails(errno.ENODATA):
+        await story.fs.getxattr(ino, name)
+    # Who asks anew is told that there is none.
+    story.fs = story.over(Remains())
+    with fails(errno.ENODATA):
+        await story.fs.removexattr(ino, name)
+
+
+async def test_an_attribute_that_cannot_be_set_twice_was_set(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await before(story)
+    ino = story.child(ROOT, "file")
+    await story.fs.setxattr(ino, "user.mine", b"said")
+
+    async def refuses(*arguments: object) -> None:
+        raise OSError(errno.ESTALE, "another has changed it")
+
+    monkeypatch.setattr(story.drive.agents.shown, "setxattr", refuses)
+    story.die()
+    await story.fs.setxattr(ino, "user.mine", b"said")
+    with fails(errno.ESTALE):
+        await story.fs.setxattr(ino, "user.mine", b"said")
+    story.die()
+    with fails(errno.ESTALE):
+        await story.fs.setxattr(ino, "user.mine", b"something else")
+
+
 async def test_what_another_has_put_under_the_name_is_left_alone(
     story: Story, expect_log: Callable[[str], None]
 ) -> None:
