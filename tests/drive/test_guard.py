@@ -31,7 +31,10 @@ for folder, _, names in os.walk(sys.argv[1]):
         if place % 2:
             os.rename(path, path + ".locked")
 """,
-    "deleted": "import os, shutil, sys; [shutil.rmtree(one) for one in os.scandir(sys.argv[1])]",
+    "deleted": """
+import os, subprocess, sys
+subprocess.run(["rm", "-rf", *(one.path for one in os.scandir(sys.argv[1]))], check=True)
+""",
 }
 
 
@@ -92,7 +95,8 @@ def _story(drive: MountedDrive, tmp_path: Path, files: int, way: str, answer: st
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("way", "answer"), [("encrypted", "undo"), ("encrypted", "restore"), ("deleted", "undo")]
+    ("way", "answer"),
+    [("encrypted", "undo"), ("encrypted", "restore"), ("deleted", "undo"), ("deleted", "restore")],
 )
 def test_a_spoiled_tree_is_noticed_and_comes_back(
     drive: MountedDrive,

@@ -24,6 +24,8 @@ MIRROR = "http://deb.debian.org/debian"
 DESKTOP = (
     "xvfb openbox xdotool xclip scrot mousepad nautilus python3-nautilus gir1.2-gtk-4.0 libgdk-pixbuf2.0-bin"
 )
+NEWER = "trixie"
+BUILDING = "gcc,libc6-dev,pkg-config,libfuse3-dev,python3-dev,python3-venv,binutils,dpkg-dev,file"
 PACKAGES = "systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,python3,fuse3,ca-certificates,man-db"
 
 
@@ -62,6 +64,42 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clean root of the first Debian with systemd 254, and our packages for it in its /srv.
+
+    CMSFS_TEST_NEWER names one that is made already.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("a machine of the test's own needs root")
+    if named := os.environ.get("CMSFS_TEST_NEWER"):
+        return Path(named)
+    unified()
+    if not shutil.which("mmdebstrap"):
+        pytest.skip("mmdebstrap is not installed")
+    root = tmp_path_factory.mktemp("newer") / "root"
+    made = run(
+        *("mmdebstrap", "--variant=minbase", f"--include={PACKAGES},{BUILDING}", NEWER, root, MIRROR),
+        check=False,
+        seconds=1500,
+    )
+    if made.returncode:
+        pytest.skip(f"a clean Debian could not be had: {made.stderr[-300:]}")
+    source = root / "source"
+    source.mkdir()
+    run("sh", "-c", f"git -C {ROOT} archive HEAD | tar -x -C {source}")
+    authorities = Path("/etc/ssl/certs/ca-certificates.crt")
+    for one in (authorities, Path("/etc/resolv.conf")):
+        shutil.copyfile(one, root / one.relative_to("/"))
+    run("mount", "-t", "proc", "proc", root / "proc")
+    try:
+        known = (f"PIP_CERT={authorities}", "PIP_DEFAULT_TIMEOUT=120", "SOURCE_DATE_EPOCH=1700000000")
+        run("chroot", root, "env", *known, "/source/packaging/deb", "/srv", seconds=1500)
+    finally:
+        run("umount", root / "proc")
+    return root
+
+
+@pytest.fixture(scope="session")
 def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The .deb of this checkout."""
     if named := os.environ.get("CMSFS_TEST_DEB"):
@@ -95,6 +133,20 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def machine(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A booted machine without our package."""
     yield from _machine(base, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def newer_machine(newer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A booted machine of the newer release, with our packages."""
+    with contextmanager(_machine)(newer, tmp_path_factory) as machine:
+        machine.sh("dpkg -i /srv/cmsfs*.deb")
+        yield machine
+
+
+@pytest.fixture
+def newer_person(newer_machine: Machine) -> Iterator[Person]:
+    """A user there who has never used it."""
+    yield from _person(newer_machine)
 
 
 @pytest.fixture(scope="session")
