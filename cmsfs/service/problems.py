@@ -19,7 +19,7 @@ import trio
 from starlette import exceptions, requests, responses, types
 
 from cmsfs.models import wire_names
-from cmsfs.runtime import chance
+from cmsfs.runtime import chance, clock
 from cmsfs.service.storage import engine
 
 log = logging.getLogger(__name__)
@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 # How much of an upload that is refused already is still taken off the wire, and for how long.
 DRAIN_BYTES = 16 * 1024 * 1024
 DRAIN_SECONDS = 5
+
+# When no request has met it for so long, it is said anew that something is out of reach.
+QUIET_SECONDS = 60.0
 
 
 class Refused(Exception):
@@ -121,7 +124,22 @@ def _json(body: dict[str, Any], status: int, headers: Mapping[str, str]) -> resp
     return responses.Response(data, status, headers, media_type="application/json")
 
 
-def _translate(error: Exception, request_id: str) -> responses.Response:
+class Outage:
+    """Says as a warning that something is out of reach; what else meets it is a detail."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._last: float | None = None
+
+    def met(self, error: object) -> None:
+        before, self._last = self._last, clock.monotonic()
+        is_new = before is None or self._last - before > QUIET_SECONDS
+        log.log(logging.WARNING if is_new else logging.INFO, "%s out of reach: %s", self._what, error)
+
+
+def _translate(
+    error: Exception, request_id: str, *, contents: Outage, database: Outage
+) -> responses.Response:
     """The one table."""
     match error:
         case Refused():
@@ -147,10 +165,10 @@ def _translate(error: Exception, request_id: str) -> responses.Response:
             log.error("the service has no descriptors or no memory left")
             return _answer(_busy(), request_id)
         case OSError() if error.errno == errno.EAGAIN:
-            log.warning("the contents are out of reach: %s", error.strerror)
+            contents.met(error.strerror)
             return _answer(_busy(), request_id)
         case engine.DatabaseUnavailable():
-            log.warning("the database is out of reach: %s", error)
+            database.met(error)
             return _answer(_busy(), request_id)
         case sqlite3.OperationalError() if "unable to open" in str(error):
             log.error("the database cannot be opened: %s", error)
@@ -173,6 +191,10 @@ class Edge:
 
     def __init__(self, app: types.ASGIApp) -> None:
         self._app = app
+        self._outages = {
+            "contents": Outage("the contents are"),
+            "database": Outage("the database is"),
+        }
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         if scope["type"] != "http":
@@ -202,7 +224,7 @@ class Edge:
         except Exception as error:
             if started:
                 raise
-            response = _translate(error, request_id)
+            response = _translate(error, request_id, **self._outages)
             # Who was too slow to send is not waited for once more.
             if body_read or response.status_code == 408:
                 await response(scope, receive, send)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from sqlite3 import Connection
@@ -188,24 +189,32 @@ def postgres() -> Iterator[postgres_server.PostgresServer]:
 
 
 @pytest.fixture(autouse=True)
-def on_postgres(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def on_postgres(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Path, str]]:
     """With --postgres, every store that the test opens has its database there: one for each folder."""
+    urls: dict[Path, str] = {}
     if not request.config.getoption("--postgres") or "embedded" in request.keywords:
-        yield
+        yield urls
         return
     server: postgres_server.PostgresServer = request.getfixturevalue("postgres")
-    urls: dict[Path, str] = {}
     shipped = store.open_store
 
     def open_store(root: Path, *args: Any, **options: Any) -> Any:
         if root not in urls:
-            urls[root] = server.database()
+            urls[root] = server.lend()
         return shipped(root, *args, **({"database_url": urls[root]} | options))
 
     monkeypatch.setattr(store, "open_store", open_store)
-    yield
+    yield urls
     for url in urls.values():
-        server.drop(url)
+        server.take_back(url)
+
+
+def give_from(conn: Connection, table: str, number: int) -> None:
+    """The next row of a table gets this number."""
+    if isinstance(conn, sqlite3.Connection):
+        conn.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (number - 1, table))
+    else:
+        conn.execute(f"SELECT setval('{table}_id_seq', ?, false)", (number,))
 
 
 @pytest.fixture

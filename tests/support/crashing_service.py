@@ -1,4 +1,6 @@
-"""A service that kills itself at a named point: `python -m tests.support.crashing_service FOLDER POINT`.
+"""A service that kills itself at a named point.
+
+`python -m tests.support.crashing_service FOLDER POINT [DATABASE]`
 
 It is `cmsfs serve` as far as it matters, in a process of its own.  A point is a function of the service
 whose end (or whose beginning) is the last thing that the process does; `none` waits to be killed.
@@ -58,14 +60,17 @@ def arm(point: str) -> None:
     setattr(owner, name, awaited if inspect.iscoroutinefunction(original) else called)
 
 
-async def main(root: Path, point: str) -> None:
+async def main(root: Path, point: str, database_url: str | None = None) -> None:
     if point != "none":
         arm(point)
-    async with store.open_store(root) as opened, trio.open_nursery() as nursery:
+    async with (
+        store.open_store(root, database_url=database_url) as opened,
+        trio.open_nursery() as nursery,
+    ):
         url = await nursery.start(lambda task_status: serve.serve(opened, port=0, task_status=task_status))
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    trio.run(main, Path(sys.argv[1]), sys.argv[2])
+    trio.run(main, Path(sys.argv[1]), *sys.argv[2:])

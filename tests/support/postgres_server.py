@@ -1,16 +1,20 @@
 """A PostgreSQL server for tests: the system's programs, in a folder of its own, on a Unix socket alone.
 
 Its data does not outlive it, so nothing waits for the disk.  The server refuses to be run by root: then it is
-nobody's.
+nobody's.  It ends with whoever uses it, also if that is killed: a guard, which is this file run as a program,
+waits for the end of a pipe.
 """
 
 import os
 import pwd
+import select
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -25,6 +29,16 @@ _SETTINGS = {
     "log_min_messages": "fatal",
 }
 _STOP_SECONDS = 30
+
+# So often one database is lent: nobody vacuums it.
+_LENT = 100
+_OF_KIND = """
+  SELECT quote_ident(relname) FROM pg_class WHERE relkind = ? AND relnamespace = 'public'::regnamespace
+"""
+_ALONE = """
+  SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid != pg_backend_pid()
+"""
 
 
 def programs() -> Path | None:
@@ -57,6 +71,9 @@ class PostgresServer:
         self._numbers = count(1)
         self._user = "nobody" if os.geteuid() == 0 else None
         self._templates: set[str] = set()
+        self._emptied: str = ""
+        self._lent: dict[str, int] = {}  # how often
+        self._idle: list[str] = []
 
     def make(self) -> None:
         if self._user is not None:
@@ -106,6 +123,34 @@ class PostgresServer:
             self._templates.add("made")
         return self.empty("made")
 
+    def lend(self) -> str:
+        """The URL of a database of the service that is as new; `take_back` it.
+
+        A new one costs a hundred times as much as what was written to one by a test, to be removed again.
+        """
+        url = self._idle.pop() if self._idle else self._lendable()
+        self._lent[url] = self._lent.get(url, 0) + 1
+        return url
+
+    def _lendable(self) -> str:
+        if "lent" not in self._templates:
+            self.database()
+            self._execute("CREATE DATABASE lent TEMPLATE made")
+            self._emptied = _keep_first_rows(self.url("lent"))
+            self._templates.add("lent")
+        return self.empty("lent")
+
+    def take_back(self, url: str) -> None:
+        from cmsfs.service.storage.postgres import connection
+
+        if self._lent[url] >= _LENT:
+            self.drop(url)
+            return
+        with closing(connection.connect(url)) as conn:
+            conn.execute(_ALONE)
+            conn.command(self._emptied)
+        self._idle.append(url)
+
     def empty(self, template: str = "template1") -> str:
         """The URL of a new database."""
         return self.create(f"test_{next(self._numbers)}", template)
@@ -126,18 +171,65 @@ class PostgresServer:
             conn.command(sql)
 
 
+def _keep_first_rows(url: str) -> str:
+    """Keep what a new database holds in copies; the statements that have a used one hold that alone again."""
+    from cmsfs.service.storage.postgres import connection
+
+    with closing(connection.connect(url)) as conn:
+        tables = [row[0] for row in conn.execute(_OF_KIND, ("r",)).fetchall()]
+        sequences = [row[0] for row in conn.execute(_OF_KIND, ("S",)).fetchall()]
+        filled = [name for name in tables if conn.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()]
+        conn.command("CREATE SCHEMA first")
+        parts = ["BEGIN; SET LOCAL session_replication_role = replica"]
+        parts += [f"DELETE FROM {name}" for name in tables]
+        for name in filled:
+            conn.command(f"CREATE TABLE first.{name} AS TABLE public.{name}")
+            parts.append(f"INSERT INTO {name} TABLE first.{name}")
+        for name in sequences:
+            last, is_called = conn.execute(f"SELECT last_value, is_called FROM {name}").fetchone()
+            parts.append(f"SELECT setval('{name}', {last}, {bool(is_called)})")
+    return "; ".join([*parts, "COMMIT"])
+
+
 @contextmanager
 def running() -> Iterator[PostgresServer]:
     # A Unix socket's path is short, and the folders above are not for root alone.
     folder = Path(tempfile.mkdtemp(prefix="cmsfs-pg-", dir="/tmp"))
     folder.chmod(0o755)
-    server = PostgresServer(folder)
-    try:
+    with _guarded(folder):
+        server = PostgresServer(folder)
         server.make()
         server.start()
         try:
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def _guarded(folder: Path) -> Iterator[None]:
+    """Have the server ended and the folder removed at the end of the block, or of this process."""
+    command = [sys.executable, "-I", "-S", __file__, str(folder)]
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        guard.communicate()
+
+
+def _guard(folder: Path) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    with suppress(OSError, ValueError):
+        pid = int((folder / "data" / "postmaster.pid").read_text().partition("\n")[0])
+        server = os.pidfd_open(pid)
+        # The number may be that of another process by now.
+        if Path(f"/proc/{pid}/cwd").readlink() == folder / "data":
+            signal.pidfd_send_signal(server, signal.SIGQUIT)
+            select.select([server], [], [], _STOP_SECONDS)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    _guard(Path(sys.argv[1]))

@@ -32,7 +32,7 @@ _SKILL_CARDS = """
 """
 
 
-VERSION = 13
+VERSION = 14
 
 # The oldest version whose processes may work on this format beside this one's: a server's database is
 # upgraded under those that still run.  So a step adds; what it makes useless goes in a later version's.

@@ -4,6 +4,7 @@ import pytest
 
 from cmsfs.service.server import sweeper
 from cmsfs.service.storage import parts
+from tests.service.conftest import give_from
 from tests.support.sharing import position, share, told
 
 DAY = 86_400 * 1_000_000
@@ -14,8 +15,8 @@ async def alike(api, service):
     """Two folders, the id of one being the beginning of the other's, each with a file."""
 
     async def make(number):
-        sql = "UPDATE sqlite_sequence SET seq = ? WHERE name = 'item'"
-        await service.write(lambda conn: conn.execute(sql, (number - 1,)))
+        # As if all before it had been given.
+        await service.write(lambda conn: give_from(conn, "item", number))
         folder = await api.folder(f"folder {number}")
         assert folder["id"] == str(number)
         file = await api.upload(f"in {number}", str(number).encode(), folder["id"])

@@ -298,7 +298,7 @@ from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import ItemKind
 
 async def main():
-    async with store.open_store(Path(sys.argv[1])) as opened:
+    async with store.open_store(Path(sys.argv[1]), database_url=(sys.argv[2:] or [None])[0]) as opened:
         def txn(conn):
             user = conn.execute("SELECT * FROM account WHERE login = 'ann@example.com'").fetchone()
             parent = items.find(conn, user["root"])
@@ -309,14 +309,14 @@ trio.run(main)
 """
 
 
-async def test_a_change_by_another_process_wakes(api, root, nursery):
+async def test_a_change_by_another_process_wakes(api, root, on_postgres, nursery):
     tell, answers = trio.open_memory_channel(1)
 
     async def wait():
         await tell.send(await waiting(api, stream_position="now"))
 
     nursery.start_soon(wait)
-    await trio.run_process([sys.executable, "-c", OTHER, str(root)])
+    await trio.run_process([sys.executable, "-c", OTHER, str(root), *on_postgres.values()])
     with trio.fail_after(5):
         assert await answers.receive() == "new_change"
 

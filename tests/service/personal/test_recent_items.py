@@ -1,5 +1,7 @@
 """What a user last worked on."""
 
+import pytest
+
 from cmsfs.service.personal import recent_items
 
 
@@ -25,6 +27,7 @@ async def test_each_item_once_with_what_was_done_last(api, service, as_user):
     assert (await recent(uwe))[0] == []
 
 
+@pytest.mark.embedded  # its plan, in its planner's words
 async def test_the_latest_are_found_by_their_indices(service):
     steps = service.read(f"EXPLAIN QUERY PLAN {recent_items._LATEST}", 1, 2, 3)
     told = [step["detail"] for step in steps]

@@ -299,6 +299,7 @@ async def test_internal_failure_is_logged(api, service, nursery, expect_log, mon
     assert await content(api, "heron") == {"a.pdf"}
 
 
+@pytest.mark.embedded  # its plan, in its planner's words
 async def test_backlog_query_uses_an_index(service):
     for sql, args in ((indexing.NEXT, ()), (indexing.SAME, ("", indexing.BATCH))):
         steps = service.read(f"EXPLAIN QUERY PLAN {sql}", *args)

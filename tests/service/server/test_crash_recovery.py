@@ -30,6 +30,7 @@ class Client:
         self.url = url
         self.known = {}
         self.first = ""  # the id of a file
+        self.database = []  # its URL, if it is not in the folder
         self.gone = set()
 
     async def ask(self, method, path, **options):
@@ -75,7 +76,7 @@ def _sha1(data):
 
 
 @pytest.fixture
-async def client(root, fill, as_user):
+async def client(root, on_postgres, fill, as_user):
     """A caller with a few files, of a service that is not running."""
     async with store.open_store(root) as opened:
         await fill(opened)
@@ -86,6 +87,7 @@ async def client(root, fill, as_user):
             file = await api.upload(f"before{number}", data)
             found.known[f"before{number}"] = file["sha1"]
             found.first = file["id"]
+    found.database = [*on_postgres.values()]
     return found
 
 
@@ -93,7 +95,7 @@ async def client(root, fill, as_user):
 async def running(root, client, point="none"):
     """The service in a process of its own."""
     async with trio.open_nursery() as nursery:
-        command = [sys.executable, "-m", forked.CRASHING, root, point]
+        command = [sys.executable, "-m", forked.CRASHING, root, point, *client.database]
         run = functools.partial(trio.run_process, command, stdout=subprocess.PIPE, check=False)
         process = await nursery.start(run)
         line = b""
@@ -122,9 +124,9 @@ async def judge(root, client):
         }
         on_disk = [path for path in (root / "sessions").rglob("*") if path.is_file()]
         assert {(path.parent.name, path.name) for path in on_disk} == parts
-        sessions = {row["id"] for row in opened.read("SELECT id FROM upload_session WHERE NOT committed")}
+        sessions = {row["id"] for row in opened.read("SELECT id FROM upload_session WHERE committed = 0")}
         assert {path.name for path in (root / "sessions").iterdir()} == sessions
-        assert opened.read("PRAGMA integrity_check")[0][0] == "ok"
+        assert client.database or opened.read("PRAGMA integrity_check")[0][0] == "ok"
         used = opened.read("SELECT space_used FROM account WHERE login LIKE 'ann%'")[0]["space_used"]
         assert used == opened.read("SELECT coalesce(sum(size), 0) AS n FROM version")[0]["n"]
 

@@ -64,6 +64,7 @@ async def test_what_was_set_aside_and_has_a_row_comes_back(api, service):
     assert place.read_bytes() == b"a heron"
 
 
+@pytest.mark.embedded  # a server's database has a backup of its own
 async def test_a_backup_of_the_database_and_then_of_the_rest_is_whole(api, service, root, tmp_path):
     """While the service runs, and although contents go between the two."""
     kept, purged = [await api.upload(name, name.encode()) for name in ("a", "b")]
@@ -89,8 +90,9 @@ async def test_a_backup_of_the_database_and_then_of_the_rest_is_whole(api, servi
 
 
 @pytest.fixture
-def command(root):
+def command(root, on_postgres):
     def run(*options):
+        options += tuple(part for url in on_postgres.values() for part in ("--database", url))
         return CliRunner().invoke(cli, ["service", "check", "--data", str(root), *options])
 
     return run

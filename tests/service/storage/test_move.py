@@ -12,6 +12,9 @@ from cmsfs.service.storage import blob_check, store
 from cmsfs.service.storage.move import contents, postgres_load, rows, sqlite_load, tables
 from tests.support import s3_server
 
+# Each says itself which engine a store has.
+pytestmark = pytest.mark.embedded
+
 FILES = 30
 
 

@@ -105,6 +105,21 @@ def test_errors_are_sqlites(conn):
     conn.execute("SELECT 1")
 
 
+def test_only_a_stale_plan_is_worth_another_connection(conn, url):
+    """What the server does not offer at all is a mistake of ours, and no reason to ask again."""
+    with pytest.raises(sqlite3.DatabaseError, match="FOR UPDATE") as refused:
+        conn.execute("SELECT count(*) FROM item FOR UPDATE")
+    assert not isinstance(refused.value, engine.DatabaseUnavailable)
+    assert not conn.is_lost
+    for _ in range(10):  # so often that it is planned beforehand
+        conn.execute("SELECT * FROM terms_of_service WHERE id = ?", (0,))
+    with closing(connection.connect(url)) as newer:
+        newer.command("ALTER TABLE terms_of_service ADD COLUMN colour text")
+    with pytest.raises(engine.DatabaseUnavailable, match="upgraded"):
+        conn.execute("SELECT * FROM terms_of_service WHERE id = ?", (0,))
+    assert conn.is_lost
+
+
 async def test_a_failed_change_leaves_those_beside_it(stores):
     one, _ = stores
 

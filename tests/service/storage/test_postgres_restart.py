@@ -48,5 +48,9 @@ async def test_a_service_outlives_a_restart_of_its_database(postgres, tmp_path, 
         nursery.cancel_scope.cancel()
     assert "Traceback" not in caplog.text
     assert caplog.text.count("the database is there again") == 1
+    # However many requests met it.
+    warned = [one for one in caplog.records if one.name.endswith("problems") and one.levelname == "WARNING"]
+    met = [one for one in caplog.records if one.name.endswith("problems") and one.levelname == "INFO"]
+    assert len(warned) == 1 and len(met) >= 5
     # However long it takes, that is said once.
     assert caplog.text.count("postgres.database:database.py") <= 4

@@ -127,7 +127,7 @@ async def test_purged_bytes_are_freed_at_start(root):
         assert not _place(root, file["sha1"]).exists()
 
 
-async def test_second_process_is_harmless(root):
+async def test_second_process_is_harmless(root, on_postgres):
     async with store.open_store(root) as opened:
         await demo.ensure_sample(opened)
         stale = root / "incoming" / "1-stale"
@@ -142,13 +142,14 @@ async def test_second_process_is_harmless(root):
                 "from cmsfs.service.provisioning import demo\n"
                 "from cmsfs.service.storage import store\n"
                 "async def main():\n"
-                "    async with store.open_store(pathlib.Path(sys.argv[1])) as opened:\n"
+                "    url = (sys.argv[2:] or [None])[0]\n"
+                "    async with store.open_store(pathlib.Path(sys.argv[1]), database_url=url) as opened:\n"
                 "        print((await demo.ensure_sample(opened)).user_id)\n"
                 "        assert 'obstore' not in sys.modules\n"  # which contents in a folder do without
                 "trio.run(main)\n"
             )
             done = await trio.run_process(
-                [sys.executable, "-c", code, str(root)],
+                [sys.executable, "-c", code, str(root), *on_postgres.values()],
                 capture_stdout=True,
             )
             assert done.stdout.strip().isdigit()

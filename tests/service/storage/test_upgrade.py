@@ -17,6 +17,9 @@ from cmsfs.service.server import sweeper
 from cmsfs.service.storage import app_users, store, upgrade
 from tests.service.conftest import ServiceClient
 
+# Servers' databases are younger than these formats.
+pytestmark = pytest.mark.embedded
+
 STORES = sorted(Path(__file__).with_name("stores").glob("*.sql"))
 DAY = 86_400 * 1_000_000
 # Tables and columns whose names SQL keeps for itself.

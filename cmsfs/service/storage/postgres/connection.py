@@ -22,6 +22,9 @@ from cmsfs.service.storage.postgres import statements
 # being compiled; a statement that was asked for often is planned once.
 _OPTIONS = "-c jit=off -c TimeZone=UTC"
 _PREPARED = 1000
+# The function of the server that finds that a statement gives other columns than when it was planned.  There
+# is no code for that, and its words are in the server's language.
+_STALE = "RevalidateCachedQuery"
 
 
 class PostgresRow(tuple[Any, ...]):
@@ -97,12 +100,8 @@ class PostgresConnection:
         try:
             cursor = self.raw.execute(text.encode(), _sent(args, keys) if keys else None)
             return Result(cursor.fetchall() if cursor.description else [], cursor.rowcount)
-        except errors.FeatureNotSupported as error:
-            # A newer version has added a column to a table, which what was planned before does not know.
-            self.close()
-            raise engine.DatabaseUnavailable("the database was just upgraded") from error
         except psycopg.Error as error:
-            raise said(error) from error
+            raise self._failed(error) from error
 
     def executemany(self, sql: str, many: Iterable[Sequence[Any]]) -> Result:
         text, keys = statements.translate(sql)
@@ -111,7 +110,13 @@ class PostgresConnection:
                 cursor.executemany(text.encode(), [_sent(args, keys) for args in many])
                 return Result([], cursor.rowcount)
         except psycopg.Error as error:
-            raise said(error) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: psycopg.Error) -> sqlite3.Error:
+        if _is_stale_plan(error):
+            # Whoever asks again gets another connection.
+            self.close()
+        return said(error)
 
     def command(self, sql: str) -> None:
         """Run statements as they are, several with semicolons between."""
@@ -161,6 +166,11 @@ def _value(value: Any) -> Any:
     return value
 
 
+def _is_stale_plan(error: psycopg.Error) -> bool:
+    """Whether a newer version added a column to a table, which what was planned before does not know."""
+    return isinstance(error, errors.FeatureNotSupported) and error.diag.source_function == _STALE
+
+
 def said(error: psycopg.Error) -> sqlite3.Error:
     """The exception that SQLite would have raised."""
     text = str(error).partition("\n")[0]
@@ -169,6 +179,8 @@ def said(error: psycopg.Error) -> sqlite3.Error:
             return sqlite3.IntegrityError(text)
         case errors.NumericValueOutOfRange():
             return sqlite3.DataError(text)
+        case _ if _is_stale_plan(error):
+            return engine.DatabaseUnavailable("the database was just upgraded")
         # Away, going, full, or busy for too long.
         case psycopg.OperationalError() | errors.InFailedSqlTransaction():
             return engine.DatabaseUnavailable(text)

@@ -2,8 +2,8 @@
 
 Tables, columns and indices stand once, in schema.sql and in the texts of its upgrades.  They are brought into
 PostgreSQL's words here.  Triggers are written in another language there: they are in own.sql, and the
-functions that make the two engines agree in functions.sql and words.sql; an upgrade that changes one of these
-has a text of its own behind it, with `_postgres` in its name.
+functions that make the two engines agree in functions.sql, letters.sql and words.sql; an upgrade that changes
+one of these has a text of its own behind it, with `_postgres` in its name.  letters.sql can be run again.
 
 Rule: text is compared byte by byte (COLLATE "C"), as SQLite does: ranges of paths and the order of names rest
 on it.
@@ -26,6 +26,13 @@ _TYPES = (
     (re.compile(r"\)\s*WITHOUT ROWID\b"), ")"),
     # A number or an address: which, does not matter to whoever wants it once.
     (re.compile(r"coalesce\(account, email\)"), "coalesce(account::text, email)"),
+    # A path may be longer than what the usual index takes there (2.7 kB): the other kind takes any, in one
+    # column with others beside it.
+    (
+        re.compile(r"\bON item \(path, ([\w, ]+)\)"),
+        r"ON item USING spgist (path) INCLUDE (\1)",
+    ),
+    (re.compile(r"(?<=\bON item \(owner, status, )([\w, ]+), path\)"), r"\1)"),
 )
 
 
@@ -34,12 +41,14 @@ def made() -> Iterator[str]:
     yield from tables(_text("schema.sql"))
     yield _text("postgres/functions.sql")
     yield _text("postgres/own.sql")
+    yield _text("postgres/letters.sql")
     yield _text("postgres/words.sql")
 
 
 def step(number: int) -> Iterator[str]:
     """The statements that lead from a format to the next."""
     yield from tables(_text(f"upgrade_{number}.sql"))
+    yield _text("postgres/letters.sql")
     own = resources.files("cmsfs.service.storage") / f"upgrade_{number}_postgres.sql"
     if own.is_file():
         yield own.read_text(encoding="utf-8")

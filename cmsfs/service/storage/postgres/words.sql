@@ -1,13 +1,7 @@
 -- The index of words: what FTS5 is in SQLite, with the same language and the same matches.  Each document's texts
--- are kept as words with a space around each, in lower case and without accents: a phrase is a part of such a
+-- are kept as words with a space around each, in lower case and without accents (letters.sql): a phrase is a part of such a
 -- text, a beginning of a word is one with a space before it.  The set of all words has an index, which finds the
 -- documents that may match.
-
-CREATE FUNCTION words_of(content text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-  SELECT ' ' || btrim(regexp_replace(
-    regexp_replace(normalize(lower(content COLLATE "und-x-icu"), NFD), '[\u0300-\u0331]', '', 'g')
-      COLLATE "und-x-icu", '[^[:alnum:]]+', ' ', 'g')) || ' '
-$$;
 
 -- NULL: there are more than an index takes.
 CREATE FUNCTION word_set(content text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN

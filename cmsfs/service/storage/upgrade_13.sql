@@ -1,0 +1,1 @@
+-- What changes is how a server's database finds paths and words: upgrade_13_postgres.sql.
