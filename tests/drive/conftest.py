@@ -62,6 +62,12 @@ def watchdog(tmp_path: Path, visible: Path, request: pytest.FixtureRequest) -> I
 
 
 @pytest.fixture
+def service_options() -> list[str]:
+    """What the service of `served.api` is started with besides."""
+    return []
+
+
+@pytest.fixture
 def stopped(visible: Path, private_folders: Path, watchdog: threading.Event) -> Iterator[MountedDrive]:
     """A drive that was never started."""
     running = MountedDrive(visible / "drive", private_folders)

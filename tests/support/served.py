@@ -81,9 +81,11 @@ class Api:
 
 
 @pytest.fixture
-def api(stopped: MountedDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+def api(
+    stopped: MountedDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service_options: list[str]
+) -> Iterator[Api]:
     """A service in a process of its own, and the drive mounted on it."""
-    server = ServerProcess(tmp_path / "service").start()
+    server = ServerProcess(tmp_path / "service", *service_options).start()
     url, credentials = server.url, server.credentials
     secret = tmp_path / "secret"
     secret.write_text(credentials["client_secret"])

@@ -4,7 +4,12 @@
 quarter of an hour, for everybody who has it and without a token, as clients of the public API expect it.
 Who says `Prefer: return=representation` gets the bytes at once and is spared the second question.
 
-Rule: an address dies with the right to download, whatever time it has left: rights are judged at each use.
+With `--redirect-downloads` the address is in the bucket, for five minutes (`storage/s3/presigned.py`), for
+what is not small, has no watermark and was asked for by a token that is not bound to items.  It is counted
+when it is given.
+
+Rule: an address of the service dies with the right to download, whatever time it has left: rights are judged
+at each use.
 """
 
 from sqlite3 import Row
@@ -33,11 +38,13 @@ async def content(call: calls.Call) -> responses.Response:
     if call.caller.is_visitor and version["id"] != row["version"]:
         # Without an account one sees what is, as on the link's page.
         raise problems.not_found("file_version", str(version["id"]))
-    if _wants_bytes(call.request):
+    may_redirect = call.caller.bound is None
+    is_redirected = may_redirect and files.redirection(call.store, row, version) is not None
+    if is_redirected or _wants_bytes(call.request):
         await link_stats.count_download(call.store, call.request, link_stats.of(call))
         if link_stats.begins(call.request):
             await link_stats.tell(call.store, "FILE.DOWNLOADED", row, by=call.caller.id)
-        return files.send(call.store, call.request, row, version)
+        return files.send(call.store, call.request, row, version, may_redirect=may_redirect)
     headers = {"Location": _address(call, row, version), "Cache-Control": "no-store"}
     return responses.Response(status_code=302, headers=headers)
 
@@ -72,7 +79,7 @@ async def fetch(request: requests.Request) -> responses.Response:
     await link_stats.count_download(opened, request, None if link is None else _linked(opened, link))
     if link_stats.begins(request):
         await link_stats.tell(opened, "FILE.DOWNLOADED", row, by=user)
-    return files.send(opened, request, row, version)
+    return files.send(opened, request, row, version, may_redirect=bound is None)
 
 
 def _linked(opened: store.Store, word: str) -> int | None:
@@ -135,9 +142,9 @@ public_routes = [
         "Download what an address stands for",
         operations.BYTES,
         headers=[operations.RANGE],
-        also={206: operations.BYTES},
+        also={206: operations.BYTES, 302: None},
         errors=(403, 416, 503),
         public=True,
-        more="The bytes, at the address that a download was redirected to.",
+        more="The bytes, at the address that a download was redirected to, or once more a redirect to them.",
     ),
 ]

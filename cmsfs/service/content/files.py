@@ -8,6 +8,7 @@ Rule: what is being read stays readable: a blob is never changed, and one that t
 read to its end by whoever has it open.
 """
 
+import json
 import mimetypes
 import re
 from sqlite3 import Connection, Row
@@ -29,9 +30,15 @@ from cmsfs.service.content import instances, items, quota, trash
 from cmsfs.service.events import events as service_events
 from cmsfs.service.renditions import embed_links, indexing, representations
 from cmsfs.service.serialize import item_serializer
-from cmsfs.service.storage import blobs, engine, store
+from cmsfs.service.storage import blobs, engine, store, tree_paths
 from cmsfs.service.storage.kinds import ItemKind, ItemStatus
 
+# A detour by another host takes longer than so many bytes.
+REDIRECTED_BYTES = 64 * 1024
+
+_WATERMARKED = (
+    "SELECT 1 FROM watermark WHERE item IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) LIMIT 1"
+)
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
@@ -143,19 +150,44 @@ def find_version(read: store.Read, row: Row, wire_id: str | None, *, trashed: bo
     return found[0]
 
 
-def send(opened: store.Store, request: requests.Request, row: Row, version: Row) -> responses.Response:
-    """The bytes of a version, or the range of them that was asked for."""
+def send(
+    opened: store.Store, request: requests.Request, row: Row, version: Row, *, may_redirect: bool = False
+) -> responses.Response:
+    """The bytes of a version, or the range of them that was asked for; or where they are, if that may be."""
     size = version["size"]
     first, last, status = _range(request.headers.get("range"), size)
+    if may_redirect and request.method == "GET" and (address := redirection(opened, row, version)):
+        return responses.Response(status_code=302, headers={"Location": address, "Cache-Control": "no-store"})
     headers = {
         "Accept-Ranges": "bytes",
         "Content-Length": str(last - first + 1),
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(row['name'])}",
-        "Content-Type": mimetypes.guess_type(row["name"])[0] or "application/octet-stream",
+        "Content-Disposition": _disposition(row),
+        "Content-Type": _media_type(row),
     }
     if status == 206:
         headers["Content-Range"] = f"bytes {first}-{last}/{size}"
     return BlobResponse(opened.blobs, version["sha1"], first, last, status=status, headers=headers)
+
+
+def redirection(opened: store.Store, row: Row, version: Row) -> str | None:
+    """Where a version's bytes are to be had for some minutes by whoever has the address; None: here alone.
+
+    What is marked with a watermark passes here, whatever a program does about it, and so does what is small.
+    """
+    if not opened.blobs.redirects or version["size"] < REDIRECTED_BYTES:
+        return None
+    if opened.read(_WATERMARKED, json.dumps(tree_paths.line(row))):
+        return None
+    answer = {"content-disposition": _disposition(row), "content-type": _media_type(row)}
+    return opened.blobs.address(version["sha1"], answer)
+
+
+def _disposition(row: Row) -> str:
+    return f"attachment; filename*=UTF-8''{quote(row['name'])}"
+
+
+def _media_type(row: Row) -> str:
+    return mimetypes.guess_type(row["name"])[0] or "application/octet-stream"
 
 
 def _range(header: str | None, size: int) -> tuple[int, int, int]:

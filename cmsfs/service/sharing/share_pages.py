@@ -221,7 +221,8 @@ async def download(request: requests.Request) -> responses.Response:
     if visit is None or not visit.is_open or visit.row["kind"] != ItemKind.FILE or not visit.may_download:
         return _nothing()
     await link_stats.count_download(visit.store, request, visit.shared.item)
-    return files.send(visit.store, request, visit.row, files.find_version(visit.store.read, visit.row, None))
+    version = files.find_version(visit.store.read, visit.row, None)
+    return files.send(visit.store, request, visit.row, version, may_redirect=True)
 
 
 async def preview(request: requests.Request) -> responses.Response:

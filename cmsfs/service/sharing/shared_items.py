@@ -37,7 +37,8 @@ async def download(request: requests.Request) -> responses.Response:
         raise problems.not_found("shared_item", "")
     locks.check_download(row, 0, opened.now())
     await link_stats.count_download(opened, request, row["id"])
-    return files.send(opened, request, row, files.find_version(opened.read, row, None))
+    version = files.find_version(opened.read, row, None)
+    return files.send(opened, request, row, version, may_redirect=True)
 
 
 routes = [
@@ -58,9 +59,9 @@ public_routes = [
         "Download what an open link shows",
         operations.BYTES,
         headers=[operations.RANGE],
-        also={206: operations.BYTES},
+        also={206: operations.BYTES, 302: None},
         errors=(403, 416),
         public=True,
-        more="The bytes behind an open link; no token is needed.",
+        more="The bytes behind an open link, or a redirect to them; no token is needed.",
     ),
 ]

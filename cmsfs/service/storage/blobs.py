@@ -17,7 +17,7 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,6 +158,19 @@ class BlobStore(abc.ABC):
             return incoming.keep_now(data)
         finally:
             incoming.close()
+
+    @abc.abstractmethod
+    def reach(self) -> None:
+        """Look whether contents can be had at all, in seconds; for a thread.  Raises `OSError`."""
+
+    @property
+    def redirects(self) -> bool:
+        """Whether clients are given addresses of contents."""
+        return False
+
+    def address(self, sha1: str, answer: Mapping[str, str]) -> str:
+        """Where a content can be had for a moment without asking here; `answer` are headers of the answer."""
+        raise NotImplementedError
 
     async def beginning(self, sha1: str, size: int) -> bytes:
         """The first bytes of a content of so many, for search."""

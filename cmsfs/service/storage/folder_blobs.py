@@ -64,6 +64,9 @@ class FolderBlobs(blobs.BlobStore):
         spool.rename(target)
         durability.sync(target.parent)
 
+    def reach(self) -> None:
+        self.root.stat()
+
     def open(self, sha1: str, first: int = 0, end: int | None = None) -> blobs.BlobReader:
         return FileReader(self.path(sha1), first, end)
 

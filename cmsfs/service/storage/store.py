@@ -99,6 +99,7 @@ async def open_store(
     blobs_url: str | None = None,
     *,
     database_url: str | None = None,
+    redirects: bool = False,
     sweep: bool = True,
     only: bool = False,
 ) -> AsyncIterator[Store]:
@@ -106,8 +107,8 @@ async def open_store(
 
     Its contents are at `blobs_url` and its database at `database_url`, if these are given.
 
-    `sweep` has what a crash left removed, if no other process has the store open.  With `only`, none has it
-    open as long as this lasts.
+    `redirects` has downloads answered by addresses in the bucket.  `sweep` has what a crash left removed, if
+    no other process has the store open.  With `only`, none has it open as long as this lasts.
 
     Raises `UserError` if the folder or the database cannot be used, the contents are elsewhere, or, with
     `only`, another process has the store open.
@@ -126,7 +127,7 @@ async def open_store(
             shared, db = await _open_file(root, stack)
         else:
             shared, db = await _open_server(database_url, clock, stack)
-        kept = await _open_bytes(root, blobs_url, db, shared)
+        kept = await _open_bytes(root, blobs_url, db, shared, redirects=redirects)
         store = Store(root, db, kept, shared=shared, clock=clock)
         shared.heard = store.tell
         stack.callback(store.parts.close)
@@ -176,7 +177,11 @@ async def _open_server(
     return shared_database.SharedDatabase(db, clock), db
 
 
-async def _open_bytes(root: Path, url: str | None, db: engine.Engine, shared: engine.Together) -> Bytes:
+async def _open_bytes(
+    root: Path, url: str | None, db: engine.Engine, shared: engine.Together, *, redirects: bool
+) -> Bytes:
+    if redirects and url is None:
+        raise errors.UserError("Downloads can be redirected to a bucket only: give --blobs.")
     if url is None and shared.value(blobs.NOTE) is None and not (root / blobs.NOTE).exists():
         return Bytes(
             folder_blobs.FolderBlobs(root / "blobs", root / "incoming", root / "aside"),
@@ -192,7 +197,7 @@ async def _open_bytes(root: Path, url: str | None, db: engine.Engine, shared: en
     fetched = root / "fetched"
     fetched.mkdir(exist_ok=True, mode=0o700)
     return Bytes(
-        s3_blobs.S3Blobs(bucket, root / "incoming", fetched),
+        s3_blobs.S3Blobs(bucket, root / "incoming", fetched, signer=bucket.signer() if redirects else None),
         s3_parts.S3Parts(bucket, root / "sessions"),
         s3_derived_files.S3DerivedFiles(bucket, root / "renditions"),
     )

@@ -56,6 +56,7 @@ class _Options:
     rates: bool
     webhook_networks: receivers.Networks
     metrics: tuple[str, int] | None
+    redirects: bool
     enterprise: provisioning.Enterprise | None
     as_json: bool
 
@@ -72,6 +73,11 @@ class _Options:
     "--blobs",
     metavar="URL",
     help="Keep contents in a bucket, such as s3://bucket/prefix; keys come from the environment.",
+)
+@click.option(
+    "--redirect-downloads",
+    is_flag=True,
+    help="Answer downloads by an address in the bucket, good for five minutes; needs --blobs.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -112,6 +118,7 @@ def serve(
     *,
     database: str | None,
     blobs: str | None,
+    redirect_downloads: bool,
     host: str,
     port: int,
     tls_cert: Path | None,
@@ -156,6 +163,7 @@ def serve(
             rates=rate_limits,
             webhook_networks=[_network(one) for one in webhook_networks],
             metrics=_address(metrics),
+            redirects=redirect_downloads,
             enterprise=provisioning.load(enterprise_file) if enterprise_file else None,
             as_json=as_json,
         ),
@@ -206,13 +214,16 @@ def _origin(url: str | None) -> str | None:
 async def _serve(options: _Options) -> None:
     if options.database_url is not None:
         async with store.open_store(
-            options.folder, options.blobs_url, database_url=options.database_url
+            options.folder,
+            options.blobs_url,
+            database_url=options.database_url,
+            redirects=options.redirects,
         ) as opened:
             await _serve_store(opened, options)
         return
     # Before the store is opened: it may be brought to a newer format, under nobody's hands.
     with service_serve.only_server(options.folder):
-        async with store.open_store(options.folder, options.blobs_url) as opened:
+        async with store.open_store(options.folder, options.blobs_url, redirects=options.redirects) as opened:
             await _serve_store(opened, options)
 
 

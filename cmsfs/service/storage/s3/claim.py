@@ -17,8 +17,6 @@ from cmsfs.runtime import chance, threads
 from cmsfs.service.storage import blobs, engine
 from cmsfs.service.storage.s3 import s3_bucket
 
-_OWNER = "cmsfs.json"
-
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
@@ -71,7 +69,7 @@ async def _claim(bucket: s3_bucket.S3Bucket, known: _Claim | None, shared: engin
         raise errors.UserError(f"The contents are in {known.url}, not in {bucket.url}.")
     if found is None:
         if not known.claimed:
-            await threads.run_sync(bucket.put_new, _OWNER, json.dumps({"id": known.id}).encode())
+            await threads.run_sync(bucket.put_new, s3_bucket.OWNER, json.dumps({"id": known.id}).encode())
         found = await threads.run_sync(_owner, bucket)  # another process's, perhaps
     if found is None:
         raise errors.UserError(f"{bucket.url} has nothing of this store; is AWS_ENDPOINT_URL right?")
@@ -84,7 +82,7 @@ async def _claim(bucket: s3_bucket.S3Bucket, known: _Claim | None, shared: engin
 def _owner(bucket: s3_bucket.S3Bucket) -> str | None:
     """The id of the store that a prefix belongs to; None: it is nobody's."""
     try:
-        return str(json.loads(bucket.get(_OWNER))["id"])
+        return str(json.loads(bucket.get(s3_bucket.OWNER))["id"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):

@@ -11,7 +11,7 @@ for the bucket inside a write transaction.
 """
 
 import enum
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,9 @@ from sqlite3 import Connection
 
 import trio
 
-from cmsfs.runtime import chance, threads
+from cmsfs.runtime import chance, clock, threads
 from cmsfs.service.storage import blobs
-from cmsfs.service.storage.s3 import s3_bucket, s3_derived_files, s3_reader
+from cmsfs.service.storage.s3 import presigned, s3_bucket, s3_derived_files, s3_reader
 
 # An upload in parts may put its content, fail to name it, and be committed again within seven days.
 _REMEMBERED = 8 * 86_400 * 1_000_000
@@ -39,12 +39,23 @@ class AsideState(enum.IntEnum):
 
 
 class S3Blobs(blobs.BlobStore):
-    """The objects below `blobs`; `fetched` is the folder of those that the worker reads."""
+    """The objects below `blobs`; `fetched` is the folder of those that the worker reads.
 
-    def __init__(self, bucket: s3_bucket.S3Bucket, incoming: Path, fetched: Path) -> None:
+    With a `signer` clients are given addresses in the bucket.
+    """
+
+    def __init__(
+        self,
+        bucket: s3_bucket.S3Bucket,
+        incoming: Path,
+        fetched: Path,
+        *,
+        signer: presigned.Signer | None = None,
+    ) -> None:
         super().__init__(incoming)
         self.bucket = bucket
         self._fetched = fetched
+        self._signer = signer
 
     @property
     def readable(self) -> Path:
@@ -52,6 +63,17 @@ class S3Blobs(blobs.BlobStore):
 
     def key(self, sha1: str) -> str:
         return f"blobs/{sha1[:2]}/{sha1}"
+
+    def reach(self) -> None:
+        self.bucket.reach(s3_bucket.OWNER)
+
+    @property
+    def redirects(self) -> bool:
+        return self._signer is not None
+
+    def address(self, sha1: str, answer: Mapping[str, str]) -> str:
+        assert self._signer is not None
+        return self._signer.address(self.key(sha1), answer, at=int(clock.time()))
 
     def put(self, sha1: str, spool: Path, file: int) -> None:
         self.bucket.put_file(self.key(sha1), spool)

@@ -23,6 +23,7 @@ from obstore import store as obstore_stores
 
 from cmsfs import errors, process_env
 from cmsfs.service.storage import blobs
+from cmsfs.service.storage.s3 import presigned
 
 _URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9._-]+)*)/?")
 
@@ -32,7 +33,16 @@ _MOST_PARTS = 9_000
 
 # A client waits meanwhile, and asks again when it has its 503.
 TRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=25)}
-_PATIENCE: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s"}
+PATIENCE: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s"}
+# Nobody waits for whether a bucket is there.
+_ONE_TRY: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=2)}
+_HASTE: dict[str, Any] = {"timeout": "2s", "connect_timeout": "2s"}
+
+# The object that says whose a prefix is.
+OWNER = "cmsfs.json"
+
+
+_KEYS = ("access_key_id", "secret_access_key", "session_token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,9 @@ class S3Bucket:
             # Not said again: it may have a key in it.
             raise errors.UserError("A place for contents is like s3://bucket/prefix, and has no keys in it.")
         self.url = url.rstrip("/")
-        self._store: Any = objects or _connected(found[1], found[2].strip("/"))
+        where = found[1], found[2].strip("/")
+        self._store: Any = objects or _connected(*where, TRIES, PATIENCE)
+        self._hasty: Any = objects or _connected(*where, _ONE_TRY, _HASTE)
 
     def put_file(self, key: str, path: Path) -> None:
         """Make an object of a file, over what there may be."""
@@ -82,6 +94,11 @@ class S3Bucket:
         with self._asking(by_key=True):
             return int(obstore.head(self._store, key)["size"])
 
+    def reach(self, key: str) -> None:
+        """See that an object is there, without patience."""
+        with self._asking(by_key=True):
+            obstore.head(self._hasty, key)
+
     def delete(self, keys: Sequence[str]) -> None:
         """Remove objects, of which some may be gone."""
         with self._asking():
@@ -93,6 +110,21 @@ class S3Bucket:
             for page in obstore.list(self._store, prefix):
                 for one in page:
                     yield StoredObject(one["path"], one["size"], int(one["last_modified"].timestamp() * 1e6))
+
+    def signer(self) -> presigned.Signer:
+        """What signs addresses of objects.  Raises `UserError` if the keys are not known here."""
+        options = settings()
+        keys = {name: process_env.variable(f"AWS_{name.upper()}") for name in _KEYS} | {
+            name: options[name] for name in _KEYS if name in options
+        }
+        if not (keys["access_key_id"] and keys["secret_access_key"]):
+            said = (
+                "Downloads can be redirected to the bucket with keys of the environment or of a file alone."
+            )
+            raise errors.UserError(said)
+        # The style of the address is as obstore's requests have it.
+        base, _, _ = obstore.sign(self._store, "GET", "x", timedelta(seconds=1)).partition("?")
+        return presigned.Signer(base.removesuffix("/x"), options["region"], **keys)
 
     @contextmanager
     def _asking(self, *, by_key: bool = False) -> Iterator[None]:
@@ -111,14 +143,14 @@ class S3Bucket:
         return blobs.BlobsUnavailable(f"{self.url}: {said}")
 
 
-def _connected(bucket: str, prefix: str) -> Any:
+def _connected(bucket: str, prefix: str, tries: Any, patience: dict[str, Any]) -> Any:
     options: dict[str, Any] = settings()
-    speaks: Any = _PATIENCE | {"allow_http": _may_speak_clear(options.get("endpoint"))}
+    speaks: Any = patience | {"allow_http": _may_speak_clear(options.get("endpoint"))}
     return obstore_stores.S3Store(
         bucket,
         prefix=prefix or None,
         client_options=speaks,
-        retry_config=TRIES,
+        retry_config=tries,
         # Not every service answers a deletion of several as it should.
         disable_bulk_delete=True,
         **options,
