@@ -117,6 +117,13 @@ class Account:
             await trio.sleep(0.1)
         return answer
 
+    async def content(self, number: str) -> bytes:
+        """The bytes of a file."""
+        headers = {"prefer": "return=representation"}
+        answer = await self.sure("GET", f"/2.0/files/{number}/content", headers=headers)
+        assert answer.status_code == 200, (number, answer.text)
+        return answer.content
+
     async def json(self, path: str, **params: Any) -> Any:
         answer = await self.sure("GET", path, params=params)
         assert answer.status_code == 200, (path, answer.text)
@@ -332,11 +339,7 @@ async def _judge_worker(worker: Worker, words: dict[str, list[str]]) -> None:
             assert words[number] == wanted, (number, words[number], known)
         if not item.trashed:
             assert found[number] == item.folder
-            answer = await account.sure(
-                "GET", f"/2.0/files/{number}/content", headers={"prefer": "return=representation"}
-            )
-            assert answer.status_code == 200, (item, answer.text)
-            assert _sha1(answer.content) == item.sha1
+            assert _sha1(await account.content(number)) == item.sha1
 
 
 async def _look(account: Account, number: str) -> State:

@@ -26,7 +26,7 @@ class S3Server:
 
     def __init__(self, folder: Path, port: int) -> None:
         self._folder = folder
-        self._port = port
+        self.port = port
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{port}"
 
@@ -58,12 +58,12 @@ class S3Server:
             ]
             serve += ["--cache-dir", f"{self._folder}/cache", "--log", f"{self._folder}/gateway.log"]
             serve += ["--attr-cache", "0", "--dir-entry-cache", "0"]
-            address = f"127.0.0.1:{self._port}"
+            address = f"127.0.0.1:{self.port}"
             self._process = subprocess.Popen([*serve, meta, address], env=env, stdout=log, stderr=log)
         give_up = time.monotonic() + 60
         while time.monotonic() < give_up and self._process.poll() is None:
             try:
-                socket.create_connection(("127.0.0.1", self._port), 1).close()
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
                 return
             except OSError:
                 time.sleep(0.05)
