@@ -190,6 +190,8 @@ class FreshNames:
 
     def __init__(self) -> None:
         self._places: dict[Ino, tuple[_Place, float]] = {}
+        # When inodes got a name, whether or not somebody has opened them by it.
+        self._named: dict[Ino, float] = {}
         # Of these, what the kernel has been told of there, and nobody has opened since.
         self.known: set[Ino] = set()
         self._noted = 0
@@ -215,6 +217,11 @@ class FreshNames:
         self.known.discard(ino)
         self._places.pop(ino, None)
 
+    def was_named_now(self, ino: Ino) -> bool:
+        """Whether the kernel may still know the inode by a name that it had before."""
+        since = self._named.get(ino)
+        return since is not None and not _is_past(since)
+
     def packed(self) -> list[list[Any]]:
         """As JSON has it.  The clock is the machine's, and goes on in another process."""
         return [
@@ -234,8 +241,11 @@ class FreshNames:
             for old in [one for one, (_, since) in list(self._places.items()) if _is_past(since)]:
                 self._places.pop(old, None)
                 self.known.discard(old)
+            for old in [one for one, since in list(self._named.items()) if _is_past(since)]:
+                self._named.pop(old, None)
         self.known.discard(ino)
-        self._places[ino] = ((parent, name), clock.monotonic())
+        now = clock.monotonic()
+        self._places[ino], self._named[ino] = ((parent, name), now), now
 
     def _is_fresh(self, ino: Ino, parent: Ino | None, name: str) -> bool:
         found = self._places.get(ino)

@@ -113,7 +113,8 @@ class FileIO:
             raise
 
     def _check_name(self, ino: Ino) -> None:
-        """Raise ESTALE, once, if news have given the inode's name to another.
+        """Raise ESTALE, once, if news have given the inode's name to another, or it had another one from them
+        a moment ago and went by a program's will.
 
         The kernel may not have heard of it yet: at this errno it looks the name up anew, and whoever opens
         the file gets the new one.  Who asks a second time means this very inode (`/proc/self/fd`).
@@ -124,7 +125,15 @@ class FileIO:
 
     def is_stale(self, ino: Ino) -> bool:
         """Whether opening the inode is answered ESTALE now."""
-        return ino not in self._asked_for and lineages.is_displaced_now(self._db, ino)
+        if ino in self._asked_for:
+            return False
+        return lineages.is_displaced_now(self._db, ino) or self._is_gone_since_named(ino)
+
+    def _is_gone_since_named(self, ino: Ino) -> bool:
+        if not self._inodes.fresh.was_named_now(ino):
+            return False
+        node = tree.find(self._db, ino)
+        return node is not None and node.parent is None
 
     def _new_file(self, node: Node) -> OpenFile:
         draft = self._drafts.find(node.draft) if node.draft is not None else None

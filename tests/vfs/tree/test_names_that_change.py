@@ -206,3 +206,18 @@ async def test_rename_to_a_name_that_was_free(drive: Drive, monkeypatch: pytest.
     )
     assert drive.names() == ["f", "g"]
     assert drive.ops() == []
+
+
+async def test_an_open_by_the_name_before_does_not_lead_to_what_a_program_removed(drive: Drive) -> None:
+    """The kernel has not heard yet that `before` is called `g`, and `g` goes under other hands."""
+    ino = await drive.remote_file(1, "before", b"one")
+    await drive.remote_file(1, "g", b"one")
+    found = await drive.fs.lookup(ROOT, "g")
+    opened = await drive.fs.open(found.ino, os.O_RDONLY)
+    await drive.fs.release(opened.fh)
+    await drive.fs.unlink(ROOT, "g")
+    with pytest.raises(OSError, check=fails_with(errno.ESTALE)):
+        await drive.fs.open(ino, os.O_RDWR)
+    # Who asks once more means this very inode.
+    again = await drive.fs.open(ino, os.O_RDWR)
+    await drive.fs.release(again.fh)
