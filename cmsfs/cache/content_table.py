@@ -70,17 +70,28 @@ def unverified(db: sqlite.Database, limit: int, *, after: str) -> list[str]:
 
 
 def evictable(db: sqlite.Database, limit: int, *, after: tuple[int, str]) -> list[ContentRow]:
-    """Contents that are neither dirty nor pinned, the longest unused first, from a (used_at, sha1) on."""
+    """Contents that are neither dirty nor pinned nor below a draft, the longest unused first, from a
+    (used_at, sha1) on."""
     sql = f"""
         SELECT {_COLUMNS} FROM content WHERE used_at >= ? AND (used_at, sha1) > (?, ?)
-        AND dirty = 0 AND pinned = 0 ORDER BY used_at, sha1 LIMIT ?
+        AND dirty = 0 AND pinned = 0
+        AND NOT EXISTS (SELECT 1 FROM draft WHERE base_sha1 = content.sha1)
+        ORDER BY used_at, sha1 LIMIT ?
     """
     return [_saved(row) for row in db.rows(sql, after[0], *after, limit)]
 
 
+def is_base(db: sqlite.Database, sha1: str) -> bool:
+    """Whether a draft lies over this content, whose bytes go to the service with it."""
+    return db.row("SELECT 1 FROM draft WHERE base_sha1 = ?", sha1) is not None
+
+
 def pinned_bytes(conn: sqlite.Connection) -> int:
-    """What pinned contents take up in the cache."""
-    found = conn.execute("SELECT bitmap, size FROM content WHERE pinned = 1 AND dirty = 0")
+    """What pinned contents, and those below drafts, take up in the cache."""
+    found = conn.execute(
+        "SELECT bitmap, size FROM content WHERE dirty = 0"
+        " AND (pinned = 1 OR sha1 IN (SELECT base_sha1 FROM draft WHERE base_sha1 IS NOT NULL))"
+    )
     return sum(bitmap.present_bytes(row[0], row[1]) for row in found)
 
 

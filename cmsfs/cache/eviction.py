@@ -8,8 +8,9 @@ Room is reserved before a download begins and given back as its blocks land, so 
 do not each find the same room free.  What was written here and uploaded is there already: for that, room is
 made now and then.
 
-Rule: evicted are clean, unpinned contents, the longest unused first: closed ones; and if these are
-not enough, open ones that are not complete (their reader must be able to fetch blocks anyway).
+Rule: evicted are clean, unpinned contents over which no draft lies, the longest unused first: closed ones;
+and if these are not enough, open ones that are not complete (their reader must be able to fetch blocks
+anyway).
 Single ones, which a person wants gone, are evicted by the first half of that.
 """
 
@@ -29,6 +30,10 @@ LOW_MARK = 0.9
 
 # Beyond the floor itself, so that the next block does not hit it again.
 FLOOR_SPARE = 0.1
+
+# What lies under a draft is fetched when that begins, and kept from then on, up to this size; of more, when
+# it is sent, through the cache if that has no room for all of it.
+BASE_BYTES = 64 * 1024 * 1024
 
 # Rows looked at in one go: evicting one takes some 40 µs of the loop.
 PAGE = 32
@@ -136,6 +141,8 @@ class Evictor:
             return 0
         if self._contents.in_use(content) or (row is not None and (row.dirty or row.pinned)):
             return None
+        if content_table.is_base(self._db, sha1):
+            return None
         freed = content.cached_bytes
         self._contents.drop(content)
         return freed
@@ -210,6 +217,8 @@ class Evictor:
             if content.complete or content.dirty or content.busy or not content.cached_bytes:
                 continue
             row = content_table.find(self._db, content.sha1)
+            if content.size <= BASE_BYTES and content_table.is_base(self._db, content.sha1):
+                continue
             if row is None or not (row.pinned or row.dirty):
                 freed += content.cached_bytes
                 self._contents.drop(content)

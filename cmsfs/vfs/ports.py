@@ -21,8 +21,9 @@ class HydratorPort(Protocol):
     async def blocks(self, content: Content, first: int, last: int) -> None:
         """Return once these blocks (inclusive) are cached; OSError when they cannot be had in time."""
 
-    def ahead(self, content: Content, first: int, last: int) -> None:
-        """These blocks will probably be read soon; never waits, never fails."""
+    def ahead(self, content: Content, first: int, last: int, *, kept: bool = False) -> None:
+        """These blocks will probably be read soon, or are `kept` whatever room the cache has; never waits,
+        never fails."""
 
     def began(self, ino: Ino) -> None:
         """A file is being read from its beginning, its neighbours may be next; never waits, never fails."""

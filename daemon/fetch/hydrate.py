@@ -173,10 +173,10 @@ class Hydrator:
             else:
                 return
 
-    def ahead(self, content: Content, first: int, last: int) -> None:
+    def ahead(self, content: Content, first: int, last: int, *, kept: bool = False) -> None:
         """Fetch these blocks behind whatever readers wait for; never waits, never fails."""
         if self._health.can_ask and content.remote_id is not None:
-            self._demand_blocks(content, first, last, urgent=False)
+            self._demand_blocks(content, first, last, urgent=False, pinned=kept)
 
     def coming(self) -> set[str]:
         """The contents of which blocks are on their way."""

@@ -161,6 +161,37 @@ async def test_open_pinned_content_is_not_restarted(
             cache.close(content.sha1)
 
 
+async def test_what_lies_under_a_draft_stays(
+    open_cache: OpenCache, db: sqlite.Database, sample: MakeSample
+) -> None:
+    async with started(open_cache(limit_bytes=4 * BLOCK, clock=Clock())) as cache:
+        whole, part, other = sample(2 * BLOCK), sample(9 * BLOCK), sample(2 * BLOCK)
+        for base in (whole, part):
+            await db.write(
+                lambda conn, base=base: conn.execute(
+                    "INSERT INTO draft(base_sha1, base_total) VALUES (?, ?)", (base.sha1, base.size)
+                )
+            )
+        await cache.put(whole)
+        cache.open(part.sha1, part.size)
+        await cache.put(part, 0)
+        await cache.put(other)
+        await cache.make_room(3 * BLOCK)
+        assert here(cache, [whole, other]) == [True, False]
+        assert cache.absent(part) == [(1, 8)]
+        assert cache.evict(whole.sha1) is None
+        # It is outside the limit, as what is pinned.
+        async with cache.reserved(8 * BLOCK, pinned=True):
+            pass
+        await cache.put(part, *range(1, 9))
+        cache.close(part.sha1)
+        await cache.make_room(4 * BLOCK)
+        assert all(here(cache, [whole, part]))
+        await db.write(lambda conn: conn.execute("DELETE FROM draft"))
+        await cache.make_room(4 * BLOCK)
+        assert not any(here(cache, [whole, part]))
+
+
 async def test_unsettled_content_is_not_evicted(
     open_cache: OpenCache, db: sqlite.Database, sample: MakeSample, tmp_path: Path
 ) -> None:

@@ -56,7 +56,7 @@ class Shelf:
     def began(self, ino: Ino) -> None:
         """Neighbours are not fetched here."""
 
-    def ahead(self, content: Content, first: int, last: int) -> None:
+    def ahead(self, content: Content, first: int, last: int, *, kept: bool = False) -> None:
         pass
 
     def wake(self) -> None:

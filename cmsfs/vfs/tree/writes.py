@@ -12,6 +12,7 @@ from sqlite3 import Connection
 
 from cmsfs import crashpoints
 from cmsfs.cache.blocks import BLOCK
+from cmsfs.cache.eviction import BASE_BYTES
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops
 from cmsfs.journal.draft import Draft
@@ -24,9 +25,6 @@ from cmsfs.runtime import clock
 from cmsfs.vfs.tree import weblinks
 from cmsfs.vfs.tree.context import TreeContext
 from cmsfs.vfs.tree.handles import Handles, OpenFile, PageVersion
-
-# What lies under a change is fetched when that begins, up to this size; of more, when it is sent.
-AHEAD_BYTES = 64 * 1024 * 1024
 
 
 class FileWriter:
@@ -168,9 +166,9 @@ class FileWriter:
         draft = self._drafts.started(draft_id, file.ino, base)
         if not keep_base:
             draft.mtime_ns = now
-        if content is not None and base is not None and content.size <= AHEAD_BYTES:
+        if content is not None and base is not None and content.size <= BASE_BYTES:
             # It goes to the service with the rest, which may not have it any more by then.
-            self._hydrator.ahead(content, 0, (content.size - 1) // BLOCK)
+            self._hydrator.ahead(content, 0, (content.size - 1) // BLOCK, kept=True)
         file.wrote(draft)
         self._pages[file.ino] = draft
         return True

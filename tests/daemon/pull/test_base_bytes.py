@@ -139,3 +139,25 @@ async def test_document_deletion_waits_for_base_bytes(
     await drive.sync()
     assert await other.paths() == []
     assert await drive.read("doc~") == OLD
+
+
+async def test_what_a_change_lies_over_is_here_whatever_the_cache_has_room_for(
+    starting: Starting, other: Remote
+) -> None:
+    data = os.urandom(3_000_000)
+    number = await other.file("doc", data)
+    await other.file("another", os.urandom(900_000))
+    async with starting(cache_bytes=1_000_000, settle_seconds=3600.0) as drive:
+        await drive.names()
+        ino = await drive.ino("doc")
+        opened = await drive.fs.open(ino, os.O_RDWR)
+        await drive.fs.read(opened.fh, 0, 10)
+        await drive.fs.write(opened.fh, 5, b"changed")
+        await drive.fs.release(opened.fh)
+        with trio.fail_after(30):
+            while not drive.agents.state.blocks.is_complete(sha1(data)):
+                await trio.lowlevel.checkpoint()
+        await drive.read("another")
+        await other.client.items.delete("file", number)
+        await other.client.items.purge("file", number)
+        assert await drive.read("doc") == data[:5] + b"changed" + data[12:]
