@@ -43,9 +43,11 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing more comes after so many bytes of the answer's body, and the connection stays open."""
+    """Nothing more comes after so many bytes of the answer's body, and the connection stays open; `before`:
+    nothing of an answer comes, and the request is not carried out."""
 
     after: int = 0
+    before: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Plan:
     def __init__(self, choose: Callable[[str, str], Fault | None] | None = None) -> None:
         self.requests: list[tuple[str, str]] = []
         self.faults = 0
-        self._choose = choose
+        self.choose = choose
         self._rules: list[_Rule] = []
 
     def add(self, fault: Fault, *, method: str = "", part: str = "", times: int = 1) -> None:
@@ -95,7 +97,7 @@ class Plan:
     def clear(self) -> None:
         """No faults from now on."""
         self._rules.clear()
-        self._choose = None
+        self.choose = None
 
     def count(self, method: str, part: str) -> int:
         return sum(1 for one, target in self.requests if one == method and part in target)
@@ -103,7 +105,7 @@ class Plan:
     def fate(self, method: str, target: str) -> Fault | None:
         """What this request meets."""
         self.requests.append((method, target))
-        found = self._choose(method, target) if self._choose else None
+        found = self.choose(method, target) if self.choose else None
         for rule in self._rules:
             if rule.times and rule.method in ("", method) and rule.part in target:
                 rule.times -= 1
@@ -175,6 +177,8 @@ class Relay:
         fault = self.plan.fate(request.method.decode(), request.target.decode())
         if isinstance(fault, Reset) and fault.before:
             raise _Broken(hard=True)
+        if isinstance(fault, Stall) and fault.before:
+            await trio.sleep_forever()
         if isinstance(fault, Answer) and not fault.carried_out:
             if not client.conn.they_are_waiting_for_100_continue:
                 while not isinstance(await client.event(), h11.EndOfMessage):

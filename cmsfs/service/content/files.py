@@ -9,6 +9,7 @@ read to its end by whoever has it open.
 """
 
 import json
+import logging
 import mimetypes
 import re
 from sqlite3 import Connection, Row
@@ -32,6 +33,8 @@ from cmsfs.service.renditions import embed_links, indexing, representations
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import blobs, engine, store, tree_paths
 from cmsfs.service.storage.kinds import ItemKind, ItemStatus
+
+log = logging.getLogger(__name__)
 
 # A detour by another host takes longer than so many bytes.
 REDIRECTED_BYTES = 64 * 1024
@@ -238,22 +241,27 @@ class BlobResponse(responses.Response):
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(until_gone, receive, nursery.cancel_scope)
-                if scope["method"] != "HEAD":
-                    await self._stream(reader, send)
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                if scope["method"] == "HEAD" or await self._stream(reader, send):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
                 nursery.cancel_scope.cancel()
         finally:
             reader.close()
 
-    async def _stream(self, reader: blobs.BlobReader, send: types.Send) -> None:
+    async def _stream(self, reader: blobs.BlobReader, send: types.Send) -> bool:
+        """Send the bytes; whether that was all.  If not, the client sees that the answer has no end."""
         at = self._first
         while at < self._end:
             wanted = min(blobs.CHUNK, self._end - at)
-            data = await threads.run_sync(reader.read, wanted)
+            try:
+                data = await threads.run_sync(reader.read, wanted)
+            except blobs.BlobsUnavailable as error:
+                log.warning("a download breaks off, the contents are out of reach: %s", error.strerror)
+                return False
             if not data:
                 raise OSError(f"the content {self._sha1} is shorter than it should be")
             await send({"type": "http.response.body", "body": data, "more_body": True})
             at += len(data)
+        return True
 
 
 async def until_gone(receive: types.Receive, scope: trio.CancelScope) -> None:
