@@ -10,7 +10,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.service.storage import engine, store
-from cmsfs.service.storage.postgres import connection, format, statements
+from cmsfs.service.storage.postgres import connection, format, prepared, statements
 from cmsfs.service.storage.shared.attempt_limits import FREE
 
 EVENT = (
@@ -304,3 +304,28 @@ def test_the_embedded_service_imports_none_of_it(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_the_server_remembers_what_comes_again_and_forgets_the_oldest(conn, monkeypatch):
+    monkeypatch.setattr(prepared, "MOST", 5)
+    count = "SELECT count(*) AS n FROM pg_prepared_statements"
+    for number in range(12):
+        for _ in range(4):
+            assert conn.execute(f"SELECT ? + {number} AS n", (1,)).fetchone()["n"] == 1 + number
+    assert 3 <= conn.execute(count).fetchone()["n"] <= 5
+    conn.command("BEGIN")
+    for number in range(12):
+        with pytest.raises(sqlite3.Error):
+            conn.execute(f"SELECT ? / 0 + {number} AS n", (1,))
+    conn.settle()
+    assert conn.execute("SELECT ? + 11 AS n", (1,)).fetchone()["n"] == 12
+
+
+def test_values_are_the_same_by_a_prepared_statement(conn):
+    value = {"text": "über \0 all", "blob": b"\0\xff'\\", "none": None, "truth": True, "number": -(2**60)}
+    sql = (
+        "SELECT CAST(:text AS text) AS text, CAST(:blob AS bytea) AS blob, CAST(:none AS text) AS none,"
+        " CAST(:truth AS bigint) AS truth, CAST(:number AS bigint) AS number, 1 = 1 AS yes, 1.5 AS half"
+    )
+    found = [tuple(conn.execute(sql, value).fetchone()) for _ in range(5)]
+    assert found == [("über \ufffd all", b"\0\xff'\\", None, 1, -(2**60), 1, 1.5)] * 5

@@ -16,12 +16,11 @@ import psycopg
 from psycopg import adapt, errors, pq
 
 from cmsfs.service.storage import engine
-from cmsfs.service.storage.postgres import statements
+from cmsfs.service.storage.postgres import prepared, statements
 
 # What the service says to the server about each of its connections.  Statements here are short, and not worth
 # being compiled; a statement that was asked for often is planned once.
 _OPTIONS = "-c jit=off -c TimeZone=UTC"
-_PREPARED = 1000
 # The function of the server that finds that a statement gives other columns than when it was planned.  There
 # is no code for that, and its words are in the server's language.
 _STALE = "RevalidateCachedQuery"
@@ -54,10 +53,6 @@ def _row_class(names: tuple[str, ...]) -> type[PostgresRow]:
     )
 
 
-def _rows(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], PostgresRow]:
-    return _row_class(tuple(column.name for column in cursor.description or ()))
-
-
 class Result:
     """What a statement gave."""
 
@@ -80,6 +75,9 @@ class PostgresConnection:
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self.raw = raw
+        self._statements = prepared.Statements(raw.pgconn)
+        self._loaders = adapt.Transformer(raw)
+        self._listens = False
 
     @property
     def in_transaction(self) -> bool:
@@ -97,17 +95,23 @@ class PostgresConnection:
     def execute(self, sql: str, args: Sequence[Any] | Mapping[str, Any] = ()) -> Result:
         """Run a statement.  Raises `sqlite3.IntegrityError`, `DatabaseUnavailable`, and others of it."""
         text, keys = statements.translate(sql)
+        given: Any = args
+        values = [_sent(given[key]) for key in keys]
+        formats = [int(type(given[key]) is bytes) for key in keys]
         try:
-            cursor = self.raw.execute(text.encode(), _sent(args, keys) if keys else None)
-            return Result(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+            statement, found = self._statements.run(text, values, formats if any(formats) else None)
+            return self._result(statement, found)
         except psycopg.Error as error:
             raise self._failed(error) from error
+        finally:
+            self._hear()
 
     def executemany(self, sql: str, many: Iterable[Sequence[Any]]) -> Result:
         text, keys = statements.translate(sql)
+        rows: Any = many
         try:
             with self.raw.cursor() as cursor:
-                cursor.executemany(text.encode(), [_sent(args, keys) for args in many])
+                cursor.executemany(text.encode(), [[_value(args[key]) for key in keys] for args in rows])
                 return Result([], cursor.rowcount)
         except psycopg.Error as error:
             raise self._failed(error) from error
@@ -121,13 +125,26 @@ class PostgresConnection:
     def command(self, sql: str) -> None:
         """Run statements as they are, several with semicolons between."""
         try:
-            self.raw.execute(sql.encode(), prepare=False)
+            self._statements.command(sql)
         except psycopg.Error as error:
             raise said(error) from error
+        finally:
+            self._hear()
+
+    def _result(self, statement: prepared.Statement, found: pq.abc.PGresult) -> Result:
+        if not found.nfields:
+            return Result([], found.command_tuples or 0)
+        if statement.columns is None:
+            names = (found.fname(place) or b"" for place in range(found.nfields))
+            statement.columns = tuple(name.decode() for name in names)
+        self._loaders.set_pgresult(found)
+        rows: list[Any] = self._loaders.load_rows(0, found.ntuples, _row_class(statement.columns))
+        return Result(rows, found.command_tuples or 0)
 
     def listen(self, channel: str, heard: Callable[[int, str], None]) -> None:
         """Have it called for what is told there: the server's process that told it, and what."""
         self.raw.add_notify_handler(lambda one: heard(one.pid, one.payload))
+        self._listens = True
         self.command(f"LISTEN {channel}")
 
     def take_in(self) -> None:
@@ -137,7 +154,11 @@ class PostgresConnection:
         except psycopg.Error as error:
             self.close()
             raise said(error) from error
-        while (one := self.raw.pgconn.notifies()) is not None:
+        self._hear()
+
+    def _hear(self) -> None:
+        """What was told may have come with an answer."""
+        while self._listens and not self.is_lost and (one := self.raw.pgconn.notifies()) is not None:
             if self.raw.pgconn.notify_handler is not None:
                 self.raw.pgconn.notify_handler(one)
 
@@ -150,8 +171,9 @@ class PostgresConnection:
         self.raw.close()
 
 
-def _sent(args: Any, keys: tuple[int | str, ...]) -> list[Any]:
-    return [_value(args[key]) for key in keys]
+def _sent(value: Any) -> bytes | None:
+    value = _value(value)
+    return value.encode() if type(value) is str else value
 
 
 def _value(value: Any) -> Any:
@@ -224,12 +246,9 @@ def connect(url: str, *, reads_only: bool = False, name: str = "cmsfs") -> Postg
             "keepalives_idle": known.get("keepalives_idle", 30),
             "application_name": known.get("application_name", name),
         }
-        raw = psycopg.connect(
-            url, autocommit=True, cursor_factory=psycopg.RawCursor, row_factory=_rows, **more
-        )
+        raw = psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor, **more)
     except psycopg.Error as error:
         raise said(error) from error
-    raw.prepared_max = _PREPARED
     raw.adapters.register_loader("numeric", _Number)
     raw.adapters.register_loader("bool", _Truth)
     return PostgresConnection(raw)
