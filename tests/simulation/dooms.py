@@ -11,7 +11,8 @@ from tests.simulation.world import who
 
 # What the moments are counted from: from now, or from the next answer; all others are crash points.
 NOW, ANSWER = 0, 1
-POINTS = list(Point)
+# What passes the other two is between a kernel and the drive.
+POINTS = [one for one in Point if one not in (Point.REQUEST_BEGUN, Point.REQUEST_DONE)]
 AIMS = 2 + len(POINTS)
 
 # Strikes a process by its name; with its power, if there is chance in what is left then.

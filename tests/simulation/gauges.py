@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from cmsfs.replica.merge import local_work
 from cmsfs.replica.nodes import ROOT
 
 if TYPE_CHECKING:
@@ -16,6 +15,12 @@ if TYPE_CHECKING:
 
 # Tasks of a drive of which there are several by the same name; of all others there is one, and it stands.
 SEVERAL = {"work": math.inf, "one": 2}
+
+# What waits for an operation that is held waits for a person.
+_LEFT_ASIDE = """
+  SELECT count(*) AS n FROM doubt
+  WHERE NOT EXISTS (SELECT 1 FROM op WHERE op.ino = doubt.ino AND op.state = 'held')
+"""
 
 # What is on its way when somebody looks has ended so much later.
 SECONDS = 60
@@ -41,7 +46,7 @@ def risen(machine: "Machine") -> list[str]:
         found.append(f"the kernel holds the lookups {known}, the drive knows of {used} inodes, {there}")
     if opened:
         found.append(f"{opened} inodes are open")
-    if count := local_work.count_deferred(agents.state.db):
+    if count := agents.state.db.rows(_LEFT_ASIDE)[0]["n"]:
         found.append(f"{count} news are left aside")
     if waiting := {name: count for name, count in agents.pace.queues.items() if name != "changes"}:
         found.append(f"requests wait: {waiting}")

@@ -47,7 +47,10 @@ def told(error: BaseException) -> str:
 async def judge(one: "_Simulation") -> None:
     """Everything that can be seen while the machines run."""
     failures = one.outcome.failures
-    lost: dict[str, set[str]] = {machine.name: _lost_with_service(one, machine) for machine in one.machines}
+    lost: dict[str, set[str]] = {
+        machine.name: _lost_with_service(one, machine) | _lost_with_versions(one, machine)
+        for machine in one.machines
+    }
     for machine, before in zip(one.machines, one.before_quiet, strict=True):
         if machine.wire.changes != before:
             failures.append(f"not quiet: {machine.name} still changes things at the service")
@@ -134,6 +137,17 @@ def _lost_with_service(one: "_Simulation", machine: Machine) -> set[str]:
         node = tree.find(db, row["ino"])
         if node is not None and node.sha1 in one.ledger.replaced and node.sha1 not in had:
             found.add(tree.path(db, node.ino).lstrip("/"))
+    return found
+
+
+def _lost_with_versions(one: "_Simulation", machine: Machine) -> set[str]:
+    """Paths of what is only here, with bytes that the service alone had until somebody purged them."""
+    db, found = machine.agents.state.db, set()
+    had = {row["sha1"] for row in one.service.store.read("SELECT sha1 FROM version")}
+    only_here = "SELECT ino, sha1 FROM node WHERE kind = 'file' AND parent IS NOT NULL AND remote_id IS NULL"
+    for row in db.rows(only_here):
+        if row["sha1"] in one.ledger.replaced and row["sha1"] not in had:
+            found.add(tree.path(db, row["ino"]).lstrip("/"))
     return found
 
 

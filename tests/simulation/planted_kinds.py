@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "clock_set_back_delays": {"troubles": True, "faults": 0.15},
     "numbers_of_a_backup_believed": {"backup": True, "person": True},
     "deletions_of_a_backup_believed": {"backup": True, "person": True},
-    "early_children_collide": {"crowded": True, "person": True},
+    "early_children_collide": {"crowded": True, "person": True, "faults": 0.15, "lies": 0.03},
     "damaged_download_shown": {"lies": 0.1},
     "odd_event_ends_its_page": {"lies": 0.1},
 }

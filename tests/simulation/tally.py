@@ -3,8 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from cmsfs import crashpoints
-from tests.simulation import reached
+from tests.simulation import dooms, reached
 from tests.simulation.simulation import Outcome
 
 
@@ -70,7 +69,7 @@ class Tally:
         ]
         lines += [f"| fault: {name} | {count:,} |" for name, count in sorted(self.faults.items())]
         lines += [f"| {name} | {count:,} |" for name, count in sorted(self.states.items())]
-        points = [f"killed at {point}" for point in crashpoints.Point]
+        points = [f"killed at {point}" for point in dooms.POINTS]
         for what, rows in (
             ("rows of the merge's table", reached.MERGE),
             ("rows of the journal's table", reached.JOURNAL),
