@@ -4,13 +4,16 @@ Whoever asks must see and may download everything that they name; what is below 
 everything else once more, when the archive is fetched.  The addresses need no token, as clients of the public
 API expect it.
 
+What was asked for is remembered by the process that was asked; where processes share a database, it is noted
+there, too, so that any of them sends the archive and tells how that went.
+
 Rule: an address is for a moment (LIFETIME_SECONDS), and for the user who asked: it shows nothing that they
 may not download when it is used.
 """
 
 import json
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -39,6 +42,9 @@ STATUS_SECONDS = 12 * 3600
 # So many archives are remembered, the latest.
 MOST_KNOWN = 1000
 
+# Processes note one for each other under this and its word.
+_NOTE = "zip."
+
 
 @dataclass(slots=True)
 class RequestedArchive:
@@ -52,25 +58,60 @@ class RequestedArchive:
     files: int
     made_at: int
     progress: zip_stream.ZipProgress | None = None
+    told: dict[str, Any] | None = None  # how it went at another process
+
+    def status(self) -> dict[str, Any]:
+        done = self.progress
+        if done is None and self.told is not None:
+            return self.told
+        return {
+            "total_file_count": self.files if done is None else done.plan.files,
+            "downloaded_file_count": 0 if done is None else done.downloaded,
+            "skipped_file_count": 0 if done is None else done.plan.skipped_files + done.lost,
+            "skipped_folder_count": 0 if done is None else done.plan.skipped_folders,
+            "state": "in_progress" if done is None else done.state,
+        }
+
+    def note(self) -> bytes:
+        """What other processes need to know."""
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "progress"}
+        return json.dumps(found | {"told": None if self.progress is None else self.status()}).encode()
 
 
 class RequestedArchives:
     """Those that were asked for lately, by the words of their addresses."""
 
-    def __init__(self) -> None:
+    def __init__(self, opened: store.Store) -> None:
         self._known: OrderedDict[str, RequestedArchive] = OrderedDict()
+        self._shared = opened.shared if opened.shared.is_told else None
 
-    def add(self, archive: RequestedArchive) -> str:
+    async def add(self, archive: RequestedArchive) -> str:
         """Remember it; its word."""
-        word = chance.token_urlsafe(32)
+        # The moment comes first: those of the past are forgotten by their names.
+        word = f"{archive.made_at:016x}{chance.token_urlsafe(32)}"
+        self.remember(word, archive)
+        if self._shared is not None:
+            over = archive.made_at - STATUS_SECONDS * 1_000_000
+            await self._shared.drop_values(_NOTE, f"{_NOTE}{over:016x}")
+            await self._shared.add_value(f"{_NOTE}{word}", archive.note())
+        return word
+
+    def remember(self, word: str, archive: RequestedArchive) -> None:
         self._known[word] = archive
         while len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
-        return word
+
+    async def tell(self, word: str, archive: RequestedArchive) -> None:
+        """Tell other processes how it went."""
+        if self._shared is not None:
+            await self._shared.set_value(f"{_NOTE}{word}", archive.note())
 
     def find(self, word: str, now: int, seconds: int) -> RequestedArchive:
         """One that was asked for in the last so many seconds; 404 if there is none."""
         found = self._known.get(word)
+        if self._shared is not None and (found is None or found.progress is None):
+            noted = self._shared.value(f"{_NOTE}{word}")
+            found = None if noted is None else RequestedArchive(**json.loads(noted))
         if found is None or now - found.made_at > seconds * 1_000_000:
             raise problems.not_found("zip_download", "")
         return found
@@ -94,7 +135,7 @@ async def create(call: calls.Call) -> responses.Response:
         files=plan.files,
         made_at=now,
     )
-    word = call.request.app.archives.add(made)
+    word = await _known(call.request).add(made)
     url = call.request.url
     address = f"{url.scheme}://{url.netloc}/z/{word}"
     body = {
@@ -127,7 +168,8 @@ async def _plan(
 async def content(request: requests.Request) -> responses.Response:
     opened: store.Store = request.app.store
     now = opened.now()
-    made = _known(request).find(request.path_params["word"], now, LIFETIME_SECONDS)
+    known, word = _known(request), request.path_params["word"]
+    made = known.find(word, now, LIFETIME_SECONDS)
     viewer = downloads.viewer_of(opened, made.user, made.bound, made.link)
     if viewer is None:
         raise problems.not_found("zip_download", "")
@@ -135,25 +177,18 @@ async def content(request: requests.Request) -> responses.Response:
     progress = zip_stream.ZipProgress(plan)
     if request.method != "HEAD":
         made.progress = progress
+        known.remember(word, made)
         sql = "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
         for row in opened.read(sql, json.dumps(made.items)):
-            word = KIND_NAMES[ItemKind(row["kind"])].upper()
-            await link_stats.tell(opened, f"{word}.DOWNLOADED", row, by=made.user)
-    return zip_stream.ZipResponse(opened.blobs, made.name, progress)
+            kind = KIND_NAMES[ItemKind(row["kind"])].upper()
+            await link_stats.tell(opened, f"{kind}.DOWNLOADED", row, by=made.user)
+    return zip_stream.ZipResponse(opened.blobs, made.name, progress, partial(known.tell, word, made))
 
 
 async def status(request: requests.Request) -> responses.Response:
     opened: store.Store = request.app.store
     made = _known(request).find(request.path_params["word"], opened.now(), STATUS_SECONDS)
-    done = made.progress
-    body: dict[str, Any] = {
-        "total_file_count": made.files if done is None else done.plan.files,
-        "downloaded_file_count": 0 if done is None else done.downloaded,
-        "skipped_file_count": 0 if done is None else done.plan.skipped_files + done.lost,
-        "skipped_folder_count": 0 if done is None else done.plan.skipped_folders,
-        "state": "in_progress" if done is None else done.state,
-    }
-    return calls.answer(body)
+    return calls.answer(made.status())
 
 
 def _known(request: requests.Request) -> RequestedArchives:

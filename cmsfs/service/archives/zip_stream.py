@@ -1,6 +1,6 @@
 """Sends an archive as it is made: nothing of it is kept, in memory or on the disk, but a piece at a time."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from urllib.parse import quote
 
 import trio
@@ -15,6 +15,9 @@ from cmsfs.service.storage import blobs
 # A file that is no larger is read as a whole.
 WHOLE = blobs.CHUNK
 
+# How long it may take to say that an archive has failed.
+_SECONDS = 5.0
+
 
 class ZipProgress:
     """How far the download of an archive is."""
@@ -27,9 +30,14 @@ class ZipProgress:
 
 
 class ZipResponse(responses.Response):
-    """An archive, streamed.  It is made no further when the client goes away."""
+    """An archive, streamed.  It is made no further when the client goes away.
 
-    def __init__(self, kept: blobs.BlobStore, name: str, progress: ZipProgress) -> None:
+    `ended` is called before the client sees the end, or when there is none.
+    """
+
+    def __init__(
+        self, kept: blobs.BlobStore, name: str, progress: ZipProgress, ended: Callable[[], Awaitable[None]]
+    ) -> None:
         self.status_code = 200
         self.background = None
         self.body = b""
@@ -42,6 +50,7 @@ class ZipResponse(responses.Response):
         )
         del self.headers["content-length"]
         self._progress = progress
+        self._ended = ended
         self._pieces = _pieces(kept, progress)
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
@@ -55,6 +64,7 @@ class ZipResponse(responses.Response):
                     data = await threads.run_sync(next, self._pieces, b"")
                     if not data:
                         self._progress.state = "succeeded"
+                        await self._ended()
                         break
                     await send({"type": "http.response.body", "body": data, "more_body": True})
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -63,6 +73,8 @@ class ZipResponse(responses.Response):
             self._pieces.close()
             if self._progress.state != "succeeded":
                 self._progress.state = "failed"
+                with trio.move_on_after(_SECONDS, shield=True):
+                    await self._ended()
 
 
 def _pieces(kept: blobs.BlobStore, progress: ZipProgress) -> Generator[bytes, None, None]:

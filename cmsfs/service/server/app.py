@@ -279,7 +279,7 @@ class Service:
         self._counts = counts
         self.searches = result_cache.ResultCache(store)
         self.watch = event_watch.EventWatch(store, events.expire)
-        self.archives = zip_downloads.RequestedArchives()
+        self.archives = zip_downloads.RequestedArchives(store)
         self.contents_probe = health.ContentsProbe(store)
         # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
         # of an assertion for another service would name that one's.

@@ -76,6 +76,9 @@ class Together(Protocol):
     async def set_value(self, name: str, data: bytes | None) -> None:
         """Note something in place of what was noted, durably; None: nothing."""
 
+    async def drop_values(self, first: str, end: str) -> None:
+        """Forget what is noted under names from one up to but without another."""
+
     def is_alone(self) -> bool:
         """Whether no other process has the store open; then none opens it until `open_to_others`."""
 

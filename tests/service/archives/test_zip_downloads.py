@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 
 from cmsfs.models.content import zip_downloads as models_zip_downloads
 from cmsfs.service.archives import zip_downloads, zip_stream
+from cmsfs.service.storage import store
 
 LARGE = bytes(range(256)) * 12_000
 
@@ -163,3 +165,36 @@ async def test_an_address_is_for_a_moment(api, monkeypatch):
     monkeypatch.setattr(zip_downloads, "STATUS_SECONDS", 0)
     await api.ask("GET", asked["status_url"], expect=404)
     await api.ask("GET", f"{asked['download_url'].removesuffix('/content')}x/content", expect=404)
+
+
+@pytest.mark.embedded  # it has a database of its own
+async def test_any_of_several_processes_sends_it_and_tells_how_that_went(postgres, root, fill, as_user):
+    url = postgres.database()
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(store.open_store(root, database_url=url)) for _ in range(3)]
+        await fill(opened[0])
+        one, two, three = [await as_user(each, "ann@example.com") for each in opened]
+        file = await one.upload("a.txt", b"words")
+        asked = await ask(one, file)
+        assert (await status(three, asked))["state"] == "in_progress"
+        found = await fetch(two, asked)
+        assert found.read("a.txt") == b"words"
+        for caller in (one, two, three):
+            assert await status(caller, asked) == {
+                "total_file_count": 1,
+                "downloaded_file_count": 1,
+                "skipped_file_count": 0,
+                "skipped_folder_count": 0,
+                "state": "succeeded",
+            }
+        # Nobody is told for ever.
+        now = opened[0].now()
+        for each in opened:
+            each.now = lambda: now + 13 * 3600 * 1_000_000
+        again = await ask(one, file)
+        await three.ask("GET", asked["status_url"], expect=404)
+        names = [
+            row["name"] for row in two.store.read("SELECT name FROM shared_value WHERE name LIKE 'zip.%'")
+        ]
+        assert names == [f"zip.{again['status_url'].rpartition('/')[0].rpartition('/')[2]}"]
+    postgres.drop(url)

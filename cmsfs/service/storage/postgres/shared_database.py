@@ -13,6 +13,8 @@ _FORGIVE = """
 """
 _VALUE = "SELECT value FROM shared_value WHERE name = ?"
 _ADD_VALUE = "INSERT INTO shared_value VALUES (?, ?) ON CONFLICT DO NOTHING"
+_VALUES = "SELECT 1 FROM shared_value WHERE name >= ? AND name < ? LIMIT 1"
+_DROP_VALUES = "DELETE FROM shared_value WHERE name >= ? AND name < ?"
 _SECOND = 1_000_000
 
 
@@ -77,6 +79,11 @@ class SharedDatabase:
                 conn.execute(_ADD_VALUE, (name, data))
 
         await self._db.write(txn)
+
+    async def drop_values(self, first: str, end: str) -> None:
+        """Forget what is noted under names from one up to but without another."""
+        if self._db.rows(_VALUES, first, end):
+            await self._db.write(lambda conn: conn.execute(_DROP_VALUES, (first, end)))
 
     def _key(self, db: database.PostgresDatabase) -> bytes:
         return bytes(db.rows(_VALUE, "addresses.key")[0]["value"])
