@@ -131,6 +131,14 @@ class BlobStore(abc.ABC):
         Raises `FileNotFoundError` if it is nowhere.
         """
 
+    def ensure(self, conn: Connection, sha1: str) -> None:
+        """As `bring_back`, for a content that has just arrived: whoever sent it is asked to send it again."""
+        try:
+            self.bring_back(conn, sha1)
+        except FileNotFoundError as error:
+            # A process that started while the database was out of reach took it for left behind.
+            raise BlobsUnavailable("what had arrived was swept before it was named") from error
+
     @abc.abstractmethod
     async def drop_aside(self, read: Read, write: Write, *, before: int) -> int:
         """Remove for good what was set aside before a moment; what has a version again stays."""

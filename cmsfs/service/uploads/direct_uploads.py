@@ -101,7 +101,7 @@ def add_file(
         content_modified_at=_micros(content_modified_at),
     )
     row = items.insert(conn, parent, new, by=call.caller.id, now=now)
-    _bring_back(conn, call, content.sha1)
+    call.store.blobs.ensure(conn, content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
     indexing.note(conn, row, content.seen)
     return row
@@ -149,19 +149,10 @@ def add_content(
         else item_serializer.micros(content_modified_at),
     }
     row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
-    _bring_back(conn, call, content.sha1)
+    call.store.blobs.ensure(conn, content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now, renamed="name" in columns)
     indexing.note(conn, row, content.seen)
     return row
-
-
-def _bring_back(conn: Connection, call: calls.Call, sha1: str) -> None:
-    """See that the content is in its place; the client is asked to send it again if it is not."""
-    try:
-        call.store.blobs.bring_back(conn, sha1)
-    except FileNotFoundError as error:
-        # A process that started while the database was out of reach took it for left behind.
-        raise blobs.BlobsUnavailable("what had arrived was swept before it was named") from error
 
 
 async def preflight_new(call: calls.Call) -> responses.Response:
