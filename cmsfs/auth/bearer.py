@@ -39,19 +39,30 @@ class BearerAuth(httpx.Auth):
         return "BearerAuth()"
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        refused: Token | None = None
+        token: Token | None = None
         for _ in range(2):
-            token = self._token
-            if token is None or token is refused or trio.current_time() >= self._renew_at:
-                token = await self._renewed()
-            request.headers.update(self._also)
-            request.headers["authorization"] = f"Bearer {token.access_token.get_secret_value()}"
+            token = await self.sign(request, token)
             response = yield request
-            if response.status_code != httpx.codes.UNAUTHORIZED:
+            if not await self.is_refused(response):
                 return
-            # Here, since httpx would read it to its end, however long that is.
-            await wire.read_whole(response, limit=wire.SMALL_BYTES)
-            refused = token
+
+    async def sign(self, request: httpx.Request, refused: Token | None = None) -> Token:
+        """Put the token into the request, another one than `refused`; that token."""
+        token = self._token
+        if token is None or token is refused or trio.current_time() >= self._renew_at:
+            token = await self._renewed()
+        if self._also:
+            request.headers.update(self._also)
+        request.headers["authorization"] = f"Bearer {token.access_token.get_secret_value()}"
+        return token
+
+    async def is_refused(self, response: httpx.Response) -> bool:
+        """Whether the token is no longer good; then the answer has been read."""
+        if response.status_code != httpx.codes.UNAUTHORIZED:
+            return False
+        # Here, since httpx would read it to its end, however long that is.
+        await wire.read_whole(response, limit=wire.SMALL_BYTES)
+        return True
 
     async def _renewed(self) -> Token:
         """A new token: what the fetch brings that is under way, or one that begins here.

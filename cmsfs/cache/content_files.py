@@ -10,6 +10,7 @@ as OSError with ENOENT or EIO: `is_damage` knows both.
 
 import errno
 import hashlib
+import itertools
 import os
 from collections import OrderedDict, deque
 from pathlib import Path
@@ -88,15 +89,14 @@ class ContentFiles:
 
     def _close_idle(self, most: int) -> None:
         """Close the longest unused until no more than `most` are open, but none that is lent out."""
-        if len(self._open) <= most:
+        surplus = len(self._open) - most
+        if surplus <= 0:
             return
-        for file in list(self._open):
-            if len(self._open) <= most:
-                return
-            if file.users == 0:
-                del self._open[file]
-                os.close(file.fd)
-                file.fd = -1
+        idle = itertools.islice((file for file in self._open if not file.users), surplus)
+        for file in list(idle):
+            del self._open[file]
+            os.close(file.fd)
+            file.fd = -1
 
     def bury(self, path: Path) -> None:
         """Take a file out of its place at once; `empty_graves` removes it (a large one takes long)."""

@@ -30,10 +30,10 @@ Counters = wire.Counters
 TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
 
-# The drive reads with 30 requests at once (8 that somebody waits for, 6 ahead, 16 of neighbours), uploads
+# The drive reads with 62 requests at once (8 that somebody waits for, 6 ahead, 48 of neighbours), uploads
 # with 20, lists with 12, keeps with 4, and waits for changes with one: nobody who waits may find all taken.
 # (Of connections through a proxy; others are made as they are needed.)
-LIMITS = {"max_connections": 80, "max_keepalive_connections": 32, "keepalive_expiry": 30}
+LIMITS = {"max_connections": 112, "max_keepalive_connections": 32, "keepalive_expiry": 30}
 
 
 # A router that forgets a connection, a laptop that was carried away: nothing comes, and nothing says so.

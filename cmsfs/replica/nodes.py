@@ -190,10 +190,11 @@ class Remote(NamedTuple):
             return f"its name has {len(self.name)} characters"
         texts = (self.id, self.name, self.parent_id, self.etag, self.version, self.sha1)
         together = "".join([text for text in texts if text is not None])
-        try:
-            together.encode()
-        except UnicodeEncodeError:
-            return "its name or one of its IDs is not valid text"
+        if not together.isascii():
+            try:
+                together.encode()
+            except UnicodeEncodeError:
+                return "its name or one of its IDs is not valid text"
         return "its name or one of its IDs is not valid text" if "\0" in together else None
 
 

@@ -52,6 +52,8 @@ def _kept(node: Node) -> NodeRight:
 
 def mode(node: Node, rights: NodeRight) -> int:
     """The node's permission bits, less those that the service would not honour."""
+    if rights is ALL:
+        return node.mode
     bits, rights = node.mode, rights | _kept(node)
     if NodeRight.READ not in rights and not node.is_folder:
         bits &= ~_READ_BITS

@@ -121,14 +121,15 @@ class ContentStream:
     def __init__(self, head: httpx.Response, body: Body, first: int, last: int | None) -> None:
         self._body = body
         self._skip, self._cut = 0, False
-        if head.headers.get("content-encoding", "identity") != "identity":
+        headers = {name.lower(): value for name, value in head.headers.raw}
+        if headers.get(b"content-encoding", b"identity") != b"identity":
             raise errors.ProtocolError("the service compresses a download although it was asked not to")
-        length = head.headers.get("content-length", "")
-        announced = int(length) if length.isascii() and length.isdigit() else None
+        length = headers.get(b"content-length", b"")
+        announced = int(length) if length.isdigit() else None
         # How many are still to come; None: however many come.
         self._left = announced if last is None else last - first + 1
         if head.status_code == HTTPStatus.PARTIAL_CONTENT and last is not None:
-            told = head.headers.get("content-range", "")
+            told = headers.get(b"content-range", b"").decode("latin-1")
             found = _CONTENT_RANGE.fullmatch(told)
             if found is None or (int(found[1]), int(found[2])) != (first, last):
                 raise errors.ProtocolError(f"the service answers bytes {first}-{last} with {told!r}")

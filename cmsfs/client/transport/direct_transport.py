@@ -27,7 +27,7 @@ from cmsfs.client.transport.bodies import DIRECT
 from cmsfs.client.transport.bulk_stream import PIECE_BYTES, BulkStream, Sink
 
 # Connections that wait for another request, and how long: as many as a drive reads and uploads with.
-KEPT = 48
+KEPT = 64
 KEPT_SECONDS = 30.0
 
 # A head is no larger.

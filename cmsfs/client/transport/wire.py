@@ -15,7 +15,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import contextvars
-import functools
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -79,7 +78,11 @@ class Wire:
         self._hosts = hosts.Hosts(own)
         self._in_process = in_process
         self._flow = flow
+        # Inherits from classes of httpx, which is loaded by now.
+        from cmsfs.client.transport import exchange
+
         self._http = http
+        self._exchange = exchange.Exchange(http)
         self._auth = auth
         self._ours: set[tuple[str, str]] = set()  # schemes and hosts that have been found to get a token
         self._policy = policy
@@ -183,10 +186,10 @@ class Wire:
         async def send(request: httpx.Request, **how: Any) -> httpx.Response:
             if what in self._addresses and (known := await self._known(what, headers)) is not None:
                 return known
-            response = await self._http.send(request, **how)
+            response = await self._exchange.send(request, **how)
             if response.next_request is not None:
                 response = await self._redirected(response)
-            if lasting and response.is_success and response.url != request.url:
+            if lasting and response.request is not request and response.is_success:
                 self._addresses.keep(what, str(response.url))
             if response.status_code == httpx.codes.ACCEPTED:
                 await read_whole(response, limit=SMALL_BYTES)
@@ -216,7 +219,7 @@ class Wire:
         is_good = False
         try:
             request = self._request("GET", address, headers=headers)
-            response = await self._http.send(request, auth=None, stream=True)
+            response = await self._exchange.send(request, auth=None)
             is_good = response.status_code in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT)
         finally:
             if not is_good:
@@ -255,10 +258,7 @@ class Wire:
         if method != "GET" and _applied.get():
             headers = {**(headers or {}), **self.session}
         try:
-            address = _address(url, tuple(params.items())) if params else httpx.URL(url)
-            request = self._http.build_request(method, address, headers=headers, **parts)
-            request.extensions[bodies.DIRECT] = True
-            return request
+            return self._exchange.request(method, url, params=params, headers=headers, **parts)
         except Exception as error:
             if (found := client_errors.from_httpx(error)) is None:
                 raise
@@ -288,7 +288,7 @@ class Wire:
                 async with self._pace.turn(kind):
                     self.counters[kind] += 1
                     try:
-                        response = await (send or self._http.send)(request, auth=auth, stream=True)
+                        response = await (send or self._exchange.send)(request, auth=auth)
                         if limit is not None or not response.is_success:
                             await read_whole(response, limit=limit or SMALL_BYTES)
                     except Exception as error:
@@ -317,7 +317,7 @@ class Wire:
                 raise errors.ProtocolError(f"a download is redirected into this machine ({target.url.host})")
             if "authorization" not in target.headers:
                 target.headers.pop(wire_names.LINK_HEADER, None)
-            response = await self._http.send(target, auth=None, stream=True)
+            response = await self._exchange.send(target, auth=None)
         await response.aclose()
         raise errors.ProtocolError(f"a download is redirected more than {MAX_REDIRECTS} times")
 
@@ -361,17 +361,6 @@ async def read_whole(response: httpx.Response, *, limit: int = PAGE_BYTES) -> No
         if not have_ended and not is_direct:
             await bodies.discard(pieces)
         await response.aclose()
-
-
-@functools.lru_cache(maxsize=64)
-def _address(url: str, params: tuple[tuple[str, str], ...]) -> httpx.URL:
-    """An address with parameters; those of uploads are the same for many."""
-    address = httpx.URL(url)
-    # As an argument above it would be looked at character by character: for the names of all fields that is a
-    # third of a request's time on this side.
-    query = str(httpx.QueryParams(params))
-    address._uri_reference = address._uri_reference._replace(query=query)
-    return address
 
 
 def _in_the_clear(url: httpx.URL) -> errors.ProtocolError:

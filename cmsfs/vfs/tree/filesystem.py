@@ -42,11 +42,6 @@ from cmsfs.vfs.tree.reaper import Reaper
 from cmsfs.vfs.tree.truncations import Truncations
 from cmsfs.vfs.tree.xattrs import Xattrs
 
-# We tell the kernel of every change that we hear of, so it may rely on what it knows.
-TIMEOUT_SECONDS = 300.0
-# While nothing can be heard, it had better ask again.
-OFFLINE_TIMEOUT_SECONDS = 1.0
-
 
 class Filesystem:
     """The file system over one account's tree."""
@@ -165,7 +160,8 @@ class Filesystem:
         """Up to 256 entries behind the cookie `after`; call `counted` for each one delivered."""
         found = await self._snapshots.entries(fh, self._handles.folder(fh).ino, after)
         # atomic: no await until the reply
-        return [DirEntry(name, self._attributes(node), cookie) for name, node, cookie in found]
+        timeout = attributes.timeout(is_online=self._account.is_online)
+        return [DirEntry(name, self._attributes(node, timeout), cookie) for name, node, cookie in found]
 
     def above(self, ino: Ino) -> Ino:
         """The folder that a folder is in; itself, where there is none."""
@@ -226,8 +222,8 @@ class Filesystem:
         if self._rights.is_read_only:
             raise errno_map.oserror(errno.EROFS, f"{node.name}: read-only; see `cmsfs status`")
 
-    def _attributes(self, node: Node) -> Attributes:
-        timeout = TIMEOUT_SECONDS if self._account.is_online else OFFLINE_TIMEOUT_SECONDS
+    def _attributes(self, node: Node, timeout: float | None = None) -> Attributes:
+        timeout = timeout or attributes.timeout(is_online=self._account.is_online)
         draft = self._files.live_draft(node) if node.draft is not None else None
         mode = permissions.mode(node, self._rights.on(node))
         if draft is None:

@@ -12,7 +12,7 @@ that down.
 import errno
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cmsfs.cache.blocks import BlockCache, Fetcher
@@ -138,12 +138,12 @@ class Router:
         fs, real = self._of(ino)
         # Under the number that the kernel asked for.
         found = fs.getattr(real)
-        return found if real == ino else replace(found, ino=ino)
+        return found if real == ino else found._replace(ino=ino)
 
     async def setattr(self, ino: Ino, changes: SetAttr, fh: int | None = None) -> Attributes:
         fs, real = self._of(ino)
         found = await fs.setattr(real, changes, fh)
-        return found if real == ino else replace(found, ino=ino)
+        return found if real == ino else found._replace(ino=ino)
 
     async def readlink(self, ino: Ino) -> bytes:
         fs, real = self._of(ino)

@@ -164,18 +164,18 @@ async def test_a_wrong_guess_ends_what_is_still_queueing(
     await wait_all_tasks_blocked(0.01)
     monkeypatch.setattr(prefetch, "MOST", 40)
     monkeypatch.setattr(prefetch, "LEAST", 40)
-    gates = [network.gate("GET", "/content") for _ in range(hydrate.PREFETCH)]
+    gates = [network.gate("GET", "/content") for _ in range(hydrate.PREFETCH_SMALL)]
     before = network.count("GET", "/content")
     began = drive.agents.hydrator.began
     began(await drive.ino(paths[12]))
     await wait_all_tasks_blocked(0.01)
-    assert network.count("GET", "/content") == before + hydrate.PREFETCH
+    assert network.count("GET", "/content") == before + hydrate.PREFETCH_SMALL
     for path in (paths[59], paths[2]):  # no walk comes there
         began(await drive.ino(path))
     for _, go in gates:
         go.set()
     await wait_all_tasks_blocked(0.02)
-    assert network.count("GET", "/content") == before + hydrate.PREFETCH
+    assert network.count("GET", "/content") == before + hydrate.PREFETCH_SMALL
 
 
 async def test_what_is_written_here_is_nothing_to_fetch(drive: Drive, reader: Reader) -> None:
