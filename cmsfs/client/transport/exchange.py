@@ -22,7 +22,7 @@ from cmsfs.client.transport.direct_transport import DirectTransport
 _PLAIN = re.compile(r"(https?://[A-Za-z0-9.:\[\]-]+)((?:/(?!\.)[A-Za-z0-9_.~-]+)+)", re.ASCII)
 
 
-class Signer(Protocol):
+class TokenSigner(Protocol):
     """What signs requests, beside httpx's own way of it."""
 
     async def sign(self, request: httpx.Request, refused: Any = None) -> Any:
@@ -82,7 +82,7 @@ class Exchange:
         self, request: httpx.Request, *, auth: httpx.Auth | None, stream: bool = True
     ) -> httpx.Response:
         """As `http.send`; the body of the answer is left to the caller."""
-        http, signer = self._http, cast("Signer | None", auth)
+        http, signer = self._http, cast("TokenSigner | None", auth)
         transport: object = http._transport
         is_plain = isinstance(transport, DirectTransport) and not (http._mounts or http.is_closed)
         if not is_plain or (auth is not None and not hasattr(auth, "sign")):
