@@ -110,19 +110,18 @@ class Database:
         rolls back and is raised here; a full disk is an `OSError` (ENOSPC).  Cancelled: before the start
         nothing happens; once running, the transaction is finished first.
         """
-        async with self._writing:
+        await self._turn()
+        try:
             result = await self._run_away(txn, durable)
+        finally:
+            self._writing.release()
         self.written.pulse()
         return result
 
     async def write_short(self, txn: Callable[[Connection], T]) -> T:
         """As `write`, for a transaction of a few indexed statements: on the loop, where that cannot wait for
         the disk."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        try:
-            self._writing.acquire_nowait()
-        except trio.WouldBlock:
-            await self._writing.acquire()
+        await self._turn()
         try:
             most = _WRITE_BACK_EVERY_WHEN_FULL if self._is_disk_full else _LOOK_EVERY
             if self._syncing or (self._unlooked >= most and self._is_log_due()):
@@ -133,6 +132,14 @@ class Database:
             self._writing.release()
         self.written.pulse()
         return result
+
+    async def _turn(self) -> None:
+        """Have the lock for a transaction; where nobody has it, at once."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            self._writing.acquire_nowait()
+        except trio.WouldBlock:
+            await self._writing.acquire()
 
     async def query(self, fn: Callable[[Connection], T]) -> T:
         """Run an unbounded read in a worker thread on a read-only connection."""

@@ -286,6 +286,8 @@ class ContentIndex:
 
         Cancelled: the rows are written with the next flush.
         """
+        if not (self._files.has_graves or self._pending or self._flushing.locked()):
+            return
         async with self._flushing:
             if self._files.has_graves:
                 await threads.run_sync(self._files.empty_graves)

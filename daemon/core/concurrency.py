@@ -27,9 +27,9 @@ async def for_each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tas
                 nursery.cancel_scope.cancel()
                 return
 
-    # A short list needs no more tasks than it has pieces, and a single piece none.
+    # A short list needs no more tasks than it has pieces, and one piece or nothing needs none.
     begun = list(itertools.islice(queue, tasks))
-    if len(begun) == 1:
+    if len(begun) < 2:
         for piece in itertools.chain(begun, queue):
             await do(piece)
         return

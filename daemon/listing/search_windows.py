@@ -131,6 +131,12 @@ class Windows:
         probably `large` it is asked at once where to cut them.  Raises `RemoteError`.  Cancelled, or failed:
         some pages have been taken.
         """
+        if len(within) == 1 and within[0] not in large:
+            # A poll: nearly always one page, for which no tasks are needed.
+            taken = await self.window(query, axis, within[0], take, attempts=attempts)
+            if isinstance(taken, EnumerationResult):
+                return taken
+            within = list(reversed(taken))
         found = EnumerationResult()
         turns = trio.CapacityLimiter(PAGES_AT_ONCE)
         ready, next_ready = trio.open_memory_channel[tuple[SearchWindow, EntryPage]](0)

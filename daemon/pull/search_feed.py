@@ -101,7 +101,10 @@ class SearchFeed:
         )
         if not (changed.stable and deleted.stable):
             return False
-        await self._context.db.write(lambda conn: _advance(conn, changed.latest, deleted.latest))
+        if self._is_news(kv_store.CHANGES_SINCE, changed.latest) or self._is_news(
+            kv_store.DELETED_SINCE, deleted.latest
+        ):
+            await self._context.db.write(lambda conn: _advance(conn, changed.latest, deleted.latest))
         if is_deep:
             self._deep_at = began
         return True
@@ -123,6 +126,11 @@ class SearchFeed:
         # What happened before the newest change that we know would have shown by now.
         is_settled = trio.current_time() - self._known[key][1] > back.total_seconds()
         return base.parse_timestamp(text) - (timedelta() if is_settled else back)
+
+    def _is_news(self, key: str, moment: datetime | None) -> bool:
+        """Whether a cursor moves to this moment: most polls find what the last one found."""
+        text = kv_store.get(self._context.db, key)
+        return moment is not None and (text is None or moment > base.parse_timestamp(text))
 
     async def _take_changed(self, found: Sequence[Entry]) -> None:
         self.read += len(found)

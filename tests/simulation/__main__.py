@@ -7,15 +7,14 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
-from multiprocessing import get_context
+from pathlib import Path
 
 if os.environ.get("PYTHONHASHSEED") != "0":
     os.environ["PYTHONHASHSEED"] = "0"
     os.execv(sys.executable, [sys.executable, "-P", "-m", "tests.simulation", *sys.argv[1:]])
 
-from tests.simulation import planted, planted_kinds, simulation
+from tests.simulation import long_run, planted, planted_kinds, simulation
 from tests.simulation.story import Plan, Step
 from tests.simulation.tally import Tally
 from tests.support import cheap_passwords, database_templates
@@ -23,16 +22,26 @@ from tests.support import cheap_passwords, database_templates
 # No story is alive after so long, however busy the machine is.
 LONGEST_SECONDS = 300.0
 
+# A long run: from this seed on, so many stories.
+LONG_SEED = 10_000_000
+LONG_STORIES = 100_000
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/simulation/run")
     parser.add_argument("--seed", type=int, help="the first story; at random if it is not said")
-    parser.add_argument("--stories", type=int, default=1)
+    parser.add_argument("--stories", type=int, help="how many; 1, and of a long run 100,000")
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no story after so long")
     parser.add_argument("--harsh", action="store_true", help="bad networks, kills and power cuts in each")
     parser.add_argument("--table", action="store_true", help="tell what was reached")
-    parser.add_argument("--jobs", type=int, default=1, help="processes; 0: one a core")
+    parser.add_argument("--jobs", type=int, help="processes; 0: one a core, as in a long run")
+    parser.add_argument(
+        "--long",
+        type=Path,
+        metavar="FILE",
+        help="go on with the run whose results it has, or begin it",
+    )
     parser.add_argument("--backup", action="store_true", help="an old backup of the service is put back")
     parser.add_argument("--trace", action="store_true", help="print the story")
     parser.add_argument("--twice", action="store_true", help="each story twice, to the same end")
@@ -44,6 +53,12 @@ def main() -> int:
     chosen = parser.parse_args()
     cheap_passwords.install()
     database_templates.install()
+    if chosen.stories is None:
+        chosen.stories = 1 if chosen.long is None else LONG_STORIES
+    if chosen.jobs is None:
+        chosen.jobs = 1 if chosen.long is None else 0
+    if chosen.seed is None and chosen.long is not None:
+        chosen.seed = LONG_SEED
     if chosen.seed is None:
         chosen.seed = random.SystemRandom().randrange(10**6)
     if chosen.plants is not None:
@@ -83,47 +98,64 @@ def harsh(plan: Plan) -> Plan:
 def tell(chosen: argparse.Namespace) -> int:
     """Live through the stories, in as many processes as are wanted; 1 if one went wrong."""
     jobs = min(chosen.jobs or os.cpu_count() or 1, chosen.stories)
-    tally = live(chosen, 0, 1) if jobs == 1 else Tally()
-    if jobs > 1:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
-            for done in as_completed([pool.submit(live, chosen, place, jobs) for place in range(jobs)]):
-                tally.add(done.result())
-    if chosen.table:
-        print(tally.table())
+    if jobs == 1 and chosen.long is None:
+        tally = live(chosen)
+        table = tally.table
+    else:
+        results = long_run.Results(chosen.long)
+        tally = long_run.run(
+            results,
+            chosen.seed,
+            chosen.stories,
+            jobs=jobs,
+            seconds=chosen.seconds,
+            live=lambda number: live_one(chosen, number),
+            told=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+        table = results.table
+    if chosen.table or chosen.long is not None:
+        print(table())
     print(tally.line())
     if tally.seeds:
         print(f"red seeds: {sorted(tally.seeds)}")
     return 1 if tally.red else 0
 
 
-def live(chosen: argparse.Namespace, place: int, jobs: int) -> Tally:
-    """Each of so many stories, from the one at this place on."""
+def live(chosen: argparse.Namespace) -> Tally:
+    """Each of so many stories."""
     began, used = time.perf_counter(), time.process_time()
     tally = Tally()
-    for number in range(chosen.seed + place, chosen.seed + chosen.stories, jobs):
+    for number in range(chosen.seed, chosen.seed + chosen.stories):
         if time.perf_counter() - began > chosen.seconds:
             break
-        plan = planted_kinds.plan(chosen.plant or "", number, chosen.steps)
-        if chosen.harsh:
-            plan = harsh(plan)
-        if chosen.backup:
-            plan = replace(plan, backup=True)
-        # One that does not end by itself tells where it is.
-        faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
-        outcome = simulation.run(plan, echo=print if chosen.trace else None)
-        if chosen.twice and simulation.run(plan).digest != outcome.digest:
-            outcome.failures.append("two ends: the same story went another way")
+        outcome = live_one(chosen, number)
         tally.note(outcome)
         if not outcome.failures:
             continue
-        show(outcome)
         if chosen.shrink:
-            show(shrink(plan, outcome.steps, outcome.kind, told=print), steps=True)
+            show(shrink(outcome.plan, outcome.steps, outcome.kind, told=print), steps=True)
         if chosen.shrink or chosen.plant:
             break
-    faulthandler.cancel_dump_traceback_later()
     tally.processor_seconds = time.process_time() - used
     return tally
+
+
+def live_one(chosen: argparse.Namespace, number: int) -> simulation.Outcome:
+    """One story; what went wrong is printed."""
+    plan = planted_kinds.plan(chosen.plant or "", number, chosen.steps)
+    if chosen.harsh:
+        plan = harsh(plan)
+    if chosen.backup:
+        plan = replace(plan, backup=True)
+    # One that does not end by itself tells where it is.
+    faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
+    outcome = simulation.run(plan, echo=print if chosen.trace else None)
+    if chosen.twice and simulation.run(plan).digest != outcome.digest:
+        outcome.failures.append("two ends: the same story went another way")
+    faulthandler.cancel_dump_traceback_later()
+    if outcome.failures:
+        show(outcome)
+    return outcome
 
 
 def shrink(

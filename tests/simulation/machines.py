@@ -256,6 +256,23 @@ class Service(Process):
         return self._transport if self.is_alive and not self.is_dying else None
 
 
+class Ever(httpx.AsyncBaseTransport):
+    """The way of a person to the service, as it is at the moment."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await trio.sleep(0.01)
+        if (transport := self._service.transport()) is None:
+            raise httpx.ConnectError("the service is away")
+        response = await transport.handle_async_request(request)
+        if self._service.transport() is not transport:
+            await response.aclose()
+            raise httpx.ReadError("the service has ended")
+        return response
+
+
 class Machine(Process):
     """A computer with a drive: its daemon without a kernel, and a small kernel with programs."""
 

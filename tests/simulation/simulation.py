@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import httpx
 import trio
 
 from cmsfs import config, crashpoints
@@ -20,7 +19,7 @@ from tests.simulation.disk import Disks
 from tests.simulation.dooms import Dooms
 from tests.simulation.ledger import Ledger
 from tests.simulation.logins import Login
-from tests.simulation.machines import OTHER, URL, Machine, Process, Service, open_client
+from tests.simulation.machines import OTHER, URL, Ever, Machine, Process, Service, open_client
 from tests.simulation.person import Person
 from tests.simulation.programs import Programs
 from tests.simulation.story import Plan, Step
@@ -137,9 +136,9 @@ class _Simulation:
                 before = recovery._boot_id
                 stack.callback(setattr, recovery, "_boot_id", before)
                 recovery._boot_id = self._boot_id
-                client = await stack.enter_async_context(open_client(_Ever(self.service), user))
+                client = await stack.enter_async_context(open_client(Ever(self.service), user))
                 self.person = Person(world, client, self.service, self.ledger)
-                client = await stack.enter_async_context(open_client(_Ever(self.service), row["id"]))
+                client = await stack.enter_async_context(open_client(Ever(self.service), row["id"]))
                 self.other = Person(world, client, self.service, self.ledger, has_root=False)
                 if self.plan.filled:
                     await self._fill()
@@ -205,6 +204,7 @@ class _Simulation:
             settle_seconds=chance.choice([0.0, 0.2, 2.0]),
             feed=chance.choice(["", "", "search"]) if self.plan.feed is None else self.plan.feed,
             network_seconds=30.0,
+            poll_seconds=chance.choice([5.0, 15.0, 30.0]),
             notifications=False,
             cache_bytes=TIGHT_BYTES if self.plan.tight else 2**30,
             drain_seconds=30.0,
@@ -365,16 +365,3 @@ class _Simulation:
                 await process.start(nursery)
             except RuntimeError:  # killed before it answered
                 self.world.note(f"{process.name} died at its start")
-
-
-class _Ever(httpx.AsyncBaseTransport):
-    """The way of a person to the service, as it is at the moment."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        await trio.sleep(0.01)
-        if (transport := self._service.transport()) is None:
-            raise httpx.ConnectError("the service is away")
-        return await transport.handle_async_request(request)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.simulation import dooms, reached
 from tests.simulation.simulation import Outcome
@@ -39,6 +40,14 @@ class Tally:
         """What another process counted."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
+
+    @classmethod
+    def read(cls, told: dict[str, Any]) -> "Tally":
+        """One that was written down by its fields."""
+        made = cls()
+        for name, value in told.items():
+            setattr(made, name, Counter(value) if isinstance(getattr(made, name), Counter) else value)
+        return made
 
     @property
     def pace(self) -> float:

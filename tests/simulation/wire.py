@@ -107,7 +107,12 @@ class Wire(httpx.AsyncBaseTransport):
         self.liar.damage_request(request)
         if is_token:
             self.tokens_asked(1)
-        response = await self.liar.answered(request, await inner.handle_async_request(request))
+        response = await inner.handle_async_request(request)
+        if self._inner() is not inner:
+            # What it did after it was killed reaches nobody, and that may be what it answers.
+            await response.aclose()
+            raise httpx.ReadError("the service has ended")
+        response = await self.liar.answered(request, response)
         if is_token and response.is_client_error:
             self.tokens_asked(-1)
         await self._pass(weather)

@@ -26,12 +26,10 @@ import trio
 import trio._core._run
 
 from cmsfs.runtime import chance, clock, threads
+from tests.simulation import loop
 
 # When stories begin.  Files are younger than that by the machine's clock, and nothing of them is ever stale.
 EPOCH = 1_767_225_600.0
-
-# To look whether a file or a signal has come is a system call; so many turns of the loop do without.
-LOOK_EVERY = 256
 
 # What happens to whom: said by `who` in the trace.
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="story")
@@ -146,7 +144,10 @@ class World:
         await trio.lowlevel.checkpoint_if_cancelled()
         token = object()
         if limiter is not None:
-            await limiter.acquire_on_behalf_of(token)
+            try:
+                limiter.acquire_on_behalf_of_nowait(token)
+            except trio.WouldBlock:
+                await limiter.acquire_on_behalf_of(token)
         try:
             await self._moment()
             self.step()
@@ -187,18 +188,7 @@ class World:
     def run(self, story: Callable[[], Awaitable[Any]]) -> Any:
         """Run the story in this world."""
         with _patched(self):
-            runner = trio._core._run.setup_runner(self.clock, (), False, True)
-            turns = trio._core._run.unrolled_run(runner, story, ())
-            events: Any = None
-            for turn in itertools.count():
-                try:
-                    timeout = turns.send(events)
-                except StopIteration:
-                    break
-                # Nothing comes from outside, but for somebody who wants the story to end.
-                events = runner.io_manager.get_events(timeout) if timeout or not turn % LOOK_EVERY else ()
-            assert runner.main_task_outcome is not None
-            return runner.main_task_outcome.unwrap()
+            return loop.run(self.clock, story)
 
     def run_inside(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run something that belongs to no story, from inside of one."""

@@ -1,13 +1,15 @@
 """An httpx transport for an ASGI app: the embedded service in our own process, without a socket.
 
 The app runs as a task of the given nursery.  It pulls the request's body piece by piece, and its answer
-comes through a channel of capacity 0, so that a body of any length costs the memory of one piece.
+comes through a channel of capacity 0, so that a body of any length costs the memory of one piece.  The last
+piece, which is the only one of most answers, waits for its reader without the app.
 
 Rules: when a call has failed or its response is closed, the app no longer touches the request's body.
 What goes wrong in the app becomes an httpx error for its caller and never ends the nursery.  Deadlines
 are the caller's; the timeouts of httpx are for sockets.
 """
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, NoReturn
@@ -61,7 +63,11 @@ class _Exchange(httpx.AsyncByteStream):
         self._all_received = False
         self._all_sent = trio.Event()
         self._missing: int | None = None  # bytes of the announced length that are still to come
-        self._sender, self._receiver = trio.open_memory_channel[bytes](0)
+        self._begun = trio.Event()  # the body is on its way, or there will be none
+        self._last = b""
+        # Of a body in several pieces.
+        self._sender: trio.MemorySendChannel[bytes] | None = None
+        self._receiver: trio.MemoryReceiveChannel[bytes] | None = None
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
 
@@ -93,7 +99,7 @@ class _Exchange(httpx.AsyncByteStream):
             log.exception("the embedded app failed")
             self._app_error = error
         finally:
-            self._sender.close()
+            self._end_body()
             self._ended.set()
             self.answered.set()
 
@@ -122,11 +128,22 @@ class _Exchange(httpx.AsyncByteStream):
             self._missing = _announced(self._request, self.head)
             self.answered.set()
             return
-        if (body := message.get("body", b"")) and self._request.method != "HEAD":
-            await self._sender.send(body)
+        body = b"" if self._request.method == "HEAD" else message.get("body", b"")
         if not message.get("more_body", False):
+            self._last = body
             self._all_sent.set()
+            self._end_body()
+            return
+        if body:
+            if self._sender is None:
+                self._sender, self._receiver = trio.open_memory_channel[bytes](0)
+                self._begun.set()
+            await self._sender.send(body)
+
+    def _end_body(self) -> None:
+        if self._sender is not None:
             self._sender.close()
+        self._begun.set()
 
     # -- the caller's side ----------------------------------------------------------------------------
 
@@ -135,12 +152,18 @@ class _Exchange(httpx.AsyncByteStream):
         return self
 
     async def __anext__(self) -> bytes:
-        try:
-            piece = await self._receiver.receive()
-        except trio.EndOfChannel:
+        piece = b""
+        if not self._begun.is_set():
+            await self._begun.wait()
+        if self._receiver is not None:
+            with contextlib.suppress(trio.EndOfChannel):
+                piece = await self._receiver.receive()
+        if not piece:
+            piece, self._last = self._last, b""
+        if not piece:
             if self._missing or not self._all_sent.is_set():
                 self.fail("the answer broke off")
-            raise StopAsyncIteration from None
+            raise StopAsyncIteration
         if self._missing is not None:
             self._missing -= len(piece)
             if self._missing < 0:
@@ -153,7 +176,9 @@ class _Exchange(httpx.AsyncByteStream):
             self._scope.cancel()
             with trio.CancelScope(shield=True):  # short: the app itself is being cancelled
                 await self._ended.wait()
-        self._receiver.close()
+        self._last = b""
+        if self._receiver is not None:
+            self._receiver.close()
 
     def fail(self, what: str) -> NoReturn:
         if self._body_error is not None:

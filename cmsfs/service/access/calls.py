@@ -199,7 +199,8 @@ def find_item(read: Read, caller: Caller, kind: ItemKind, wire_id: str) -> Row |
         return None
     if wire_id == wire_names.ROOT_ID and kind is ItemKind.FOLDER:
         number = caller.root
-    found = read("SELECT * FROM item WHERE id = ? AND kind = ?", number, kind)
+    # The kind as a constant: see `search_plan`.
+    found = read(f"SELECT * FROM item WHERE id = ? AND kind = {kind:d}", number)
     # A root has one id on the wire, 0; its number is nobody's business.
     if not found or (found[0]["status"] == ItemStatus.ROOT and wire_id != wire_names.ROOT_ID):
         return None

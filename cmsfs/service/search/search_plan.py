@@ -260,7 +260,9 @@ def _ancestors(read: store.Read, caller: calls.Caller, asked: search.Query) -> l
 def _seen(read: store.Read, caller: calls.Caller, wire_ids: list[str]) -> dict[str, Row]:
     """The active folders among these that the caller sees, found in a few reads, by id."""
     sql = "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-    rows = read(f"{sql} AND kind = ? AND status = ?", _numbers(wire_ids), ItemKind.FOLDER, ItemStatus.ACTIVE)
+    # As constants: where an index is for some values alone, SQLite compiles a statement anew for each value
+    # that is bound to that column, which takes three times as long as the read.
+    rows = read(f"{sql} AND kind = {ItemKind.FOLDER:d} AND {_ACTIVE}", _numbers(wire_ids))
     view = access_rights.View(read, caller)
     view.look_up(rows)
     return {str(row["id"]): row for row in rows if view.rights(row)}

@@ -114,6 +114,22 @@ async def test_a_response_body_waits_for_its_reader(nursery: trio.Nursery) -> No
     assert read == 4
 
 
+async def test_the_last_piece_of_a_body_does_not_wait_for_its_reader(nursery: trio.Nursery) -> None:
+    ended = trio.Event()
+
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        await start(send)
+        await body(send, b"one ", more=True)
+        await body(send, b"two")
+        ended.set()
+
+    async with client_of(app, nursery) as client, client.stream("GET", URL) as response:
+        pieces = response.aiter_raw()
+        assert await anext(pieces) == b"one "
+        await ended.wait()
+        assert [piece async for piece in pieces] == [b"two"]
+
+
 async def test_closing_a_response_early_ends_the_app(nursery: trio.Nursery) -> None:
     ended = False
 
