@@ -42,6 +42,8 @@ _HASTE: dict[str, Any] = {"timeout": "2s", "connect_timeout": "2s"}
 OWNER = "cmsfs.json"
 
 
+_NOT_IMPLEMENTED = "501 Not Implemented"
+
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 
 
@@ -79,7 +81,16 @@ class S3Bucket:
     def put_new(self, key: str, data: bytes) -> None:
         """Make an object, unless there is one.  Not every service heeds that: what it says then counts."""
         with self._asking(), suppress(obstore_errors.AlreadyExistsError):
-            obstore.put(self._store, key, data, mode="create")
+            try:
+                obstore.put(self._store, key, data, mode="create")
+            except obstore_errors.GenericError as error:
+                # Some refuse what has a condition.
+                if _NOT_IMPLEMENTED not in str(error):
+                    raise
+                try:
+                    obstore.head(self._store, key)
+                except FileNotFoundError:
+                    obstore.put(self._store, key, data)
 
     def get(self, key: str) -> bytes:
         with self._asking(by_key=True):
