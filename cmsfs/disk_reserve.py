@@ -14,6 +14,8 @@ import os
 import threading
 from pathlib import Path
 
+from cmsfs.runtime import clock
+
 log = logging.getLogger(__name__)
 
 SIZE_BYTES = 16 * 1024 * 1024
@@ -24,6 +26,10 @@ SHARE = 8
 # Beside it, so much of its size stays free of what programs write; it is given up when half of that is used.
 PART = 4
 
+# A disk with so much room is not looked at again for a moment, in which nobody can use that up.
+ROOMY_BYTES = 2 * 1024**3
+ROOMY_SECONDS = 0.1
+
 
 class DiskReserve:
     """The room set aside in a folder."""
@@ -32,6 +38,8 @@ class DiskReserve:
         self.folder = folder
         self._file = folder / "reserve"
         self._lock = threading.Lock()
+        # What was free when it was last looked at, and until when that will do (monotonic).
+        self._seen, self._seen_until = 0, 0.0
         disk = os.statvfs(folder)
         self.nbytes = min(SIZE_BYTES, disk.f_blocks * disk.f_frsize // SHARE)
         self._look()
@@ -92,8 +100,11 @@ class DiskReserve:
             self._look()
 
     def _free(self) -> int:
+        if self._seen > ROOMY_BYTES and clock.monotonic() < self._seen_until:
+            return self._seen
         disk = os.statvfs(self.folder)
-        return disk.f_bavail * disk.f_frsize
+        self._seen, self._seen_until = disk.f_bavail * disk.f_frsize, clock.monotonic() + ROOMY_SECONDS
+        return self._seen
 
     def _look(self) -> None:
         """What is set aside by now."""

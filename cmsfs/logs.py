@@ -19,8 +19,8 @@ from pathlib import Path
 
 from cmsfs import errors
 
-_Fields = tuple[tuple[str, object], ...]
-_context: contextvars.ContextVar[_Fields] = contextvars.ContextVar("cmsfs_log_context", default=())
+Fields = tuple[tuple[str, object], ...]
+_context: contextvars.ContextVar[Fields] = contextvars.ContextVar("cmsfs_log_context", default=())
 
 # A log file is set aside when it is larger; the one before is removed then.
 LOG_BYTES = 10_000_000
@@ -37,6 +37,15 @@ def context(**fields: object) -> Iterator[None]:
         yield
     finally:
         _context.reset(token)
+
+
+def bind(fields: Fields) -> contextvars.Token[Fields]:
+    """As `context`, where it is done for each of many requests; to be undone with `unbind`."""
+    return _context.set(_context.get() + fields)
+
+
+def unbind(bound: contextvars.Token[Fields]) -> None:
+    _context.reset(bound)
 
 
 class _ContextFilter(logging.Filter):

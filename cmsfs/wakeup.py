@@ -18,10 +18,12 @@ class Signal:
     that task runs; and clearing what is not set leaves those who wait where they are.
     """
 
-    __slots__ = ("_event",)
+    __slots__ = ("_event", "_waiting")
 
     def __init__(self, *, is_set: bool = False) -> None:
         self._event = trio.Event()
+        # How many tasks wait: most pulses wake nobody.
+        self._waiting = 0
         if is_set:
             self._event.set()
 
@@ -40,13 +42,17 @@ class Signal:
 
     def pulse(self) -> None:
         """Let those who wait now go on, and nobody else.  One that is set stays so."""
-        if not self._event.is_set():
+        if self._waiting and not self._event.is_set():
             self._event.set()
             self._event = trio.Event()
 
     async def wait(self) -> None:
         """Wait until it is set or pulsed; a checkpoint in any case."""
-        await self._event.wait()
+        self._waiting += 1
+        try:
+            await self._event.wait()
+        finally:
+            self._waiting -= 1
 
 
 class Wakes:

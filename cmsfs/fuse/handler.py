@@ -11,12 +11,13 @@ import functools
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import pyfuse3
 
 from cmsfs import logs
+from cmsfs.fuse import request_turns
 
 log = logging.getLogger(__name__)
 
@@ -48,60 +49,55 @@ class UnderWay:
     numbers = itertools.count()
 
 
-def handler(fn: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+def handler(fn: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Bind the log context; turn `OSError` into its number, and anything else into EIO and a traceback."""
     context = _context(fn)
+    changing = int(fn.__name__ not in _REPEATABLE)
 
     @functools.wraps(fn)
     async def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         number = next(UnderWay.numbers)
         UnderWay.requests.add(number)
-        with logs.context(**context(args)):
-            try:
-                return await fn(*args, **kwargs)
-            except pyfuse3.FUSEError:
-                raise
-            except Exception as error:
-                raise pyfuse3.FUSEError(_number(error)) from None
-            finally:
-                UnderWay.requests.discard(number)
-
-    if fn.__name__ in _REPEATABLE:
-        return wrapped
-
-    @functools.wraps(fn)
-    async def counted(*args: P.args, **kwargs: P.kwargs) -> R:
-        Changing.requests += 1
+        Changing.requests += changing
+        bound = logs.bind(context(args))
         try:
-            return await wrapped(*args, **kwargs)
+            return await request_turns.carried_out(fn(*args, **kwargs))
+        except pyfuse3.FUSEError:
+            raise
+        except Exception as error:
+            raise pyfuse3.FUSEError(_number(error)) from None
         finally:
-            Changing.requests -= 1
+            logs.unbind(bound)
+            Changing.requests -= changing
+            UnderWay.requests.discard(number)
 
-    return counted
+    return wrapped
 
 
-def no_reply_handler(fn: Callable[P, Awaitable[None]]) -> Callable[P, Coroutine[Any, Any, None]]:
+def no_reply_handler(fn: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, Coroutine[Any, Any, None]]:
     """As `handler`, for requests that nobody waits for (forget, release, releasedir): nothing is raised."""
     context = _context(fn)
 
     @functools.wraps(fn)
     async def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        with logs.context(**context(args)):
-            try:
-                await fn(*args, **kwargs)
-            except Exception:
-                log.exception("a request without a reply failed")
+        bound = logs.bind(context(args))
+        try:
+            await request_turns.carried_out(fn(*args, **kwargs))
+        except Exception:
+            log.exception("a request without a reply failed")
+        finally:
+            logs.unbind(bound)
 
     return wrapped
 
 
-def _context(fn: Callable[..., Any]) -> Callable[[tuple[object, ...]], dict[str, object]]:
-    op = fn.__name__
+def _context(fn: Callable[..., Any]) -> Callable[[tuple[object, ...]], logs.Fields]:
+    op = ("op", fn.__name__)
     subject = list(inspect.signature(fn).parameters)[1]
     if subject not in _SUBJECTS:
-        fields: dict[str, object] = {"op": op}
+        fields: logs.Fields = (op,)
         return lambda args: fields
-    return lambda args: {"op": op, subject: args[1]}
+    return lambda args: (op, (subject, args[1]))
 
 
 def _number(error: Exception) -> int:

@@ -21,7 +21,7 @@ import pyfuse3
 import trio
 
 from cmsfs import errors, mounts
-from cmsfs.fuse import libfuse_output, notifier, takeover
+from cmsfs.fuse import libfuse_output, notifier, request_turns, takeover
 from cmsfs.fuse.handler import Changing, UnderWay
 from cmsfs.fuse.operations import Operations
 from cmsfs.mountpoint_guard import MountpointGuard
@@ -241,6 +241,7 @@ async def mounted(
     Cancelled: the drive is stopped in good order all the same, which takes `linger` and `deadline` at most.
     """
     options = _options(fsname, allow_other=allow_other, read_only=read_only, noexec=noexec)
+    request_turns.install()
     begin = partial(takeover.begin, operations, options)
     logging.getLogger("pyfuse3").addFilter(_is_of_interest)
     if inherited is not None:

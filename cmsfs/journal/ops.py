@@ -50,6 +50,9 @@ COLUMNS = "seq, ino, kind, state, revision, attempts, not_before, error"
 # what it was held for may have changed.
 record = op_rows.record
 
+# The same of a node that was made in this transaction.
+record_first = op_rows.record_first
+
 # Forget operations that something else made pointless, unless they are running.
 drop = op_rows.delete_waiting
 

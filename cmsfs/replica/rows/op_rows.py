@@ -34,6 +34,11 @@ def record(conn: Connection, ino: Ino, kind: str, *, due_ns: int) -> None:
     )
 
 
+def record_first(conn: Connection, ino: Ino, kind: str, *, due_ns: int) -> None:
+    """As `record`, of a node that was made in this transaction and is the service's, too: it has none yet."""
+    conn.execute("INSERT INTO op(ino, kind, not_before) VALUES (?, ?, ?)", (ino, kind, due_ns))
+
+
 def record_once(conn: Connection, ino: Ino, kind: str) -> None:
     """An operation of the node that is due at once; one of this kind that is there stays as it is."""
     conn.execute("INSERT OR IGNORE INTO op(ino, kind, not_before) VALUES (?, ?, 0)", (ino, kind))

@@ -73,13 +73,14 @@ class Entries:
         """A new file or folder: its ino, and of a file the id of its empty draft."""
         left = self._save_patterns.who_left(parent, name)
 
-        def insert(conn: Connection, ino: Ino, due: int, now: int) -> None:
+        def insert(conn: Connection, ino: Ino, due: int, now: int, local: bool) -> None:
             if kind is NodeKind.FOLDER:
                 tree.mark_listed(conn, ino, at=now // 10**9)
-                ops.record(conn, ino, ops.OpKind.MKDIR, due_ns=due)
-                return
-            ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=due)
-            save_patterns.bring_back(conn, self._local_names, ino, left, due_ns=due)
+            if not local:
+                what = ops.OpKind.MKDIR if kind is NodeKind.FOLDER else ops.OpKind.UPLOAD
+                ops.record_first(conn, ino, what, due_ns=due)
+            if kind is not NodeKind.FOLDER:
+                save_patterns.bring_back(conn, self._local_names, ino, left, due_ns=due)
 
         ino, draft = await self._insert(parent, name, kind, mode, insert)
         if kind is NodeKind.FILE:
@@ -93,7 +94,7 @@ class Entries:
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Ino:
         """A new symbolic link, on this machine only."""
 
-        def insert(conn: Connection, ino: Ino, due: int, now: int) -> None:
+        def insert(conn: Connection, ino: Ino, due: int, now: int, local: bool) -> None:
             symlinks.insert(conn, ino, target)
 
         ino, _ = await self._insert(parent, name, NodeKind.SYMLINK, symlinks.MODE, insert)
@@ -105,7 +106,7 @@ class Entries:
         name: str,
         kind: NodeKind,
         mode: int,
-        insert: Callable[[Connection, Ino, int, int], None],
+        insert: Callable[[Connection, Ino, int, int, bool], None],
     ) -> tuple[Ino, int | None]:
         naming.check(parent, name)
         self._quota.check_disk()
@@ -129,7 +130,7 @@ class Entries:
             draft = Drafts.insert(conn, None, None) if kind is NodeKind.FILE else None
             ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=bits, local=local, draft=draft)
             tree.touch(conn, parent, now)
-            insert(conn, ino, due, now)
+            insert(conn, ino, due, now, local)
             return ino, draft
 
         return await self.change(txn)

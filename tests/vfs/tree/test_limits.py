@@ -3,10 +3,13 @@
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from cmsfs import disk_reserve
 from cmsfs.disk_reserve import DiskReserve
+from cmsfs.runtime import clock
 from cmsfs.vfs.tree import attributes
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.log_watch import ExpectLog
@@ -91,6 +94,32 @@ async def test_full_disk_allows_only_removal(
     assert drive.names() == ["h"]
     monkeypatch.undo()
     await drive.write_file("new", b"there is room")
+
+
+def test_disk_with_much_room_is_not_asked_for_every_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, asked, now = [disk_reserve.ROOMY_BYTES * 2], [0], [1000.0]
+
+    def statvfs(_: object) -> SimpleNamespace:
+        asked[0] += 1
+        return SimpleNamespace(f_bavail=free[0], f_frsize=1, f_blocks=free[0])
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    reserve = DiskReserve(tmp_path)
+    asked[0] = 0
+    for _ in range(10):
+        reserve.check(10_000)
+    assert asked[0] == 1
+    free[0] = reserve.floor - 1
+    now[0] += disk_reserve.ROOMY_SECONDS
+    for number in range(10):  # no room, and seen at once from here on
+        with pytest.raises(OSError, match="No space left"):
+            reserve.check(1)
+        assert asked[0] == 2 + number
+    free[0] = reserve.floor + 1
+    reserve.check(1)
 
 
 def test_reserve_is_released_for_records(

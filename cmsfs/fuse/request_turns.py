@@ -1,0 +1,158 @@
+"""Who reads the next request from the kernel: what pyfuse3's loop takes of trio, in a way that costs less.
+
+pyfuse3 has many tasks that read a request and carry it out, and a lock around the reading.  A `trio.Lock`
+goes to another task with every request, which takes another pass of trio's loop and costs about as much as
+looking something up.  Here a task that has read a request keeps its turn until its handler has to wait
+(`hand_over`, from `handler.py`), which most never do; then it reads the next one.  And while requests come
+as fast as they are answered, some are read without asking trio whether there is one.
+
+`install` puts this in the place of trio in pyfuse3's module, as its own `pyfuse3.asyncio` does.
+
+Rule: a turn is free only while the task that had it last runs on without waiting; whatever makes it wait, or
+ends it, gives the turn to a task that waits for one.
+"""
+
+import select
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import SimpleNamespace, TracebackType, coroutine
+from typing import Any, ClassVar, TypeVar
+
+import pyfuse3
+import trio
+
+R = TypeVar("R")
+
+# So many requests are read one after the other before other tasks run: up to a millisecond each.
+IN_A_ROW = 4
+
+
+class Turn:
+    """Offers pyfuse3 what it uses of `trio.Lock`."""
+
+    current: ClassVar["Turn | None"] = None
+
+    def __init__(self) -> None:
+        Turn.current = self
+        self._is_taken = False
+        self._has_request = False
+        self._waiting = trio.lowlevel.ParkingLot()
+        self._poll: tuple[int, select.poll] | None = None
+        self._in_a_row = 0
+
+    async def __aenter__(self) -> None:
+        if self._is_taken:
+            await self._waiting.park()  # it is taken for the one that is woken
+        self._is_taken, self._has_request = True, False
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_taken = False
+        if not self._has_request:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Let the next task read requests, unless one does."""
+        if not self._is_taken and self._waiting:
+            self._is_taken = True
+            self._waiting.unpark()
+
+    async def wait_readable(self, descriptor: int) -> None:
+        """Return when there is a request; mostly a checkpoint."""
+        if self._poll is None or self._poll[0] != descriptor:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            self._poll = descriptor, poll
+        if self._in_a_row < IN_A_ROW and self._poll[1].poll(0):
+            self._in_a_row += 1
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            self._in_a_row = 0
+            await trio.lowlevel.wait_readable(descriptor)
+        self._has_request = True
+
+
+class _Workers:
+    """A nursery whose tasks hand over their turn when they end."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+
+    def start_soon(self, work: Callable[..., Awaitable[None]], *args: Any, name: str | None = None) -> None:
+        self._nursery.start_soon(_until_end, work, args, name=name)
+
+
+async def _until_end(work: Callable[..., Awaitable[None]], args: tuple[Any, ...]) -> None:
+    try:
+        await work(*args)
+    finally:
+        hand_over()
+
+
+class _OpenWorkers:
+    """`trio.open_nursery` as pyfuse3's loop has it."""
+
+    def __init__(self) -> None:
+        self._nursery = trio.open_nursery()
+
+    async def __aenter__(self) -> _Workers:
+        return _Workers(await self._nursery.__aenter__())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._nursery.__aexit__(kind, error, traceback)
+
+
+async def _wait_readable(descriptor: int) -> None:
+    assert Turn.current is not None
+    await Turn.current.wait_readable(descriptor)
+
+
+def hand_over() -> None:
+    """Whoever has read a request has to wait, or ends: another task reads the next one."""
+    if (turn := Turn.current) is not None:
+        turn.hand_over()
+
+
+@coroutine
+def carried_out(work: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
+    """Await a handler; if that has to wait, the turn is handed over first."""
+    try:
+        asked = work.send(None)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    hand_over()
+    try:
+        while True:
+            try:
+                told = yield asked
+            except BaseException as error:
+                asked = work.throw(error)
+            else:
+                asked = work.send(told)
+    except StopIteration as done:
+        result = done.value
+        return result
+
+
+def install() -> None:
+    """Have pyfuse3 take turns so, in every session that begins from here on."""
+    pyfuse3.trio = SimpleNamespace(  # type: ignore[attr-defined]
+        Lock=Turn,
+        ClosedResourceError=trio.ClosedResourceError,
+        open_nursery=_OpenWorkers,
+        lowlevel=SimpleNamespace(
+            current_task=trio.lowlevel.current_task,
+            current_trio_token=trio.lowlevel.current_trio_token,
+            notify_closing=trio.lowlevel.notify_closing,
+            wait_readable=_wait_readable,
+        ),
+    )
