@@ -25,7 +25,7 @@ import trio
 
 from cmsfs import database_files, durability, process_env
 from cmsfs.runtime import threads
-from cmsfs.wakeup import Signal
+from cmsfs.wakeup import Signal, Taken
 
 log = logging.getLogger(__name__)
 
@@ -110,36 +110,24 @@ class Database:
         rolls back and is raised here; a full disk is an `OSError` (ENOSPC).  Cancelled: before the start
         nothing happens; once running, the transaction is finished first.
         """
-        await self._turn()
-        try:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        async with Taken(self._writing):
             result = await self._run_away(txn, durable)
-        finally:
-            self._writing.release()
         self.written.pulse()
         return result
 
     async def write_short(self, txn: Callable[[Connection], T]) -> T:
         """As `write`, for a transaction of a few indexed statements: on the loop, where that cannot wait for
         the disk."""
-        await self._turn()
-        try:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        async with Taken(self._writing):
             most = _WRITE_BACK_EVERY_WHEN_FULL if self._is_disk_full else _LOOK_EVERY
             if self._syncing or (self._unlooked >= most and self._is_log_due()):
                 result = await self._run_away(txn)
             else:
                 result = self._run(txn)
-        finally:
-            self._writing.release()
         self.written.pulse()
         return result
-
-    async def _turn(self) -> None:
-        """Have the lock for a transaction; where nobody has it, at once."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        try:
-            self._writing.acquire_nowait()
-        except trio.WouldBlock:
-            await self._writing.acquire()
 
     async def query(self, fn: Callable[[Connection], T]) -> T:
         """Run an unbounded read in a worker thread on a read-only connection."""

@@ -55,6 +55,24 @@ class Signal:
             self._waiting -= 1
 
 
+class Taken:
+    """`async with Taken(lock)`: as `async with lock`, but no checkpoint where nobody has the lock."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: trio.Lock) -> None:
+        self._lock = lock
+
+    async def __aenter__(self) -> None:
+        try:
+            self._lock.acquire_nowait()
+        except trio.WouldBlock:
+            await self._lock.acquire()
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._lock.release()
+
+
 class Wakes:
     """Sets several signals as one."""
 

@@ -2,7 +2,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from cmsfs.wakeup import Signal
+from cmsfs.wakeup import Signal, Taken
 
 
 @pytest.fixture
@@ -117,3 +117,35 @@ async def test_a_cancelled_waiter_takes_nothing_from_the_others(woken, nursery):
     signal.set()
     await wait_all_tasks_blocked()
     assert (woken, signal.is_set) == (["stays"], True)
+
+
+async def test_taken_lock_is_waited_for_and_given_back(woken, nursery):
+    lock = trio.Lock()
+
+    async def take(name):
+        async with Taken(lock):
+            woken.append(name)
+
+    async with Taken(lock):
+        nursery.start_soon(take, "second")
+        await wait_all_tasks_blocked()
+        assert woken == []
+    await wait_all_tasks_blocked()
+    assert (woken, lock.locked()) == (["second"], False)
+    with pytest.raises(KeyError):
+        async with Taken(lock):
+            raise KeyError
+    assert not lock.locked()
+
+
+async def test_pulse_wakes_those_who_wait_and_no_others(woken, nursery):
+    signal = Signal()
+    signal.pulse()
+    nursery.start_soon(_wait, signal, woken, "one")
+    await wait_all_tasks_blocked()
+    assert woken == []
+    with trio.move_on_after(0):
+        await signal.wait()
+    signal.pulse()
+    await wait_all_tasks_blocked()
+    assert woken == ["one"]

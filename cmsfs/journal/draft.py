@@ -27,7 +27,7 @@ from cmsfs.journal.extents import Extents
 from cmsfs.replica.nodes import Ino
 from cmsfs.replica.rows import node_rows
 from cmsfs.runtime import clock, threads
-from cmsfs.wakeup import Signal
+from cmsfs.wakeup import Signal, Taken
 
 # A thread hop costs 85 µs: worth it when the copy into the page cache takes about as long.
 THREAD_FROM = 128 * 1024
@@ -121,35 +121,26 @@ class Draft:
         None if the draft is sealed: what comes after it is written to once it is `replaced`.
         Cancelled: the bytes may be in the file, and count only if they are.
         """
-        try:
-            self.lock.acquire_nowait()
-        except trio.WouldBlock:
-            await self.lock.acquire()
-        try:
+        async with Taken(self.lock):
             if self.sealed:
                 return None
-            return await self._write(offset, data)
-        finally:
-            self.lock.release()
-
-    async def _write(self, offset: int, data: bytes | memoryview) -> int:
-        with self._state:
-            if not self._file.is_made and offset + len(data) <= ROW_BYTES:
-                self._wrote(offset, data)
-                return len(data)
-        fd = self._opened.borrow(self._file, create=not self.extents.end)  # as `acquire`
-        try:
-            if len(data) >= THREAD_FROM:
-                written = await threads.run_sync(_pwrite_all, fd, data, offset)
-                with self._state:
-                    self._wrote(offset, data[:written])
-            else:
-                # Whoever puts the bytes into the row has the file before or after, and not in between.
-                with self._state:
-                    written = _pwrite_all(fd, data, offset)
-                    self._wrote(offset, data[:written])
-        finally:
-            self.release()
+            with self._state:
+                if not self._file.is_made and offset + len(data) <= ROW_BYTES:
+                    self._wrote(offset, data)
+                    return len(data)
+            fd = self._opened.borrow(self._file, create=not self.extents.end)  # as `acquire`
+            try:
+                if len(data) >= THREAD_FROM:
+                    written = await threads.run_sync(_pwrite_all, fd, data, offset)
+                    with self._state:
+                        self._wrote(offset, data[:written])
+                else:
+                    # Whoever puts the bytes into the row has the file before or after, and not in between.
+                    with self._state:
+                        written = _pwrite_all(fd, data, offset)
+                        self._wrote(offset, data[:written])
+            finally:
+                self.release()
         return written
 
     def _wrote(self, offset: int, data: bytes | memoryview) -> None:

@@ -10,6 +10,7 @@ Rule: an operation that fails stands in nobody's way and is never lost, whatever
 import errno
 import functools
 import logging
+import math
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -31,7 +32,7 @@ from cmsfs.runtime import clock
 from cmsfs.wakeup import Signal
 from daemon.push import guard_undo, rejected
 from daemon.push.context import LONGEST_WAIT_SECONDS, PushContext, wait_ns
-from daemon.push.operation_runner import LARGE_BYTES, Job, OperationRunner, Perform
+from daemon.push.operation_runner import LARGE_BYTES, Job, OperationRunner, Perform, job_of
 from daemon.push.operations import deletes, describe, folders, moves, uploads
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,9 @@ FLURRY_SECONDS = 0.05
 
 # Programs may change things faster than they can be sent.
 PASS_SECONDS = 1.0
+
+# Of what is due, so much is looked through for small files while nothing else can go.
+LOOKED_AT_FOR_SMALL = 200
 
 # A full disk refuses every transaction until somebody makes room.
 TROUBLE_SECONDS = 5.0
@@ -230,7 +234,7 @@ class Dispatcher:
             )
             log.warning("changes were recorded while the clock was ahead; uploading them now")
             soonest = queue.next_due(self._context.db)
-        # What becomes due from here on is for the next round, which begins at once then.
+        # What becomes due from here on is for the next round.
         looked_at = clock.time_ns()
         # While everything rests, as during a copy of many files, there is nothing to go through.
         if soonest is not None and soonest <= looked_at:
@@ -281,11 +285,14 @@ class Dispatcher:
 
         Not for long: what had to wait when its turn came is looked at again, however much has come since.
         """
-        sent = after = 0
+        sent = after = looked_at = 0
         end = trio.current_time() + PASS_SECONDS
         page: list[ops.Op] = []
         due = functools.partial(queue.candidates, self._context.db, trees=self._context.profile.known_trees)
         while page := page or due(now_ns=clock.time_ns(), after=after):
+            looked_at += len(page)
+            if self._is_for_small and looked_at > LOOKED_AT_FOR_SMALL:
+                break
             jobs = await self._claim(page)
             after = jobs[-1].task.op.seq if jobs else page[-1].seq
             page = [op for op in page if op.seq > after]
@@ -326,9 +333,14 @@ class Dispatcher:
 
     def _has_worker(self, job: Job) -> bool:
         """Whether a job can go now; what is small takes no turn from what is not."""
-        if job.is_small and self._small_workers:
-            return self._runner.small < self._small_workers
-        return self._runner.running - (self._runner.small if self._small_workers else 0) < self._workers
+        if not self._small_workers:
+            return self._runner.running < self._workers
+        return self._runner.small < self._small_workers if job.is_small else not self._is_for_small
+
+    @property
+    def _is_for_small(self) -> bool:
+        """Whether nothing but small files can go now: others would wait here, and small ones behind them."""
+        return self._small_workers > 0 and self._runner.running - self._runner.small >= self._workers
 
     @property
     def _is_interactive(self) -> bool:
@@ -340,13 +352,15 @@ class Dispatcher:
 
         What becomes busy after this is noticed when it is sealed.
         """
-        lane_is_full = self._runner.large >= max(1, self._workers // 2)
+        waits_from = LARGE_BYTES if self._runner.large >= max(1, self._workers // 2) else math.inf
+        if self._is_for_small:
+            page, waits_from = [op for op in page if op.kind is OpKind.UPLOAD], sealing.SMALL + 1
         trees = self._context.profile.known_trees
         most = 1 if self._is_interactive else CLAIMED_AT_ONCE
 
         def is_busy(node: Node) -> bool:
             is_open = node.ino in self._context.drafts.busy and not self._context.goes_as_it_is(node)
-            return is_open or (lane_is_full and node.size >= LARGE_BYTES)
+            return is_open or node.size >= waits_from
 
         def txn(conn: Connection) -> tuple[list[Job], list[Ino], bool]:
             jobs: list[Job] = []
@@ -354,18 +368,13 @@ class Dispatcher:
             look_again = False
             for op in page:
                 if (task := queue.claim(conn, op.seq, busy=is_busy, trees=trees)) is not None:
-                    size = task.node.size if op.kind is OpKind.UPLOAD else None
-                    is_small = size is not None and size <= sealing.SMALL
-                    is_large = size is not None and size >= LARGE_BYTES
-                    jobs.append(Job(task, PERFORM[op.kind], is_small=is_small, is_large=is_large))
-                    if len(jobs) >= most or not is_small:
+                    jobs.append(job_of(task, PERFORM[op.kind]))
+                    if len(jobs) >= most or not jobs[-1].is_small:
                         break
                 elif op.kind is OpKind.TRASH and (tried := queue.attempts(conn, op.seq)) != op.attempts:
-                    if tried is None:
-                        pointless.append(op.ino)
-                    else:
-                        # What is in that folder goes item by item, and has been passed over until now.
-                        look_again = True
+                    pointless += [op.ino] if tried is None else []
+                    # What is in that folder goes item by item, and has been passed over until now.
+                    look_again |= tried is not None
             return jobs, pointless, look_again
 
         jobs, pointless, look_again = await self._context.db.write(txn)

@@ -12,7 +12,7 @@ import trio
 
 from cmsfs import errors, logs
 from cmsfs.client.transport import wire
-from cmsfs.journal import ops, queue
+from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica import tree
 from cmsfs.replica.rows import in_flight
@@ -49,6 +49,13 @@ class Job:
     perform: Perform
     is_small: bool = False
     is_large: bool = False
+
+
+def job_of(task: queue.Task, perform: Perform) -> Job:
+    if task.op.kind is not OpKind.UPLOAD:
+        return Job(task, perform)
+    size = task.node.size
+    return Job(task, perform, is_small=size <= sealing.SMALL, is_large=size >= LARGE_BYTES)
 
 
 class OperationRunner:

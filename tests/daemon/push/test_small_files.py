@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
@@ -141,6 +142,10 @@ async def test_small_files_pass_larger_ones(starting: Starting, network: Network
             await drive.write(name, name.encode() * 10_000)
         for arrived, _ in gates:
             await arrived.wait()
+        # One that has no worker, and that is there before the small one.
+        await drive.write("large c", b"large c" * 10_000)
+        with drive.agents.push.hurrying():
+            await trio.testing.wait_all_tasks_blocked(0.05)
         await drive.write("small", b"small")
         with drive.agents.push.hurrying(), trio.fail_after(20 * crowding()):
             while "small" not in await other.paths():
@@ -149,4 +154,4 @@ async def test_small_files_pass_larger_ones(starting: Starting, network: Network
         for _, go in gates:
             go.set()
         await drive.sync()
-    assert await other.paths() == ["large a", "large b", "small"]
+    assert await other.paths() == ["large a", "large b", "large c", "small"]
