@@ -197,7 +197,10 @@ class Composition(Answers):
         self._eviction = Eviction(db, blocks, self.hydrator, self.pins, self.hub)
         self.folder_locks = FolderLockGuard(db, client, self.health)
         self.favorites = Favorites(db, client, self.health, self.hub, nursery)
-        self.item_details = ItemDetails(db, client, self.health, nursery, metadata_writer)
+        has_events = profile.feed == "events" and not settings.is_narrowed
+        self.item_details = ItemDetails(
+            db, client, self.health, nursery, metadata_writer, has_events=has_events
+        )
         self.fs = Filesystem(
             db=db,
             blocks=blocks,

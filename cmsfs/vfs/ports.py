@@ -91,6 +91,12 @@ class ItemDetailsPort(Protocol):
         `OSError` when nothing is known of it and nothing can be: ENETDOWN, ETIMEDOUT.
         """
 
+    async def history(self, node: Node) -> list[str]:
+        """Who did what and when, a line each, the newest last; none where the service does not tell.
+
+        `OSError`: ENETDOWN, ETIMEDOUT.
+        """
+
     async def learn_policies(self) -> None:
         """Return once what policies are assigned to is known, or cannot be in time; never fails."""
 

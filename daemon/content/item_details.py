@@ -16,6 +16,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.content.items import ItemKind, detail_fields
+from cmsfs.client.history.item_history import ItemHistory
 from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
 from cmsfs.replica import item_details, kv_store
@@ -63,13 +64,17 @@ class ItemDetails:
         health: Health,
         nursery: Starts,
         metadata_writer: MetadataWriter,
+        *,
+        has_events: bool,
     ) -> None:
+        self._has_events = has_events
         self._metadata_writer = metadata_writer
         self._db = db
         self._client = client
         self._health = health
         self._nursery = nursery
         self._asking: dict[object, trio.Event] = {}
+        self._history = ItemHistory(client)
 
     async def learn(self, node: Node, about: DetailSubject) -> None:
         """As `ports.ItemDetailsPort.learn`."""
@@ -93,6 +98,22 @@ class ItemDetails:
         if item_details.find(self._db, node.ino, about) is None:
             self._health.check()
             raise errno_map.oserror(errno.ETIMEDOUT, node.name)
+
+    async def history(self, node: Node) -> list[str]:
+        """As `ports.ItemDetailsPort.history`."""
+        kind = _ITEM_KINDS.get(node.kind)
+        if kind is None or node.remote_id is None or not self._has_events:
+            return []
+        self._health.check()
+        try:
+            with trio.fail_after(WAIT_SECONDS), self._health.request("facts"):
+                found = await self._history.of(kind, node.remote_id)
+        except trio.TooSlowError:
+            # What was read by now is kept: who asks again waits for the rest.
+            raise errno_map.oserror(errno.ETIMEDOUT, node.name) from None
+        except errors.RemoteError as error:
+            raise errno_map.to_oserror(error) from error
+        return [f"{at.astimezone():%Y-%m-%d %H:%M:%S}  {who}  {what}" for at, who, what in found]
 
     async def _once(self, key: object, ask: Callable[[], Awaitable[None]]) -> None:
         """Have something asked, once however many want to know, and wait for it for a while."""

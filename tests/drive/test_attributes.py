@@ -87,3 +87,15 @@ def test_attributes_with_ordinary_tools(drive: MountedDrive, tmp_path: Path) -> 
     drive.sh("sha1sum -c sum")
     for path in ("t/large", "t2/twin"):
         assert value(drive, path, "cached") == "300000"
+
+
+def test_history_tells_who_did_what(drive: MountedDrive) -> None:
+    drive.sh("echo one > a")
+    drive.cmsfs("sync")
+    drive.sh("mv a b; echo two > b")
+    drive.cmsfs("sync")
+    told = value(drive, "b", "history").splitlines()
+    assert told[0].split("  ")[1:] == ["Ada Example", "uploaded"]
+    assert {line.split("  ")[2] for line in told} == {"uploaded", "renamed"}
+    assert "history" not in drive.sh("getfattr -d b 2> /dev/null")
+    assert "No such attribute" in failing(drive, "echo x > .~lock.c#; getfattr -n user.cms.history .~lock.c#")

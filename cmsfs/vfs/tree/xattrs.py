@@ -39,6 +39,8 @@ Commit = Callable[[Callable[[Connection], None]], Awaitable[None]]
 PINNED = "pinned"
 # 1 has the item among the account's favorites; in no listing, or copies of it would be ones, too.
 FAVORITE = "favorite"
+# Asked for anew each time; in no listing.
+HISTORY = "history"
 SYNC = "sync"
 CACHED = "cached"
 
@@ -126,6 +128,8 @@ class Xattrs:
         if key == FAVORITE:
             found = None if self._favorites is None or node.local else await self._favorites.find(node)
             return None if found is None else str(int(found))
+        if key == HISTORY and self._item_details is not None and not node.local:
+            return "\n".join(await self._item_details.history(node)) or None
         if key in policies.NAMES:
             return await self._policy(node, key)
         if key == metadata_values.WORD or metadata_values.place(key) is not None:

@@ -17,8 +17,8 @@ import trio
 from cmsfs import config, errors, output, process_env
 from cmsfs.auth import connect
 from cmsfs.cli.support import asking, context, path_argument
-from cmsfs.cli.support.change_notes import ChangeNote, ChangeNotes
 from cmsfs.client import remote_paths
+from cmsfs.client.history.change_notes import ChangeNote, ChangeNotes
 from cmsfs.client.session import Client
 from cmsfs.models.content import events
 

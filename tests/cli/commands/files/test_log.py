@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cmsfs.cli import main
-from cmsfs.cli.support.change_notes import ChangeNotes
+from cmsfs.client.history.change_notes import ChangeNotes
 from cmsfs.models.content import events, items
 
 pytestmark = pytest.mark.usefixtures("sample")

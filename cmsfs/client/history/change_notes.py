@@ -10,7 +10,7 @@ from cmsfs.client import remote_paths
 from cmsfs.models.content import events, items
 
 # A collaboration's sources are no items.
-_DONE = {
+DONE = {
     events.CREATE: "created",
     events.UPLOAD: "uploaded",
     events.COPY: "copied here",
@@ -38,6 +38,18 @@ _DONE = {
     events.TASK_ASSIGNMENT_DELETE: "took a task back",
 }
 _AWAY = "moved away"
+
+
+def what(event: events.Event) -> str:
+    """What was done."""
+    word = event.event_type or ""
+    return DONE.get(word, word.lower().replace("_", " "))
+
+
+def who(event: events.Event) -> str:
+    """By whom; "" where that is not told."""
+    by = event.created_by
+    return (by.name or by.login or by.id) if by else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +101,10 @@ class ChangeNotes:
             return None
         (self._within.add if is_here else self._within.discard)(key)
         word = event.event_type or ""
-        done = _DONE.get(word, word.lower().replace("_", " ")) if is_here else _AWAY
-        by = event.created_by
         return ChangeNote(
             at=event.created_at,
-            by=(by.name or by.login or by.id) if by else "",
-            done=done,
+            by=who(event),
+            done=what(event) if is_here else _AWAY,
             path=remote_paths.path_of(item) if item.path_collection else item.name or item.id,
             event=word,
             item_id=item.id,

@@ -1,0 +1,90 @@
+"""What events and versions tell of single items: who did what, and when.
+
+Events are read once and on from there; of each item the last ones are kept.
+"""
+
+from collections import OrderedDict, deque
+from datetime import datetime
+
+import trio
+
+from cmsfs import errors
+from cmsfs.client.history import change_notes
+from cmsfs.client.session import Client
+from cmsfs.models.content import events, versions
+
+# Notes of an item, and items of which there are any.
+MOST = 50
+ITEMS = 20_000
+
+# Events that a service may tell twice lie near each other.
+_NEAR = 10_000
+
+Note = tuple[datetime, str, str]
+
+
+class ItemHistory:
+    """Keeps what was heard; `of` reads on."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._notes: OrderedDict[tuple[str, str], deque[Note]] = OrderedDict()
+        self._reach: datetime | None = None
+        self._position: events.Position = 0
+        self._seen: deque[str] = deque(maxlen=_NEAR)
+        self._turn = trio.Lock()
+
+    async def of(self, kind: str, item_id: str) -> list[Note]:
+        """When, who and what, the newest last.  Raises what the service answers.
+
+        Cancelled: what was read is kept, and the next call goes on from there.
+        """
+        async with self._turn:
+            await self._read()
+        found = list(self._notes.get((kind, item_id), ()))
+        if kind == "file":
+            found = [*await self._uploads(item_id), *found]
+        return sorted(found)[-MOST:]
+
+    async def _read(self) -> None:
+        while True:
+            page = await self._client.events.since(self._position, stream="all")
+            seen = set(self._seen)
+            for event in page.entries:
+                if event.event_id not in seen:
+                    self._seen.append(event.event_id)
+                    self._heard(event)
+            if not page.entries or page.next_stream_position == self._position:
+                return
+            self._position = page.next_stream_position
+
+    def _heard(self, event: events.Event) -> None:
+        at, item = event.created_at, event.item()
+        if at is None:
+            return
+        if self._reach is None or at < self._reach:
+            self._reach = at
+        if item is None:
+            return
+        notes = self._notes.setdefault((item.type, item.id), deque(maxlen=MOST))
+        notes.append((at, change_notes.who(event), change_notes.what(event)))
+        self._notes.move_to_end((item.type, item.id))
+        if len(self._notes) > ITEMS:
+            self._notes.popitem(last=False)
+
+    async def _uploads(self, file_id: str) -> list[Note]:
+        """Of before the events begin."""
+        try:
+            found = await self._client.versions.past(file_id)
+        except (errors.NotFound, errors.Forbidden, errors.NotSupported):
+            return []
+        return [
+            (one.created_at, _uploader(one), change_notes.DONE[events.UPLOAD])
+            for one in found
+            if one.created_at is not None and (self._reach is None or one.created_at < self._reach)
+        ]
+
+
+def _uploader(version: versions.FileVersion) -> str:
+    by = version.modified_by
+    return version.uploader_display_name or (by.name if by is not None and by.name else "")
