@@ -78,6 +78,7 @@ class S3Server:
 
 @contextmanager
 def running(folder: Path) -> Iterator[S3Server]:
+    folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -95,9 +95,9 @@ class SwiftServer:
         give_up = time.monotonic() + SECONDS
         for name, port in self._ports.items():
             while not _listens(port):
-                log = (self._folder / f"{name}.log").read_text(errors="replace")
-                assert time.monotonic() < give_up, log[-2000:]
-                assert all(one.poll() is None for one in self._processes), log[-2000:]
+                said = (self._folder / f"{name}.log").read_text(errors="replace")[-2000:]
+                assert time.monotonic() < give_up, said
+                assert all(one.poll() is None for one in self._processes), said
                 time.sleep(0.05)
 
     def stop(self) -> None:
