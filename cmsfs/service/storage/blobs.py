@@ -176,9 +176,12 @@ class BlobStore(abc.ABC):
         """Whether clients are given addresses of contents."""
         return False
 
-    def address(self, sha1: str, answer: Mapping[str, str]) -> str:
-        """Where a content can be had for a moment without asking here; `answer` are headers of the answer."""
-        raise NotImplementedError
+    def address(self, sha1: str, answer: Mapping[str, str]) -> str | None:
+        """Where a content can be had for a moment without asking here; `answer` are headers of the answer.
+
+        None: nowhere.
+        """
+        return None
 
     async def beginning(self, sha1: str, size: int) -> bytes:
         """The first bytes of a content of so many, for search."""
