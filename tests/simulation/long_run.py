@@ -8,6 +8,7 @@ large; one that dies has the story that it died of told as red, and the next one
 import hashlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -124,6 +125,8 @@ def run(
     `told` every minute."""
     began, told_at = time.monotonic(), time.monotonic()
     done = Tally()
+    # As by Ctrl-C: what there is so far is written down.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     left = len(set(range(first, first + stories)) - results.seen)
     waiting = results.pieces(first, stories, jobs=jobs)
     running: dict[connection.Connection, tuple[Any, Piece]] = {}
@@ -154,6 +157,7 @@ def run(
                 told_at = time.monotonic()
                 told(_progress(done, [piece for _, piece in running.values()], left, told_at - began))
     finally:
+        signal.signal(signal.SIGTERM, before)
         for process, piece in running.values():
             process.kill()
             process.join()
@@ -171,6 +175,7 @@ def _begin(piece: Piece, live: Callable[[int], Outcome]) -> tuple[connection.Con
 
 def _work(piece: Piece, live: Callable[[int], Outcome], say: connection.Connection) -> None:
     """In a process of its own: tell of each story when it has ended."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for seed in range(piece.first, piece.first + piece.count):
         used, tally = time.process_time(), Tally()
         outcome = live(seed)

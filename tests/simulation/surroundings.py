@@ -19,7 +19,7 @@ from daemon.fetch import block_download, hydrate
 from tests.simulation.machines import fill
 from tests.simulation.world import World
 
-COLLECT_EVERY = 10
+COLLECT_EVERY = 50
 _stories = 0
 
 _made: dict[str, object] = {}
