@@ -58,6 +58,12 @@ class Programs(Holding):
         """Write to its end."""
         await self._change(kernel, self.path(where), None, self._text(size % 9))
 
+    async def do_reopen(self, kernel: Kernel, where: int, size: int) -> None:
+        """Read it, and write to its end a moment later, through another handle."""
+        await self._whole(kernel, self.path(where))
+        await trio.sleep(1 + size % 5)
+        await self._change(kernel, self.path(where), None, self._text(size % 9))
+
     async def _change(self, kernel: Kernel, path: str, at: int | None, data: bytes) -> None:
         file = await kernel.open(path, os.O_RDWR)
         before = await self._begun(kernel, file, path)

@@ -87,6 +87,7 @@ MARKS = {
     "unlink": (10, 1),
 }
 CROWD = {"look": (12, 1), "held_read": (6, 1), "held_close": (6, 1), "chmod": (16, 2)}
+SLOW = {"reopen": (20, 2)}
 OF_FILES = {"edit": (20, 1), "rename": (10, 2), "move": (10, 2), "promote": (4, 2), "restore": (8, 2)}
 
 # Where the last drive is of the second account.
@@ -243,6 +244,8 @@ def steps(plan: Plan) -> list[Step]:
             acts = {"person": shares, "other": OTHER, drives[-1]: ACTS | OFFERS}.get(actor, ACTS)
         if plan.ages:
             acts = {"person": PERSON | AGING, "other": OTHER | LOCKS}.get(actor, ACTS)
+        if plan.slow and actor in drives:
+            acts = acts | SLOW
         act = chance.choices(list(acts), [weight for weight, _ in acts.values()])[0]
         args = tuple(chance.randrange(span if place == 0 else 1000) for place in range(acts[act][1]))
         if act in ("rename", "exchange", "move_cold") and actor in drives:
