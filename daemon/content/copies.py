@@ -3,11 +3,12 @@
 What is copied is what the service has, so it has to have all of it first; a copy has the description and tags
 of its original, and the metadata that its template says is copied along.
 
-Without a connection a file is copied here at once, and recorded with the version that was meant: the service
-makes the copy out of that later, whatever the original is by then.
+Without a connection a file is copied here at once, and recorded with the version that was meant: the
+service makes the copy out of that later, whatever the original is by then.  A folder is made anew then,
+with a copy of each file that is in it: recorded as one the service would copy what is in it by then, and
+not what was meant.
 
-Rule: a folder is copied while somebody waits, or not at all.  Recorded for later the service would copy what
-is in it then, and not what was meant.
+Rule: what cannot be copied whole is not copied.
 """
 
 import errno
@@ -20,7 +21,7 @@ from cmsfs.journal import ops, queue
 from cmsfs.models.content import items
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.nodes import ROOT, Node, NodeKind, remote_from_item
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, remote_from_item
 from cmsfs.replica.rows import copy_sources, node_rows
 from cmsfs.replica.rows.copy_sources import CopySource
 from cmsfs.runtime import clock
@@ -92,32 +93,24 @@ class RemoteCopies:
         return path
 
     async def _record(self, node: Node, source: str, target: _Target) -> None:
-        """Copy a file here, for the service to make it so when it can be reached."""
-        if node.is_folder:
-            raise errors.UserError(f"{source} was not copied: for a folder the service has to be reached.")
-        if node.draft is not None or node.sha1 is None:
-            raise errors.UserError(f"{source} was not copied: it is being written; use `cp`.")
+        """Copy an item here, for the service to make it so when it can be reached."""
         folder = await self._writable(target, is_there=False)
         now = clock.time_ns()
 
         def txn(conn: Connection) -> Change:
-            original = tree.get(conn, node.ino)
-            if (original.sha1, original.draft) != (node.sha1, None):
-                raise errors.UserError(f"{source} was not copied: it is being written; use `cp`.")
             if tree.child_at(conn, folder.ino, target.name) is not None:
                 raise errors.UserError(f"{target.name} already exists.")
-            assert node.sha1 is not None
-            ino = tree.insert(conn, folder.ino, target.name, NodeKind.FILE, now_ns=now, mode=original.mode)
-            node_rows.set_content(conn, ino, sha1=node.sha1, size=original.size)
+            if node.is_folder and not tree.is_listed_below(conn, node.ino):
+                raise errors.UserError(f"{source} was not copied: not all that is in it is known here.")
+            made: dict[Ino, Ino] = {}
+            for one in tree.subtree(conn, node.ino):
+                original = tree.get(conn, one)
+                if original.local or (one != node.ino and original.parent not in made):
+                    continue
+                into, name = made.get(original.parent or 0, folder.ino), original.name
+                made[one] = _copied(conn, original, into, target.name if one == node.ino else name, now)
             tree.touch(conn, folder.ino, now)
-            ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=now)
-            if original.remote_id is not None and original.base_sha1 == node.sha1:
-                copy_sources.note(
-                    conn, ino, CopySource(original.remote_id, original.version, node.sha1, True)
-                )
-                # Where its bytes are, should the original get others.
-                tree.keep_version(conn, node.sha1, original.remote_id, original.version)
-            return Change(ChangeKind.ENTRY, ino, folder.ino, target.name, is_new=True)
+            return Change(ChangeKind.ENTRY, made[node.ino], folder.ino, target.name, is_new=True)
 
         self.context.remote_updates.publish([await self.context.db.write(txn)])
         self.push.wake()
@@ -201,3 +194,25 @@ class RemoteCopies:
         if found is None or found.remote_id is None:
             raise errors.UserError(f"Nothing can be copied to {folder.name}: it is not uploaded yet.")
         return found
+
+
+def _copied(conn: Connection, original: Node, folder: Ino, name: str, now: int) -> Ino:
+    """A copy of one item, which is to be sent."""
+    if original.is_folder:
+        ino = tree.insert(conn, folder, name, NodeKind.FOLDER, now_ns=now, mode=original.mode)
+        tree.mark_listed(conn, ino, at=now // 10**9)
+        ops.record(conn, ino, ops.OpKind.MKDIR, due_ns=now)
+        return ino
+    if original.kind is not NodeKind.FILE:
+        raise errors.UserError(f"{original.name} can only be copied when the service can be reached.")
+    if original.draft is not None or original.sha1 is None:
+        raise errors.UserError(f"{original.name} is being written, and nothing was copied; use `cp`.")
+    ino = tree.insert(conn, folder, name, NodeKind.FILE, now_ns=now, mode=original.mode)
+    node_rows.set_content(conn, ino, sha1=original.sha1, size=original.size)
+    ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=now)
+    if original.remote_id is not None and original.base_sha1 == original.sha1:
+        found = CopySource(original.remote_id, original.version, original.sha1, True)
+        copy_sources.note(conn, ino, found)
+        # Where its bytes are, should the original get others.
+        tree.keep_version(conn, original.sha1, original.remote_id, original.version)
+    return ino

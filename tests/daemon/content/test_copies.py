@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from cmsfs import errors
+from cmsfs.replica import tree as replica_tree
 from tests.support import errno_probe
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
@@ -183,9 +184,32 @@ async def test_what_is_written_to_an_offline_copy_is_what_is_sent(
     assert await other.read("mine") == b"my own"
 
 
-async def test_a_folder_is_not_copied_offline(tree: Drive, other: Remote, network: Network) -> None:
+async def test_a_folder_is_copied_offline_file_by_file(tree: Drive, other: Remote, network: Network) -> None:
+    one = await other.find("one")
+    await tree.names("a")
+    await tree.names("a/deep")
     await _offline(tree, network)
-    with pytest.raises(errors.UserError, match="for a folder the service has to be reached"):
+    assert await _copy(tree, "/a", "/b/then") == "/b/then"
+    assert await tree.names("b/then") == ["deep", "one"]
+    assert await tree.names("b/then/deep") == ["two"]
+    with pytest.raises(errors.UserError, match="into itself"):
+        await _copy(tree, "/a", "/a/deep")
+    await other.write(one.id, b"newer")
+    before = len(_contents(network))
+    await _online(tree, network)
+    assert len(_contents(network)) == before, "bytes went somewhere"
+    assert tree.ops() == []
+    assert {"b/then/one", "b/then/deep/two"} <= set(await other.paths())
+    assert await tree.read("b/then/one") == b"1" * 3_000_000
+
+
+async def test_a_folder_that_is_not_known_is_not_copied_offline(
+    tree: Drive, other: Remote, network: Network
+) -> None:
+    folder = await tree.ino("a/deep")
+    await _offline(tree, network)
+    await tree.db.write(lambda conn: replica_tree.mark_unlisted(conn, folder))
+    with pytest.raises(errors.UserError, match="not all that is in it is known"):
         await _copy(tree, "/a", "/b")
     assert tree.ops() == []
 
