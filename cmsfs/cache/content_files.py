@@ -12,7 +12,6 @@ import errno
 import hashlib
 import itertools
 import os
-import sys
 from collections import OrderedDict, deque
 from pathlib import Path
 
@@ -169,35 +168,9 @@ def check_size(fd: int, size: int) -> None:
         raise OSError(errno.EIO, "a content's file does not have the content's size")
 
 
-class ReadBuffers:
-    """Buffers for reads of one length, each used again when nobody has it any more; for the loop alone.
-
-    A new one would be filled with zeros first, a fifth of what a read of 1 MiB takes.
-    """
-
-    def __init__(self, length: int, most: int = 4) -> None:
-        self.length, self._most = length, most
-        self._made: list[bytearray] = []
-
-    def take(self) -> bytearray:
-        """A buffer that nobody has a reference to, nor a view of."""
-        for buffer in self._made:
-            # Those of the list, of this loop and of the question.
-            if sys.getrefcount(buffer) == 3:
-                return buffer
-        made = bytearray(self.length)
-        if len(self._made) < self._most:
-            self._made.append(made)
-        return made
-
-
-# The largest reads that the kernel sends.
-_buffers = ReadBuffers(1024 * 1024)
-
-
 def read_now(fd: int, offset: int, length: int) -> bytearray | None:
     """The bytes if all of them are in the page cache, else None.  128 KiB take 8 µs."""
-    buffer = _buffers.take() if length == _buffers.length else bytearray(length)
+    buffer = bytearray(length)
     try:
         count = os.preadv(fd, [buffer], offset, os.RWF_NOWAIT)
     except OSError as error:
