@@ -68,7 +68,7 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
-    parser.addoption("--postgres", action="store_true", help="run the service's tests on PostgreSQL")
+    parser.addoption("--postgres", action="store_true", help="run the service's tests on PostgreSQL alone")
 
 
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:

@@ -188,11 +188,29 @@ def postgres() -> Iterator[postgres_server.PostgresServer]:
         yield server
 
 
+# Run on both engines by default: what rests on the order of writes, on words, on paths and on numbers.
+ON_BOTH = ("test_search", "test_events", "test_trash", "test_isolation", "test_refresh_tokens")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of a store are of both engines: with --long all, otherwise those of a few modules."""
+    options = metafunc.config.option
+    is_long = options.long or metafunc.module.__name__.rpartition(".")[2] in ON_BOTH
+    if is_long and not options.postgres and "root" in metafunc.fixturenames:
+        is_embedded = any(mark.name == "embedded" for mark in metafunc.definition.iter_markers())
+        engines = ["sqlite"] if is_embedded or postgres_server.lacks() else ["sqlite", "postgres"]
+        metafunc.parametrize("on_postgres", engines, indirect=True)
+
+
 @pytest.fixture(autouse=True)
 def on_postgres(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Path, str]]:
-    """With --postgres, every store that the test opens has its database there: one for each folder."""
+    """Every store that the test opens has its database there, one for each folder; their URLs.
+
+    With --postgres that is so for all tests, but for those of the embedded database alone.
+    """
     urls: dict[Path, str] = {}
-    if not request.config.getoption("--postgres") or "embedded" in request.keywords:
+    is_there = request.config.getoption("--postgres") and "embedded" not in request.keywords
+    if getattr(request, "param", "postgres" if is_there else "sqlite") == "sqlite":
         yield urls
         return
     server: postgres_server.PostgresServer = request.getfixturevalue("postgres")
