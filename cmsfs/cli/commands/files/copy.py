@@ -21,7 +21,8 @@ def copy(ctx: context.Context, source: str, destination: str) -> None:
 
     The service makes the copy, of files and whole folders of any size: nothing is downloaded or uploaded. It
     has the description and tags of the original. Changes that are not uploaded yet are sent first.
-    Nothing is replaced. Without a connection a file is copied on the drive, and by the service later.
+    Nothing is replaced. Without a connection files and folders are copied on the drive, and by the
+    service later.
     """
     daemon = daemonctl.require(ctx.account, ctx.settings())
     path, to = (daemonctl.on_drive(daemon, given) for given in (source, destination))
