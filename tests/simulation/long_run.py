@@ -8,8 +8,10 @@ large; one that dies has the story that it died of told as red, and the next one
 import hashlib
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.simulation import Outcome
+from tests.simulation.surroundings import fast
 from tests.simulation.tally import Tally
 
 PIECE = 50
@@ -34,6 +37,8 @@ class Piece:
     count: int
     tally: Tally = field(default_factory=Tally)
     reds: list[dict[str, Any]] = field(default_factory=list)
+    # Everything that its process makes is below: a process that is forked leaves it behind.
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="cmsfs-piece-", dir=fast())))
 
     def note_death(self, code: int | None) -> None:
         """The process ended amid the story after those that are counted."""
@@ -159,8 +164,7 @@ def run(
     finally:
         signal.signal(signal.SIGTERM, before)
         for process, piece in running.values():
-            process.kill()
-            process.join()
+            _end(process, piece, is_over=True)
             results.add(piece)
 
 
@@ -176,6 +180,7 @@ def _begin(piece: Piece, live: Callable[[int], Outcome]) -> tuple[connection.Con
 def _work(piece: Piece, live: Callable[[int], Outcome], say: connection.Connection) -> None:
     """In a process of its own: tell of each story when it has ended."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(piece.folder)
     for seed in range(piece.first, piece.first + piece.count):
         used, tally = time.process_time(), Tally()
         outcome = live(seed)
@@ -206,6 +211,7 @@ def _end(process: Any, piece: Piece, *, is_over: bool) -> None:
     if is_over and not piece.is_done:
         process.kill()
     process.join()
+    shutil.rmtree(piece.folder, ignore_errors=True)
     if not piece.is_done and not is_over:
         piece.note_death(process.exitcode)
 

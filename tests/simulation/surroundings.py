@@ -28,7 +28,7 @@ _made: dict[str, object] = {}
 def template(root: Path) -> int:
     """An empty service with its user; copied from the first one that was made."""
     if "folder" not in _made:
-        folder = Path(tempfile.mkdtemp(prefix="cmsfs-service-", dir=_fast()))
+        folder = Path(tempfile.mkdtemp(prefix="cmsfs-service-", dir=fast()))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
         async def make() -> int:
@@ -41,7 +41,7 @@ def template(root: Path) -> int:
     return int(str(_made["user"]))
 
 
-def _fast() -> Path | None:
+def fast() -> Path | None:
     if "TMPDIR" in os.environ:
         return None  # a folder of the whole run, which is swept at its end, whatever that is
     memory = Path("/dev/shm")
@@ -97,7 +97,7 @@ def parts() -> Iterator[None]:
 
 @contextmanager
 def folders() -> Iterator[Path]:
-    home = Path(tempfile.mkdtemp(prefix="cmsfs-story-", dir=_fast()))
+    home = Path(tempfile.mkdtemp(prefix="cmsfs-story-", dir=fast()))
     before = dict(os.environ)
     for variable in ("CONFIG", "DATA", "STATE", "CACHE"):
         os.environ[f"XDG_{variable}_HOME"] = str(home / variable.lower())
