@@ -24,6 +24,7 @@ from cmsfs.client import capabilities
 LATE = (
     "cmsfs.client.transport.connections",
     "cmsfs.client.transport.direct_transport",
+    "cmsfs.client.transport.exchange",
     "cmsfs.client.transport.throttled_body",
     "cmsfs.ipc.notification_bus",
 )

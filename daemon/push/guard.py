@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from sqlite3 import Connection
 
+import trio
+
 from cmsfs import config
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.ipc import attention
@@ -167,7 +169,9 @@ class Guard:
             else:
                 kv_store.put(conn, kv_store.GUARD, self.notice.model_dump_json())
 
-        await self._db.write(txn)
+        # Also at an orderly stop: the next start has to hold, too.
+        with trio.CancelScope(shield=True):
+            await self._db.write(txn)
 
     def _traced(self) -> None:
         if not self._is_storing and self.notice is not None:
@@ -182,7 +186,9 @@ class Guard:
                 self.traces.fresh.clear()
                 place, self._stored = f"{kv_store.GUARD_TRACES}{self._stored:09}", self._stored + 1
                 text = json.dumps(new)
-                await self._db.write(functools.partial(kv_store.put, key=place, value=text))
+                # Also at an orderly stop: the next start would not know what these were.
+                with trio.CancelScope(shield=True):
+                    await self._db.write(functools.partial(kv_store.put, key=place, value=text))
         finally:
             self._is_storing = False
 

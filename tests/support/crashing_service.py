@@ -73,4 +73,5 @@ async def main(root: Path, point: str, database_url: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, Path(sys.argv[1]), *sys.argv[2:])
+    _, folder, kill_at, *databases = sys.argv
+    trio.run(main, Path(folder), kill_at, databases[0] if databases else None)

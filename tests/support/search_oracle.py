@@ -121,7 +121,8 @@ def words(text: str) -> list[str]:
 
 
 def _folded(character: str) -> str:
-    base, *marks = unicodedata.normalize("NFD", character)
+    decomposed = unicodedata.normalize("NFD", character)
+    base, marks = decomposed[0], decomposed[1:]
     if base.isascii() and all(ord(one) in _MARKS for one in marks):
         return base.lower()
     lower = character.lower()

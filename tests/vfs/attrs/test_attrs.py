@@ -63,7 +63,7 @@ def test_the_table_has_every_attribute_and_no_other() -> None:
         item_fields.NAMES
         | policies.NAMES
         | xattrs.LOCAL
-        | {xattrs.FAVORITE}
+        | {xattrs.FAVORITE, xattrs.HISTORY}
         | {"metadata", "metadata.<scope>.<template>.<field>"}
     )
     assert documented() == there
