@@ -1,9 +1,9 @@
 """OAuth applications read from a file: client id, secret and, optionally, the key that signs JWT assertions.
 
-Three shapes are read: what the public API's console gives out (`boxAppSettings`), the flat one that
-`cmsfs serve` writes beside its data, and nothing but `client_id` and `client_secret`.
+Three formats are accepted: the download of the public API's console (`boxAppSettings`), the flat file that
+`cmsfs serve` writes beside its data, and a file with only `client_id` and `client_secret`.
 
-Rule: the file is read where it is used and copied nowhere; what is wrong is told without what is in it.
+Rule: the file is read where it is used and never copied; error messages do not quote its contents.
 """
 
 import json
@@ -16,7 +16,7 @@ from cmsfs import errors
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """What an application signs its assertions with."""
+    """The key that an application signs its assertions with."""
 
     key_id: str
     pem: str = field(repr=False)
@@ -25,7 +25,7 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An application."""
+    """An OAuth application and its credentials."""
 
     client_id: str
     client_secret: str = field(repr=False)
@@ -35,7 +35,7 @@ class Application:
 
 
 def read(path: Path) -> Application:
-    """The application of a file.  Raises `ConfigError`, naming the file and what is missing."""
+    """Read an application from a file.  Raises `ConfigError`, naming the file and what is missing."""
     try:
         document = json.loads(path.expanduser().read_text(encoding="utf-8"))
     except OSError as error:

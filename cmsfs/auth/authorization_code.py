@@ -1,14 +1,14 @@
 """The authorization-code grant with PKCE: builds the browser URL and receives the code on loopback.
 
-`Consent` is one attempt; its code comes by `Listener`, which waits on the loopback address for the browser,
-or as what a person pasted.  `redeem` makes tokens of it.
+`Consent` is one attempt; its code arrives at the `Listener`, which waits on the loopback address for the
+browser, or is pasted by the user.  `redeem` exchanges it for tokens.
 
-Every user of the machine can read the arguments of a browser, and speak to the loopback address.  So the
-browser is opened at a page of the listener's own, which gives it a cookie and sends it on, and the answer is
-believed from that browser alone: else somebody could consent as himself, and have our drive go to him.
+Every user of the machine can read a browser's arguments and connect to the loopback address.  So the browser
+is opened at a page of the listener, which sets a cookie and redirects it, and only that browser's response is
+accepted: otherwise another user could consent with his own account and receive our drive's files.
 
-Rule: a code is only believed with the state of this very attempt, from a program of this user that has the
-cookie; the verifier never leaves this process but to the token endpoint.
+Rule: a code is accepted only with the state of this attempt, from a program of this user that has the cookie;
+the verifier is sent only to the token endpoint.
 """
 
 import base64
@@ -48,13 +48,13 @@ class Consent:
     authorize_url: str
     client_id: str
     redirect_uri: str
-    scope: str = ""  # empty: all that the application has
+    scope: str = ""  # empty: all scopes of the application
     state: str = field(repr=False, default_factory=lambda: chance.token_urlsafe(24))
     verifier: str = field(repr=False, default_factory=lambda: chance.token_urlsafe(48))
 
     @property
     def url(self) -> str:
-        """Where the browser is to go."""
+        """The authorization URL to open in the browser."""
         digest = hashlib.sha256(self.verifier.encode()).digest()
         query = {
             "response_type": "code",
@@ -70,9 +70,9 @@ class Consent:
         return f"{self.authorize_url}{joint}{urlencode(query)}"
 
     def code_of(self, query: str) -> str | None:
-        """The code of a redirection's query; None for one that is not the answer to this attempt.
+        """Return the code in a redirect's query; None if the redirect does not belong to this attempt.
 
-        Raises `UserError` if the answer is no.
+        Raises `UserError` if access was denied.
         """
         found = {name: values[0] for name, values in parse_qs(query).items()}
         if not hmac.compare_digest(found.get("state", "").encode(), self.state.encode()):
@@ -81,12 +81,12 @@ class Consent:
             if found["error"] == "access_denied":
                 raise errors.UserError("The access was denied; nothing has changed.", exit_code=6)
             is_scope = found["error"] == "invalid_scope"
-            helps = "; `--admin` asks for all that the application has" if is_scope else ""
-            raise errors.UserError(f"The service refuses: {_clean(found['error'])}{helps}.", exit_code=6)
+            hint = "; `--admin` asks for all that the application has" if is_scope else ""
+            raise errors.UserError(f"The service refuses: {_clean(found['error'])}{hint}.", exit_code=6)
         return found.get("code") or None
 
     def code_pasted(self, text: str) -> str:
-        """The code in what a person pasted: the address that the browser ended at, or the code alone.
+        """Return the code in text that the user pasted: the final URL in the browser, or the code alone.
 
         Raises `UserError`.
         """
@@ -101,7 +101,7 @@ class Consent:
         return code
 
     async def redeem(self, client: session.Client, code: str, client_secret: str) -> tokens.Token:
-        """Tokens for the code.  Raises `RemoteError`."""
+        """Exchange the code for tokens.  Raises `RemoteError`."""
         grant = tokens.AuthorizationCode(
             client_id=self.client_id,
             client_secret=pydantic.SecretStr(client_secret) if client_secret else None,
@@ -113,42 +113,42 @@ class Consent:
 
 
 class Listener:
-    """Waits on 127.0.0.1 for the browser to come back."""
+    """Waits on 127.0.0.1 for the browser's redirect."""
 
     def __init__(self, listening: trio.SocketListener) -> None:
         self._listening = listening
-        self._place = f"127.0.0.1:{listening.socket.getsockname()[1]}"
+        self._host = f"127.0.0.1:{listening.socket.getsockname()[1]}"
         self._key = chance.token_urlsafe(16)
-        # Cookies of one host go to all its ports: a name of our own, so that two log-ins do not meet.
+        # A host's cookies are sent to all its ports: a random name, so that two logins do not collide.
         self._cookie = f"cmsfs_login_{chance.token_hex(4)}={chance.token_urlsafe(24)}"
 
     @property
     def redirect_uri(self) -> str:
-        """Where the browser is to come back to."""
-        return f"http://{self._place}{PATH}"
+        """The URL that the service redirects the browser to."""
+        return f"http://{self._host}{PATH}"
 
     @property
     def start_url(self) -> str:
-        """Where the browser is to begin: it is sent on from there, once it has the cookie."""
-        return f"http://{self._place}{START}?{self._key}"
+        """The URL to open in the browser: it sets the cookie and redirects to the authorization URL."""
+        return f"http://{self._host}{START}?{self._key}"
 
     async def code(self, consent: Consent) -> str:
-        """The code.  Raises `UserError` if access is denied, or nobody answered in ten minutes.
+        """Wait for the code.  Raises `UserError` if access is denied, or nobody answers in ten minutes.
 
-        Whatever else comes to the port is answered and forgotten.
+        Other requests to the port are answered and ignored.
         """
-        send, receive = trio.open_memory_channel[str | errors.UserError](1)  # one answer ends it
+        send, receive = trio.open_memory_channel[str | errors.UserError](1)  # the first answer counts
 
-        async def talk(stream: trio.SocketStream) -> None:
+        async def handle(stream: trio.SocketStream) -> None:
             try:
                 with trio.move_on_after(_REQUEST_SECONDS):
-                    await self._converse(stream, consent, send)
+                    await self._handle_request(stream, consent, send)
             except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-                pass  # a browser that connects in advance and goes again
+                pass  # a browser's speculative connection
 
         with trio.move_on_after(CONSENT_SECONDS):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(trio.serve_listeners, talk, [self._listening])
+                nursery.start_soon(trio.serve_listeners, handle, [self._listening])
                 answer = await receive.receive()
                 nursery.cancel_scope.cancel()
             if isinstance(answer, errors.UserError):
@@ -156,7 +156,7 @@ class Listener:
             return answer
         raise errors.UserError("Nobody answered in the browser within ten minutes.", exit_code=6)
 
-    async def _converse(
+    async def _handle_request(
         self,
         stream: trio.SocketStream,
         consent: Consent,
@@ -167,19 +167,19 @@ class Listener:
             ends = stream.socket.getsockname(), stream.socket.getpeername()
             if not await threads.run_sync(loopback_peers.is_ours, *ends):
                 await _answer(stream, "403 Forbidden", "Not yours", "This log-in is another user's.")
-            elif asked.host != self._place or asked.path not in (PATH, START):
+            elif asked.host != self._host or asked.path not in (PATH, START):
                 await _answer(stream, "404 Not Found", "Not here", "There is nothing here.")
             elif asked.path == START and hmac.compare_digest(asked.query.encode(), self._key.encode()):
-                await _send_on(stream, consent.url, self._cookie)
+                await _redirect(stream, consent.url, self._cookie)
             elif asked.path == START or not asked.has(self._cookie):
                 await _answer(stream, "400 Bad Request", "Not this log-in", "This belongs to another log-in.")
             else:
-                await _conclude(stream, consent, send, asked.query)
+                await _accept_answer(stream, consent, send, asked.query)
 
 
 @asynccontextmanager
 async def listening(port: int = 0) -> AsyncIterator[Listener]:
-    """A listener, on a free port unless one is named.  Raises `UserError`."""
+    """Open a listener, on a free port unless one is given.  Raises `UserError`."""
     try:
         (listener,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
     except OSError as error:
@@ -189,8 +189,8 @@ async def listening(port: int = 0) -> AsyncIterator[Listener]:
 
 
 def reserved_port(port: int = 0) -> socket.socket:
-    """A port of this machine that nobody can listen on while the socket is open: for a code that is pasted,
-    the browser must end nowhere."""
+    """Reserve a port that nobody can listen on while the returned socket is open: if the code is pasted, the
+    browser's redirect must reach no program."""
     holder = socket.socket()
     try:
         holder.bind(("127.0.0.1", port))
@@ -200,7 +200,7 @@ def reserved_port(port: int = 0) -> socket.socket:
     return holder
 
 
-async def _conclude(
+async def _accept_answer(
     stream: trio.SocketStream,
     consent: Consent,
     send: trio.MemorySendChannel[str | errors.UserError],
@@ -210,16 +210,16 @@ async def _conclude(
         code = consent.code_of(query)
     except errors.UserError as refusal:
         await _answer(stream, "200 OK", "No access", "You may close this page.")
-        _tell(send, refusal)
+        _deliver(send, refusal)
         return
     if code is None:
         await _answer(stream, "400 Bad Request", "Not this log-in", "This belongs to another log-in.")
         return
     await _answer(stream, "200 OK", "Access granted", "cmsfs goes on in its window. You may close this page.")
-    _tell(send, code)
+    _deliver(send, code)
 
 
-def _tell(send: trio.MemorySendChannel[str | errors.UserError], answer: str | errors.UserError) -> None:
+def _deliver(send: trio.MemorySendChannel[str | errors.UserError], answer: str | errors.UserError) -> None:
     try:
         send.send_nowait(answer)
     except trio.WouldBlock:
@@ -228,7 +228,7 @@ def _tell(send: trio.MemorySendChannel[str | errors.UserError], answer: str | er
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a browser asks for; nothing for what is no GET."""
+    """A browser's request; empty if it is not a GET."""
 
     path: str = ""
     query: str = ""
@@ -256,7 +256,7 @@ async def _request(stream: trio.SocketStream) -> _Request:
     return _Request(path, query, host, tuple(cookies))
 
 
-async def _send_on(stream: trio.SocketStream, url: str, cookie: str) -> None:
+async def _redirect(stream: trio.SocketStream, url: str, cookie: str) -> None:
     head = (
         f"HTTP/1.1 303 See Other\r\nLocation: {url}\r\nContent-Length: 0\r\n"
         f"Set-Cookie: {cookie}; Path=/; HttpOnly; SameSite=Lax; Max-Age={CONSENT_SECONDS:.0f}\r\n"
@@ -276,5 +276,5 @@ async def _answer(stream: trio.SocketStream, status: str, title: str, said: str)
 
 
 def _clean(text: str) -> str:
-    """What a stranger's text may say on a terminal."""
+    """Return untrusted text so that it can be printed on a terminal."""
     return "".join(c for c in text[:80] if c.isprintable())

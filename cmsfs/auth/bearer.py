@@ -1,8 +1,8 @@
 """Adds the bearer token to every request; fetches and renews it before expiry, one renewal at a time.
 
-`fetch` is where a token comes from (`auth.grants`); this module decides when.
+`fetch` obtains a token (`auth.grants`); this module decides when to call it.
 
-Rule: the token is in the header and nowhere else: not in a log, a repr or an exception.
+Rule: the token appears in the header and nowhere else: not in a log, a repr or an exception.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -15,15 +15,15 @@ from cmsfs.models.enterprise.tokens import Token
 
 Fetch = Callable[[], Awaitable[Token]]
 
-# A token that ends while its request is on the way costs a refusal and a repeat, for an upload of the
-# whole body.
+# Renew this many seconds before expiry: a token that expires during a request costs a 401 and a retry, for an
+# upload with its whole body.
 EARLY = 60.0
 
 
 class BearerAuth(httpx.Auth):
     """Sets the header; after a 401 renews the token and retries once.
 
-    `also`: headers that go where the token goes, and nowhere else.
+    `also`: headers that are sent wherever the token is sent, and nowhere else.
     """
 
     def __init__(self, fetch: Fetch, *, also: Mapping[str, str] | None = None) -> None:
@@ -31,9 +31,11 @@ class BearerAuth(httpx.Auth):
         self._also = also or {}
         self._token: Token | None = None
         self._renew_at = 0.0
-        self._fetches = 0  # those that have ended, well or not
+        self._fetches = 0  # finished ones, successful or not
         self._failure: Exception | None = None
-        self._lock = trio.Lock()  # held over a fetch: all who need the new token wait for the same one
+        self._lock = (
+            trio.Lock()
+        )  # held during a fetch: all requests that need a new token wait for the same one
 
     def __repr__(self) -> str:
         return "BearerAuth()"
@@ -47,7 +49,7 @@ class BearerAuth(httpx.Auth):
                 return
 
     async def sign(self, request: httpx.Request, refused: Token | None = None) -> Token:
-        """Put the token into the request, another one than `refused`; that token."""
+        """Add a token other than `refused` to the request, and return it."""
         token = self._token
         if token is None or token is refused or trio.current_time() >= self._renew_at:
             token = await self._renewed()
@@ -57,23 +59,22 @@ class BearerAuth(httpx.Auth):
         return token
 
     async def is_refused(self, response: httpx.Response) -> bool:
-        """Whether the token is no longer good; then the answer has been read."""
+        """Whether the token was rejected; then the response body has been read."""
         if response.status_code != httpx.codes.UNAUTHORIZED:
             return False
-        # Here, since httpx would read it to its end, however long that is.
+        # Read with a limit here: httpx would read the body to its end, however long it is.
         await wire.read_whole(response, limit=wire.SMALL_BYTES)
         return True
 
     async def _renewed(self) -> Token:
-        """A new token: what the fetch brings that is under way, or one that begins here.
+        """Return a new token, from the fetch in progress or from one that starts here.
 
-        Cancelled during a fetch: the next who needs a token fetches it.
+        Cancelled during a fetch: the next caller starts another one.
         """
         before = self._fetches
         async with self._lock:
             if self._fetches != before:
-                # Trying again where that failed, one waiter after the other, would make the last of them wait
-                # for all.
+                # If every waiter retried a failed fetch in turn, the last one would wait for all of them.
                 if self._failure is not None:
                     raise self._failure
                 assert self._token is not None
@@ -86,6 +87,6 @@ class BearerAuth(httpx.Auth):
                 raise
             self._token, self._failure = token, None
             self._fetches += 1
-            # A token of a minute or less still serves for half its life.
+            # A token with a lifetime of a minute or less is used for half of it.
             self._renew_at = trio.current_time() + max(token.expires_in - EARLY, token.expires_in / 2)
             return token

@@ -1,8 +1,9 @@
-"""Builds a ready client from the settings: for the embedded service in this process, or one on the network.
+"""Builds an authenticated client from the settings: for the embedded service in this process, or a remote
+one.
 
-`open_backend` is used by the daemon and by the commands that speak with the service themselves.
+`open_backend` is used by the daemon and by commands that call the service directly.
 
-Rule: it asks the service nothing; the caller's first request finds out whether all is well.
+Rule: it sends no request to the service; the caller's first request shows whether the connection works.
 """
 
 import importlib
@@ -28,19 +29,19 @@ from cmsfs.runtime import clock, threads
 
 log = logging.getLogger(__name__)
 
-# What a drive asks of the service, when it only reads and when it does all it can.
+# The scopes of a read-only drive, and of one with full access.
 READING = "base_explorer item_download"
 CHANGING = "root_readwrite"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccess:
-    """How the account's service is reached, and where its tokens come from."""
+    """How the account's service is reached, and how its tokens are obtained."""
 
     endpoints: session.ServiceEndpoints
     transport: httpx.AsyncBaseTransport | None  # None: the network
     ca_file: Path | None
-    anonymous: session.Client  # asks for tokens, and for nothing that needs one
+    anonymous: session.Client  # sends no token; used to request tokens
     fetch: bearer.Fetch
 
 
@@ -52,12 +53,11 @@ async def open_access(
     owner: token_refresh.Owner = token_refresh.any_owner,
     as_given: bool = False,
 ) -> AsyncIterator[ServiceAccess]:
-    """The way to the account's service.  `sample` puts the sample enterprise into the embedded service.
-    A login that is made anew meanwhile is taken up if it is the `owner`'s; not if the settings are to be used
-    `as_given`, whatever the configuration says.
+    """Open access to the account's service.  `sample` creates the sample enterprise in the embedded service.
+    A new login made meanwhile is picked up if it is the `owner`'s; with `as_given`, only the given settings
+    are used, and the configuration is not read again.
 
-    Raises `ConfigError` for credentials that are missing, `UserError` for an embedded service that has
-    no data yet.
+    Raises `ConfigError` for missing credentials, `UserError` for an embedded service without data.
     """
     if settings.is_link and (account := link_file.read(settings.link_file).account):
         async with open_access(config.load(account), owner=owner) as way:
@@ -81,11 +81,11 @@ async def open_narrowed(
     pace: rate_gate.RateGate | None = None,
     flow: bandwidth.TransferLimits | None = None,
 ) -> AsyncIterator[session.Client]:
-    """A client whose every request has a token that can do no more than the settings' folder and rights,
-    and is not used after the deadline.
+    """Open a client whose tokens are downscoped to the settings' folder and permissions, and are not used
+    after the deadline.
 
-    The account's own token goes to the token endpoint only, to be narrowed.  `find_root` tells the id of the
-    folder, by the account's own rights.  Raises what it raises, and what `open_backend` does.
+    The account's full token is sent only to the token endpoint, to be downscoped.  `find_root` returns the
+    folder's id, with the account's full permissions.  Raises the errors of `find_root` and of `open_backend`.
     """
     async with open_access(settings, sample=sample, owner=owner) as way:
         root_id = await find_root(way)
@@ -93,10 +93,10 @@ async def open_narrowed(
         scope = READING if settings.read_only else CHANGING
         narrow = _of_folder(grants.downscoped(way.anonymous, way.fetch, scope, resource=resource))
         if settings.is_link and not settings.read_only:
-            narrow = way.fetch  # it is for no more than the link shows, and lets be done
+            narrow = way.fetch  # already limited to what the link shows and permits
         async with session.open_client(
             way.endpoints,
-            auth=bearer.BearerAuth(deadline.limiting(narrow), also=_naming(settings)),
+            auth=bearer.BearerAuth(deadline.limiting(narrow), also=_link_header(settings)),
             transport=way.transport,
             ca_file=way.ca_file,
             counters=counters,
@@ -106,8 +106,9 @@ async def open_narrowed(
             yield client
 
 
-def _naming(settings: config.Settings) -> Mapping[str, str]:
-    """What names a link to the service in every request, where an account's tokens are asked with for it."""
+def _link_header(settings: config.Settings) -> Mapping[str, str]:
+    """Return the header that names the shared link in every request, if an account's tokens are used for
+    it."""
     if not settings.is_link or not (link := link_file.read(settings.link_file)).account:
         return {}
     password = None if link.password is None else link.password.get_secret_value()
@@ -115,9 +116,10 @@ def _naming(settings: config.Settings) -> Mapping[str, str]:
 
 
 def _of_folder(fetch: bearer.Fetch) -> bearer.Fetch:
-    """A refusal of the folder is none of the login: it is told as what it is."""
+    """Wrap `fetch`: an `invalid_resource` error means that the folder is gone, not that the login is
+    invalid."""
 
-    async def found() -> tokens.Token:
+    async def fetch_for_folder() -> tokens.Token:
         try:
             return await fetch()
         except errors.OAuthError as error:
@@ -125,7 +127,7 @@ def _of_folder(fetch: bearer.Fetch) -> bearer.Fetch:
                 raise
             raise errors.RootGone(refusals.ROOT_GONE) from error
 
-    return found
+    return fetch_for_folder
 
 
 @asynccontextmanager
@@ -139,10 +141,10 @@ async def open_backend(
     pace: rate_gate.RateGate | None = None,
     flow: bandwidth.TransferLimits | None = None,
 ) -> AsyncIterator[session.Client]:
-    """A client for the account, whose every request waits for its turn at `pace`, and whose files go no
-    faster than `flow` lets them.
+    """Open a client for the account.  Every request passes the rate gate `pace`; transfers are limited by
+    `flow`.
 
-    `sample`, `owner` and what is raised as with `open_access`.
+    `sample`, `owner`, `as_given` and errors as in `open_access`.
     """
     async with (
         open_access(settings, sample=sample, owner=owner, as_given=as_given) as way,
@@ -162,7 +164,8 @@ async def open_backend(
 def flow_of(
     settings: config.Settings, now: Callable[[], datetime] | None = None
 ) -> bandwidth.TransferLimits | None:
-    """The limits of the settings, at the time of day that it is; None if there are none at any time."""
+    """Return the settings' transfer limits, which depend on the time of day; None if there are none at
+    all."""
     if not (settings.bandwidth or settings.upload_limit or settings.download_limit):
         return None
     moment = now or clock.datetime_now
@@ -178,7 +181,7 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
     if not sample and not (folder / "credentials.json").exists():
         config.require_service(settings)
         raise errors.ConfigError("The embedded service holds nothing yet: `cmsfs demo` fills it.")
-    # In a thread: the drive answers programs meanwhile.
+    # In a thread, so that the drive keeps answering programs.
     await threads.run_sync(_load_service)
     from cmsfs.service.provisioning import demo
     from cmsfs.service.renditions import indexing
@@ -204,7 +207,7 @@ async def _embedded(settings: config.Settings, *, sample: bool) -> AsyncIterator
 
 
 def _load_service() -> None:
-    """Load the embedded service.  Not at the top of this file: a remote account does not pay for it."""
+    """Import the embedded service; only here, so that remote accounts do not pay for it."""
     for name in ("provisioning.demo", "renditions.indexing", "server.app", "server.sweeper", "storage.store"):
         importlib.import_module(f"cmsfs.service.{name}")
 
@@ -223,7 +226,7 @@ async def _remote(
 
 
 async def user_of(settings: config.Settings, token: tokens.Token) -> users.User:
-    """Ask the account's service whose token that is."""
+    """Ask the account's service which user the token belongs to."""
 
     async def fetch() -> tokens.Token:
         return token
@@ -239,9 +242,9 @@ def _fetch(
     anonymous: session.Client,
     owner: token_refresh.Owner,
 ) -> bearer.Fetch:
-    """Where the account's tokens come from, as its settings say; once they are refused, as the configuration
-    says by then: a new login may have come with another place for its tokens, or another application.  Such a
-    one is asked first whose it is, since an application's credentials do not say for whom they act."""
+    """Return a `fetch` for the settings' tokens.  When they are rejected, it reads the configuration again: a
+    new login may have another token store or another application.  The user of such a login is checked first,
+    since an application's credentials do not say for whom they act."""
     login = _Login.of(settings)
     current = _source(login, endpoints, anonymous, owner)
 
@@ -270,11 +273,11 @@ def _fetch(
 
 @dataclass(frozen=True, slots=True)
 class _Login:
-    """What the settings say about where tokens come from."""
+    """The settings that determine where tokens come from."""
 
     settings: config.Settings = field(compare=False)
-    said: tuple[object, ...]
-    app: apps.Application | None  # None: it is kept with a person's tokens, or a link needs none
+    values: tuple[object, ...]
+    app: apps.Application | None  # None: stored with a person's tokens, or not needed for a link
 
     @classmethod
     def of(cls, settings: config.Settings) -> "_Login":
@@ -287,7 +290,7 @@ def _subject(settings: config.Settings) -> tuple[str, str]:
 
 
 def _configured(account: str, endpoints: session.ServiceEndpoints) -> _Login | None:
-    """The login of the configuration as it is now, if that holds and means the same service."""
+    """Return the login of the current configuration, if it is valid and for the same service."""
     try:
         settings = config.load(account)
         return _Login.of(settings) if endpoints_of(settings) == endpoints else None
@@ -319,7 +322,7 @@ def _source(
 
 
 def app_of(settings: config.Settings) -> apps.Application:
-    """The application that the settings name.  Raises `ConfigError`."""
+    """Return the application of the settings.  Raises `ConfigError`."""
     if settings.app_file is not None:
         return apps.read(settings.app_file)
     if not settings.client_id or not settings.client_secret_file:
@@ -331,7 +334,7 @@ def app_of(settings: config.Settings) -> apps.Application:
 
 
 def secret(path: Path) -> str:
-    """The secret in a file.  Raises `ConfigError`."""
+    """Read a secret from a file.  Raises `ConfigError`."""
     try:
         found = path.expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
 """Stops issuing tokens after a fixed time, for drives that are mounted for a limited time only.
 
-Rule: it runs from when the drive is mounted, by a clock that nobody sets and that counts sleep.
+Rule: the time counts from the mount, by a clock that is never adjusted and that includes suspend.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from cmsfs import errors
 from cmsfs.runtime import clock
 
 if TYPE_CHECKING:
-    # Loaded with the client, which a drive that starts does without at first.
+    # These import the client, which a starting drive does not load at first.
     from cmsfs.auth.bearer import Fetch
     from cmsfs.models.enterprise.tokens import Token
 
 
 class Deadline:
-    """Expires `seconds` from now; 0 is never."""
+    """Expires `seconds` from now; 0 means never."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -28,18 +28,19 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """The remaining seconds."""
         return self._ends - _now() if self._seconds else float("inf")
 
     def error(self) -> errors.NeedsLogin:
-        """What whoever comes later is told."""
+        """Return the error for requests after the deadline."""
         return errors.NeedsLogin(
             f"The time that this drive was mounted for ({format_span(self._seconds)}) is over; "
             "`cmsfs umount` ends it."
         )
 
     def limiting(self, fetch: Fetch) -> Fetch:
-        """`fetch`, whose tokens are not used beyond the deadline; it raises `NeedsLogin` then."""
+        """Wrap `fetch` so that its tokens expire at the deadline at the latest; then it raises
+        `NeedsLogin`."""
         if not self._seconds:
             return fetch
 
@@ -47,7 +48,7 @@ class Deadline:
             if self.left <= 0:
                 raise self.error()
             token = await fetch()
-            # A token's life is whole seconds; the last part of one is nobody's.
+            # Token lifetimes are whole seconds: the last fraction of one is not used.
             if (seconds := int(min(token.expires_in, self.left))) < 1:
                 raise self.error()
             return token.model_copy(update={"expires_in": seconds})
@@ -55,9 +56,9 @@ class Deadline:
         return limited
 
     async def passed(self) -> None:
-        """Wait until it has passed; for ever if there is none."""
-        while (left := self.left) > 0:  # noqa: ASYNC110  (no clock tells of itself)
-            # A machine that slept is told within a minute.
+        """Wait until the deadline has passed; forever if there is none."""
+        while (left := self.left) > 0:  # noqa: ASYNC110  (a clock has no event to wait for)
+            # After a suspend, notice within a minute.
             await trio.sleep(min(left, 60.0))
 
 
@@ -66,7 +67,7 @@ def _now() -> float:
 
 
 def format_span(seconds: float) -> str:
-    """A span as a person says it: 90 s, 30 min, 8 h, 2 days."""
+    """Format a duration for people: 90 s, 30 min, 8 h, 2 days."""
     for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length and seconds % length == 0:
             return f"{seconds / length:g} {unit}"

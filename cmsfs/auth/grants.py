@@ -12,7 +12,7 @@ from cmsfs.client import session
 from cmsfs.models.enterprise import tokens
 from cmsfs.runtime import chance, clock
 
-# Services take a minute at most, and clocks differ.
+# Services accept a lifetime of a minute at most, and clocks differ.
 ASSERTION_SECONDS = 45
 
 
@@ -23,9 +23,9 @@ def client_credentials(
     subject_type: Literal["user", "enterprise"],
     subject_id: str,
 ) -> Fetch:
-    """Tokens for a server application that speaks for a user or an enterprise.
+    """Return the `fetch` of a server application that acts for a user or an enterprise.
 
-    There is no refresh token in this grant: the same credentials give the next token.
+    This grant has no refresh token: the same credentials give the next token.
     """
     grant = tokens.ClientCredentials(
         client_id=client_id,
@@ -47,13 +47,13 @@ def assertions(
     subject_type: Literal["user", "enterprise"],
     subject_id: str,
 ) -> Fetch:
-    """Tokens for a server application that signs with its key, for a user or the enterprise.
+    """Return the `fetch` of a server application that signs JWT assertions, for a user or the enterprise.
 
     `audience` is the URL of the token endpoint.  Raises `ConfigError` for a key that cannot be used.
     """
     if app.key is None:
         raise errors.ConfigError("The application's file has no private key (appAuth).")
-    # Here: most accounts sign nothing, and loading this takes a command as long as a tenth of all the rest.
+    # Imported here: most accounts sign nothing, and the import takes a tenth of a command's start.
     import jwt
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
@@ -98,11 +98,11 @@ def downscoped(
     resource: str | None = None,
     shared_link: str | None = None,
 ) -> Fetch:
-    """Tokens that can do no more than `scope`, space-delimited; only on `resource`, the URL of a file or
-    folder, or on what `shared_link` shows.
+    """Return the `fetch` of tokens limited to `scope` (space-delimited), and to `resource`, the URL of a file
+    or folder, or to what `shared_link` shows.
 
-    Each fetch asks `wider` for a token and has it exchanged.  Raises `OAuthError` for what the wider token
-    may not do itself.
+    Each fetch gets a token from `wider` and exchanges it.  It raises `OAuthError` for rights that the wider
+    token does not have itself.
     """
 
     async def fetch() -> tokens.Token:
@@ -116,19 +116,19 @@ def downscoped(
 
 
 async def visit(client: session.Client, url: str, password: pydantic.SecretStr | None) -> tokens.Token:
-    """A token for what a shared link shows to who has no account.
+    """Request a token for a shared link without an account.
 
     Raises `OAuthError`: `incorrect_shared_item_password`, `invalid_grant` for a link that shows nothing, and
-    another one where a service knows no such tokens.
+    another code if the service does not support such tokens.
     """
     return await client.tokens.request(tokens.LinkVisit(shared_link=url, shared_link_password=password))
 
 
 def visiting(client: session.Client, path: Path | None) -> Fetch:
-    """Tokens for the link that is kept there.  Raises `ConfigError` where none is.
+    """Return the `fetch` for the shared link stored at `path`.  Raises `ConfigError` if there is none.
 
-    The file is read anew for every token, so that a password that was named again counts at once; a link that
-    has ended, or has another password, is `NeedsLogin`.
+    The file is read for every token, so that a new password takes effect at once; a link that has ended, or
+    has another password, raises `NeedsLogin`.
     """
     link_file.read(path)
 
@@ -137,9 +137,9 @@ def visiting(client: session.Client, path: Path | None) -> Fetch:
         try:
             return await visit(client, link.url.get_secret_value(), link.password)
         except errors.OAuthError as error:
-            said = {tokens.LINK_PASSWORD: refusals.LINK_PASSWORD, "invalid_grant": refusals.LINK_ENDED}
-            if error.error not in said:
+            messages = {tokens.LINK_PASSWORD: refusals.LINK_PASSWORD, "invalid_grant": refusals.LINK_ENDED}
+            if error.error not in messages:
                 raise
-            raise errors.NeedsLogin(said[error.error]) from error
+            raise errors.NeedsLogin(messages[error.error]) from error
 
     return fetch

@@ -1,9 +1,9 @@
-"""What is kept of a shared link that a drive is mounted by.
+"""Stores the shared link that a drive is mounted from.
 
-The link's address is as good as a key, and its password is one; both are in a file of the account's state
-that only this user can read, never in the configuration, an argument or the environment.
+The link's URL grants access like a key, and so does its password; both are stored in a file in the account's
+state that only this user can read, never in the configuration, an argument or the environment.
 
-Rule: nothing of the client is loaded for this, since a drive that starts reads it.
+Rule: this module imports nothing of the client, since a starting drive reads it.
 """
 
 import json
@@ -18,18 +18,18 @@ from cmsfs import errors, process_env
 
 
 class LinkAccess(pydantic.BaseModel):
-    """A link, and what it shows."""
+    """A shared link, its password and the item that it shows."""
 
     url: pydantic.SecretStr
     password: pydantic.SecretStr | None = None
     type: Literal["file", "folder"]
     id: str
     name: str
-    account: str = ""  # whose tokens the link is asked with, where it shows nothing without an account
+    account: str = ""  # the account whose tokens are used, if the link shows nothing without one
 
 
 def read(path: Path | None) -> LinkAccess:
-    """What is kept.  Raises `ConfigError`, also for a file that others can read."""
+    """Read the stored link.  Raises `ConfigError`, also for a file that others can read."""
     if path is None:
         raise errors.ConfigError('`login = "link"` needs link_file: `cmsfs mount LINK` sets both.')
     path = path.expanduser()
@@ -46,7 +46,7 @@ def read(path: Path | None) -> LinkAccess:
 
 
 def keep(path: Path, link: LinkAccess) -> None:
-    """Write it, for this user only; there is the old file or the new one, whenever this ends."""
+    """Write the link atomically, readable by this user only."""
     process_env.private_folder(path.parent)
     document = link.model_dump() | {"url": link.url.get_secret_value()}
     document["password"] = None if link.password is None else link.password.get_secret_value()

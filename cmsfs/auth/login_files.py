@@ -1,4 +1,4 @@
-"""Where a new login shows itself."""
+"""The files that a new login changes."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ from cmsfs import config
 
 
 def login_files(settings: config.Settings) -> list[Path]:
-    """The files of which one changes when the account's login is made anew, wherever its tokens are."""
+    """Return the files to watch for a new login of the account; one of them changes, wherever its tokens
+    are."""
     paths = config.Paths(settings.account)
     named = (settings.app_file, settings.client_secret_file, settings.link_file)
     kept = (config.config_file(), paths.token, paths.token_lock)

@@ -1,6 +1,6 @@
-"""Sentences about a login, or a folder, that the service does not accept any more, and what helps.
+"""Messages for a login or a folder that the service no longer accepts, with the remedy.
 
-Apart from what makes requests: a drive that starts is told these before it has a connection.
+In a module of their own, without imports: a starting drive needs them before it loads the client.
 """
 
 NOBODY = "Nobody is logged in to this account: `cmsfs login` does that."

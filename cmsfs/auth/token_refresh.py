@@ -1,9 +1,9 @@
 """Refreshes a person's tokens: each refresh consumes a refresh token and stores the next one.
 
-Several processes of one user share a login: the drive's daemon, and commands beside it.  Whoever needs a
-token takes the lock, and looks first whether another has fetched one already.
+Several processes of one user share a login: the drive's daemon and commands.  A process that needs a token
+takes the lock and first checks whether another process has already refreshed it.
 
-Rule: the new pair is kept before it is used, for the old one is worthless from then on.
+Rule: the new token pair is stored before it is used, since the old one is invalid from then on.
 """
 
 import fcntl
@@ -24,38 +24,38 @@ from cmsfs.client import session
 from cmsfs.models.enterprise import tokens
 from cmsfs.runtime import clock, threads
 
-# The id of the user who is known to be the account's; None as long as nobody is.
+# Returns the id of the account's user; None if it is not known yet.
 Owner = Callable[[], str | None]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# A refresh of somebody else takes a request; then it is ours to wait no longer.
+# Another process holds the lock for one refresh request; give up after this long.
 LOCK_SECONDS = 60.0
 LOCK_POLL_SECONDS = 0.02
 
-# A keyring that is locked may ask on a screen where nobody sits.
+# A locked keyring may prompt on a screen that nobody watches.
 KEYRING_SECONDS = 20.0
 
 
 def any_owner() -> str | None:
-    """The `Owner` of what may be anybody's."""
+    """The `Owner` that accepts any user."""
     return None
 
 
 def refreshing_fetch(
     client: session.Client, keep: token_store.TokenStore, lock: Path, owner: Owner = any_owner
 ) -> bearer.Fetch:
-    """The `fetch` for a login in `keep`.
+    """Return the `fetch` for a login stored in `keep`.
 
-    A login that was made anew meanwhile is taken up by the next call; not one of somebody else than `owner`
-    or than before: what one person changed is not to be sent as another.  Raises `NeedsLogin` and
-    `TokensLocked`.  Cancelled: a refresh that has begun is finished first, so that the new pair is not lost.
+    The next call picks up a new login, unless it is of a user other than `owner` or the previous one: one
+    person's changes must not be uploaded as another's.  `fetch` raises `NeedsLogin` and `TokensLocked`.
+    Cancelled: a refresh that has begun is finished first, so that the new pair is not lost.
     """
     given: str | None = None
-    whose = ""
-    # What could not be kept, and what was read in its place.
+    user_id = ""
+    # A refreshed login that could not be stored, and the outdated one in the store.
     unwritten: token_store.StoredLogin | None = None
     stale: token_store.StoredLogin | None = None
 
@@ -69,39 +69,39 @@ def refreshing_fetch(
         return unwritten if found in (None, stale) else found
 
     async def fetch() -> tokens.Token:
-        nonlocal given, stale, unwritten, whose
+        nonlocal given, stale, unwritten, user_id
         async with locked(lock):
             login = await last()
             if login is None:
                 raise errors.NeedsLogin(refusals.NOBODY)
-            expected = owner() or whose
-            # A login kept without an id is from before there were ids, and no newer than any that was used.
+            expected = owner() or user_id
+            # A login stored without an id is from an older version, so it is not a new login.
             if expected and login.user_id not in ("", expected):
                 raise errors.NeedsLogin(refusals.ANOTHER)
             if login is not unwritten:
                 stale = login
             left = login.expires_at - clock.time()
-            # Asked again for what we gave out: it was refused.
+            # If the stored token is the one we returned last, the service has rejected it.
             if left < bearer.EARLY or login.access_token == given:
                 with trio.CancelScope(shield=True):
                     login = await _refreshed(client, login)
                     unwritten = None if await _written(keep, login) else login
                 left = login.expires_at - clock.time()
-        given, whose = login.access_token, login.user_id or whose
+        given, user_id = login.access_token, login.user_id or user_id
         return tokens.Token(access_token=pydantic.SecretStr(given), expires_in=max(1, int(left)))
 
     return fetch
 
 
 async def renew(keep: token_store.TokenStore, login: token_store.StoredLogin, lock: Path) -> None:
-    """Keep a login that was made anew, and leave the sign that a daemon looks for (`login_files`)."""
+    """Store a new login, and touch the lock file, which a daemon watches (`login_files`)."""
     async with locked(lock):
         await blocking(lambda: keep.write(login))
         os.utime(lock)
 
 
 async def _read(keep: token_store.TokenStore) -> token_store.StoredLogin | None:
-    """What is kept; whatever is wrong with the place is a matter of the login, which a new one mends."""
+    """Read the stored login; a misconfigured store is reported as `NeedsLogin`, which a new login fixes."""
     try:
         return await blocking(keep.read)
     except errors.ConfigError as error:
@@ -136,7 +136,7 @@ async def _refreshed(client: session.Client, login: token_store.StoredLogin) -> 
 
 
 async def _written(keep: token_store.TokenStore, login: token_store.StoredLogin) -> bool:
-    """Whether it is kept; otherwise this process goes on with it, and tries again at the next refresh."""
+    """Store the login; False if that fails: this process keeps using it and retries at the next refresh."""
     try:
         await blocking(lambda: keep.write(login))
     except (OSError, errors.CmsfsError) as error:
@@ -149,23 +149,23 @@ async def _written(keep: token_store.TokenStore, login: token_store.StoredLogin)
 
 
 async def blocking(work: Callable[[], T]) -> T:
-    """What a keep does, in a thread.  Raises `TokensLocked` if it takes too long."""
+    """Run a token store's blocking work in a thread.  Raises `TokensLocked` if it takes too long."""
     try:
         with trio.fail_after(KEYRING_SECONDS):
             return await threads.run_sync(work, abandon_on_cancel=True)
     except trio.TooSlowError:
-        said = "The keyring that has the tokens does not answer; is it waiting to be unlocked?"
-        raise errors.TokensLocked(said) from None
+        message = "The keyring that has the tokens does not answer; is it waiting to be unlocked?"
+        raise errors.TokensLocked(message) from None
 
 
 @asynccontextmanager
 async def locked(path: Path) -> AsyncIterator[None]:
-    """One process at a time.  Raises `TokensLocked` after a minute."""
+    """Hold the inter-process lock.  Raises `TokensLocked` after a minute of waiting."""
     process_env.private_folder(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with trio.move_on_after(LOCK_SECONDS) as patience:
-            while not _try_lock(fd):  # noqa: ASYNC110  (another process's lock tells nobody)
+            while not _try_lock(fd):  # noqa: ASYNC110  (a file lock has no event to wait for)
                 await trio.sleep(LOCK_POLL_SECONDS)
         if patience.cancelled_caught:
             raise errors.TokensLocked(f"Another process holds the tokens ({path}) and does not let go.")

@@ -1,11 +1,10 @@
 """Stores a person's tokens between runs: in the session's keyring, or in a file with mode 0600.
 
-One `StoredLogin` an account: the application that asked for consent, the refresh token, and the last access
-token, so that a command does not use up a refresh token for each question.  `open_token_store` gives the
-place that the settings name.
+One `StoredLogin` for each account: the application that asked for consent, the refresh token, and the last
+access token, so that a command does not consume a refresh token for every request.  `open_token_store`
+returns the store that the settings name.
 
-Rule: what replaces a refresh token is on the disk before anybody uses it; a file that others can read is
-refused, not repaired.
+Rule: a new refresh token is on disk before it is used; a file that others can read is rejected, not repaired.
 """
 
 import json
@@ -29,13 +28,14 @@ class StoredLogin:
     refresh_token: str = field(repr=False)
     access_token: str = field(repr=False)
     expires_at: float  # of the access token, seconds since the epoch
-    user_id: str = ""  # whose login it is, at the service
+    user_id: str = ""  # the user's id at the service
 
 
 class TokenStore(Protocol):
-    """A place for it.  All of it blocks, a keyring perhaps until somebody unlocks it: call it in a thread.
+    """Where a login is stored.  All methods block, a keyring perhaps until it is unlocked: call them in a
+    thread.
 
-    `read` raises `TokensLocked` where the place does not answer, `ConfigError` where it must not be used.
+    `read` raises `TokensLocked` if the store does not answer, `ConfigError` if it must not be used.
     """
 
     @property
@@ -95,7 +95,7 @@ class KeyringTokenStore:
         return "the keyring of the session"
 
     def read(self) -> StoredLogin | None:
-        import keyring  # here: it looks for its backends when it is loaded
+        import keyring  # imported here, since the import searches for backends
         from keyring import errors as keyring_errors
 
         try:
@@ -120,13 +120,14 @@ class KeyringTokenStore:
         try:
             keyring.delete_password(SERVICE, self._account)
         except keyring_errors.PasswordDeleteError:
-            pass  # there was nothing
+            pass  # nothing was stored
         except keyring_errors.KeyringError as error:
             raise _locked(error) from None
 
 
 def open_token_store(settings: config.Settings) -> TokenStore:
-    """The place that the settings name; `auto` is the keyring where it has an entry or could take one."""
+    """Open the store that the settings name; `auto` is the keyring if there is a usable one, else the
+    file."""
     if settings.token_store == "keyring" or (settings.token_store == "auto" and has_keyring()):
         if not is_installed():
             raise errors.ConfigError("token_store is keyring, but the library `keyring` is not installed.")
@@ -135,7 +136,7 @@ def open_token_store(settings: config.Settings) -> TokenStore:
 
 
 def is_installed() -> bool:
-    """Whether the library is there; it is an extra."""
+    """Whether the `keyring` library is installed; it is an optional extra."""
     try:
         import keyring  # noqa: F401
     except ImportError:
@@ -144,7 +145,7 @@ def is_installed() -> bool:
 
 
 def has_keyring() -> bool:
-    """Whether a keyring keeps things for this session: one that refuses or only pretends does not count."""
+    """Whether this session has a usable keyring; one that fails, or a null backend, does not count."""
     if not is_installed():
         return False
     import keyring

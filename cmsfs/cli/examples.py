@@ -1,7 +1,6 @@
 """Examples of every command, as its help and its manual page show them.
 
-Rule: each can be typed as it stands by somebody who has these files; what it does is said where its words do
-not say so.
+Rule: each example can be run as it is, given these files; it has a comment if its effect is not obvious.
 """
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -117,5 +116,5 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def epilog(name: str) -> str:
-    """The examples of a command, as click prints them below its options."""
+    """Return the examples of a command, which click prints below its options."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in EXAMPLES[name])

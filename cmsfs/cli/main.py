@@ -1,11 +1,11 @@
 """The click group `cmsfs` and its entry point.
 
-`main` is the one place where an exception becomes a sentence on standard error and an exit code
-(`user_messages.explain` knows which); everywhere else in the command line exceptions just fly.
+`main` is the only place where an exception becomes a message on standard error and an exit code
+(`user_messages.explain`); everywhere else in the command line exceptions propagate.
 
-Exit codes: 1 something failed, 2 the command line or the configuration is wrong, 3 the mountpoint cannot
-be used, 4 FUSE cannot be used, 5 the service cannot be reached, 6 it refuses the credentials, 7 it refuses
-changes, which are held, 130 interrupted.
+Exit codes: 1 other failure, 2 invalid command line or configuration, 3 unusable mountpoint, 4 FUSE
+unavailable, 5 service unreachable, 6 credentials rejected, 7 changes rejected by the service and held, 130
+interrupted.
 
 Rule: a command parses nothing and prints through `output`; no traceback unless `CMSFS_DEBUG` is set.
 """
@@ -27,7 +27,7 @@ from cmsfs.cli.support.command_table import ALIASES, COMMANDS, FUNCTIONS, GROUPS
 
 
 class Commands(click.Group):
-    """Loads a command's module when it is called: `cmsfs status` need not wait for the HTTP libraries."""
+    """Imports a command's module when it is called: `cmsfs status` need not wait for the HTTP libraries."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -56,7 +56,7 @@ class Commands(click.Group):
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # From the table: the modules need not be loaded for it.
+        # From the table, without importing the modules.
         for group, commands in GROUPS.items():
             with formatter.section(group):
                 formatter.write_dl([(name, entry.summary) for name, entry in commands.items()])
@@ -76,7 +76,7 @@ def cli(ctx: click.Context, account: str | None) -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Carry out a command line; the exit code, with anything to be said about a failure said."""
+    """Run a command line; print the error of a failure; return the exit code."""
     if args is None and len(sys.argv) == 1 and _is_first_time():
         args = ["setup"]
     try:
@@ -90,7 +90,7 @@ def run(args: Sequence[str] | None = None) -> int:
         if os.environ.get("CMSFS_DEBUG"):
             raise
         if user_messages.is_broken_pipe(error):
-            # `cmsfs get x - | head`: nobody is left to hear anything, not even Python's own last flush.
+            # `cmsfs get x - | head`: the reader has gone, so even Python's final flush would fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         told, hint = user_messages.explain(error), ""
@@ -103,7 +103,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _is_first_time() -> bool:
-    """Whether a person sits there who has not said yet which service is meant."""
+    """Whether this is an interactive terminal and no service is configured yet."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     from cmsfs import config, errors
@@ -116,8 +116,8 @@ def _is_first_time() -> bool:
 
 def main() -> None:
     """The entry point of the `cmsfs` script."""
-    # Nothing of what is loaded is garbage.
+    # Imports create no garbage worth collecting.
     gc.disable()
     process_env.load_less()
-    process_env.keep_to_itself()  # many a command has a token
+    process_env.keep_to_itself()  # many commands have a token in memory
     sys.exit(run())

@@ -1,8 +1,8 @@
-"""The capabilities of a client, each loaded with its first use.
+"""The API groups of a client, each imported on first use.
 
-A command asks for one thing, and somebody waits for it: the modules of all capabilities, with the shapes that
-they send and read, would be half of what it loads of the client.  A drive loads the rest after its start
-(`load_all`), where nobody waits.
+A command makes one kind of request and a person waits for it: importing all API groups with their models
+would be half of the client's import time.  A drive imports the rest after its start (`load_all`), when nobody
+waits.
 """
 
 import importlib
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cmsfs.client.enterprise.tokens import TokensApi
     from cmsfs.client.enterprise.users import UsersApi
 
-# The package of each, and the addresses that it is made with, as `ServiceEndpoints` has them.
+# The package of each API group, and the fields of `ServiceEndpoints` that its constructor takes.
 _BASE = ("base_url",)
 _PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
     **dict.fromkeys(
@@ -54,7 +54,7 @@ _PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 class Addresses(Protocol):
-    """Where a service is."""
+    """The base URLs of a service."""
 
     @property
     def base_url(self) -> str: ...
@@ -65,7 +65,7 @@ class Addresses(Protocol):
 
 
 class Capabilities:
-    """What a service can be asked, by subject."""
+    """The API groups of a service, by subject."""
 
     events: "EventsApi"
     favorites: "FavoritesApi"
@@ -109,6 +109,6 @@ def _class(name: str) -> Any:
 
 
 def load_all() -> None:
-    """Load all of them now."""
+    """Import all API groups now."""
     for name in _PLACES:
         _class(name)

@@ -1,9 +1,9 @@
-"""A single file as a drive: a root folder in which it is the only item.
+"""Presents a single shared file as a drive: a synthetic root folder with the file as its only item.
 
-A shared link may show one file, and no folder that it is in.  A drive begins at a folder; so requests for the
-root are answered here, and what the service says of the file gets this root as its place.
+A shared link may show one file without its folder, but a drive needs a root folder.  So requests for the root
+are answered here, and responses about the file get this root as its parent.
 
-Rule: only the file's place is told otherwise than the service tells it; what may be done with it is not.
+Rule: only the file's place is rewritten; its permissions stay as the service reports them.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from cmsfs.client.transport.wire import M, Wire
 from cmsfs.models import base, wire_names
 
 _ROOT = {"type": "folder", "id": wire_names.ROOT_ID, "name": ""}
-_NOTHING = dict.fromkeys(
+_NO_PERMISSIONS = dict.fromkeys(
     (
         *("can_download", "can_upload", "can_rename", "can_delete", "can_share"),
         *("can_invite_collaborator", "can_set_share_access"),
@@ -31,16 +31,16 @@ _NOTHING = dict.fromkeys(
 
 
 class _AnyAnswer(pydantic.RootModel[Any]):
-    """An answer as it came."""
+    """An unparsed JSON response."""
 
     model_config = base.DEFERRED
     root: Any
 
 
 class LoneFileWire(Wire):
-    """Hands every request on but for those for the root, and puts the file into it."""
+    """Forwards every request except those for the root, and rewrites the file's parent to the root."""
 
-    def __init__(self, wire: Wire, base_url: str, file_id: str) -> None:  # what its wire has, it has not
+    def __init__(self, wire: Wire, base_url: str, file_id: str) -> None:  # no super(): `wire` has that state
         self.counters, self.session = wire.counters, wire.session
         self._wire = wire
         self._url = base_url
@@ -49,45 +49,46 @@ class LoneFileWire(Wire):
 
     async def ask(self, shape: type[M], method: str, url: str, **how: Any) -> M:
         if method == "GET" and url == self._root:
-            return _shaped(shape, {**_ROOT, "permissions": _NOTHING, "item_status": "active"})
+            return _shaped(shape, {**_ROOT, "permissions": _NO_PERMISSIONS, "item_status": "active"})
         if method == "GET" and url == f"{self._root}/items":
-            return _shaped(shape, await self._page(how))
+            return _shaped(shape, await self._root_listing(how))
         if url == f"{self._url}/search":
-            return _shaped(shape, await self._found(how))
-        return _shaped(shape, await self._asked(method, url, how))
+            return _shaped(shape, await self._search_root(how))
+        return _shaped(shape, await self._forward(method, url, how))
 
     async def ask_ready(self, shape: type[M], method: str, url: str, **how: Any) -> M | float:
         found = await self._wire.ask_ready(_AnyAnswer, method, url, **how)
-        return found if isinstance(found, float) else _shaped(shape, self._placed(found.root))
+        return found if isinstance(found, float) else _shaped(shape, self._with_root_as_parent(found.root))
 
-    async def _page(self, how: Mapping[str, Any]) -> Any:
-        """The file as all that there is."""
+    async def _root_listing(self, how: Mapping[str, Any]) -> Any:
+        """Return the root's listing: the file as its only entry."""
         wanted = {key: value for key, value in (how.get("params") or {}).items() if key == "fields"}
-        file = await self._asked("GET", f"{self._url}/files/{self._file_id}", {**how, "params": wanted})
+        file = await self._forward("GET", f"{self._url}/files/{self._file_id}", {**how, "params": wanted})
         return {"entries": [file], "total_count": 1, "offset": 0, "limit": 1000, "next_marker": None}
 
-    async def _found(self, how: Mapping[str, Any]) -> Any:
-        """What a search finds in the root: an account's token finds other files as well."""
+    async def _search_root(self, how: Mapping[str, Any]) -> Any:
+        """Return the search results within the root: with an account's token, a search finds other files
+        too."""
         params = dict(how.get("params") or {})
         nothing = {"entries": [], "total_count": 0, "offset": 0, "limit": 1000}
         if params.get("trash_content") == "trashed_only" or params.get("offset", "0") != "0":
             return nothing
         if params.get("query") == EVERYTHING:
-            return await self._page(how)
+            return await self._root_listing(how)
         params.pop("ancestor_folder_ids", None)
-        page = await self._asked("GET", f"{self._url}/search", {**how, "params": params})
+        page = await self._forward("GET", f"{self._url}/search", {**how, "params": params})
         found = [one for one in page["entries"] if one.get("id") == self._file_id]
         return nothing | {"entries": found, "total_count": len(found)}
 
-    async def _asked(self, method: str, url: str, how: Mapping[str, Any]) -> Any:
-        return self._placed((await self._wire.ask(_AnyAnswer, method, url, **how)).root)
+    async def _forward(self, method: str, url: str, how: Mapping[str, Any]) -> Any:
+        return self._with_root_as_parent((await self._wire.ask(_AnyAnswer, method, url, **how)).root)
 
-    def _placed(self, answer: Any) -> Any:
-        """The same, with the file in the root."""
+    def _with_root_as_parent(self, answer: Any) -> Any:
+        """Return the response with the root as the file's parent."""
         if not isinstance(answer, dict):
             return answer
         if isinstance(answer.get("entries"), list):
-            return answer | {"entries": [self._placed(one) for one in answer["entries"]]}
+            return answer | {"entries": [self._with_root_as_parent(one) for one in answer["entries"]]}
         if (answer.get("type"), answer.get("id")) != ("file", self._file_id):
             return answer
         path = {"total_count": 1, "entries": [_ROOT]}

@@ -1,7 +1,6 @@
 """Resolves names in a search that only the service knows: people, and types of metadata fields.
 
-`cmsfs.query` understands the words; the drive's `.search` and `cmsfs search` look up here what they
-mean.
+`cmsfs.query` parses the search; the drive's `.search` and `cmsfs search` resolve its names here.
 """
 
 from collections.abc import Sequence
@@ -14,13 +13,13 @@ from cmsfs.query import metadata_terms, ranges
 
 
 def is_called(who: str, *known: str | None) -> bool:
-    """Whether a person's words mean whoever has one of these logins or names."""
+    """Whether `who` equals one of these logins or names, ignoring case."""
     return who.casefold() in [(one or "").casefold() for one in known]
 
 
 async def find_user(client: Client, who: str) -> str | None:
-    """The id of a user whom somebody calls by login, whole name or id, or `me`; None: there is none, or the
-    account may not look up others.  Raises `RemoteError`."""
+    """Return the id of the user with this login, full name or id, or `me`; None if there is none, or if the
+    account may not look up other users.  Raises `RemoteError`."""
     if who.isascii() and who.isdigit():
         return who
     me = await client.users.me()
@@ -36,7 +35,7 @@ async def find_user(client: Client, who: str) -> str | None:
 
 
 async def find_metadata(client: Client, asked: metadata_terms.MetadataSearch) -> search.MetadataFilter | None:
-    """The service's form of what is asked of metadata; None: there is no such template.
+    """Return the metadata search as the service's filter; None if there is no such template.
 
     Raises `UserError` for a field that the template does not have, and `RemoteError`.
     """
@@ -50,7 +49,8 @@ async def find_metadata(client: Client, asked: metadata_terms.MetadataSearch) ->
 async def find_metadata_query(
     client: Client, asked: metadata_terms.MetadataSearch, *, folder: str, fields: Sequence[str], limit: int
 ) -> metadata_queries.MetadataQuery | None:
-    """The service's form of a condition on metadata below a folder; None: there is no such template."""
+    """Return a metadata condition below a folder as the service's query; None if there is no such
+    template."""
     template = await _find_template(client, asked)
     if template is None:
         return None

@@ -1,11 +1,12 @@
-"""Which operations a service offers, found out by asking it.
+"""Probes which operations a service offers.
 
-Each kind of operation is asked for in a way that changes nothing: an item with the ID 0, which is nobody's,
-or a body that lacks what it must have.  A service that has the operation answers about the item or the body;
-one that has not answers as it does to an address that certainly does not exist, which is asked for as well.
+Each kind of operation is probed with a request that changes nothing: for an item with the id 0, which never
+exists, or with a body that lacks a required field.  A service that has the operation complains about the item
+or the body; one that lacks it responds as it does to a URL that certainly does not exist, which is probed as
+well.
 
-Rule: only the answer to an unknown address, or that there is no such method, counts as "not offered".  What
-an operation answers about an item says nothing here, and a missing operation says nothing about items.
+Rule: only the response to an unknown URL, or to an unsupported method, counts as "not offered".  A response
+about an item says nothing about the operation, and a missing operation says nothing about items.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from cmsfs import errors
 from cmsfs.client.transport.wire import Wire
 from cmsfs.config.abilities import Ability
 
-# What nobody offers; and of what nobody has such a version.
+# A path that no service has, and a condition that no item meets.
 NOWHERE = "cmsfs_no_such_operation"
 NEVER = {"if-match": "cmsfs-none"}
 
@@ -24,10 +25,10 @@ NO_SUCH_METHOD = (405, 501)
 
 
 class _Question(NamedTuple):
-    ability: Ability | None  # None: what an unknown address is answered with
+    ability: Ability | None  # None: a probe of an unknown URL, for comparison
     method: str
     path: str
-    has_body: bool = False  # an empty one, which lacks what it must have
+    has_body: bool = False  # an empty one, which lacks required fields
     is_upload: bool = False
 
 
@@ -47,19 +48,19 @@ _QUESTIONS = [
     _Question(Ability.PREFLIGHT, "OPTIONS", "files/content", has_body=True),
 ]
 
-# What an answer is told by: status, code, words, and the names of what it finds fault with.
+# What identifies a response: status, code, message, and the names of the invalid fields.
 _Answer = tuple[int, str, str, tuple[str, ...]]
 
 
 class Findings(NamedTuple):
-    """`unclear`: where the service failed, or somebody before it answered."""
+    """`unclear`: abilities for which the service failed, or a gateway before it responded."""
 
     lacking: frozenset[Ability]
     unclear: frozenset[Ability]
 
 
 async def find_out(wire: Wire, base_url: str, upload_url: str) -> Findings:
-    """What the service does not offer.  Raises `RemoteError` where it tells nothing now."""
+    """Probe which operations the service lacks.  Raises `RemoteError` if that cannot be determined now."""
     unknown = {(one.method, one.is_upload) for one in _QUESTIONS}
     controls = [_Question(None, method, f"{NOWHERE}/0", is_upload=upload) for method, upload in unknown]
     answers: dict[_Question, _Answer] = {}
@@ -85,7 +86,7 @@ async def find_out(wire: Wire, base_url: str, upload_url: str) -> Findings:
         if answer[0] in NO_SUCH_METHOD or answer == nowhere[one.method, one.is_upload]:
             lacking.add(one.ability)
         elif answer[1] == "" and answer[0] in _FOREIGN:
-            # Nobody's words, and not those for an unknown address: a gateway in trouble.
+            # Neither the service's error format nor its response to an unknown URL: a gateway in trouble.
             unclear.add(one.ability)
     return Findings(frozenset(lacking), frozenset(unclear))
 

@@ -1,7 +1,7 @@
-"""People of an item: whom a person means by an address or ID, and what they are shown as.
+"""The collaborators of an item: finds them by email address or user ID, invites and displays them.
 
-Rule: who collaborates already gets the role that is asked for, and no second invitation; what comes from a
-folder above is ended there.
+Rule: an existing collaborator gets the requested role instead of a second invitation; an inherited
+collaboration is ended at the folder that it comes from.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from cmsfs.client.enterprise.collaborations import Kind
 from cmsfs.client.session import Client
 from cmsfs.models.enterprise import collaborations
 
-# As commands and pages write them.
+# Role names as commands and pages write them.
 ROLES = {role.replace(" ", "-"): role for role in get_args(collaborations.Role)}
 
 
@@ -25,21 +25,21 @@ async def invite(
     role: collaborations.Role,
     ends: datetime | None,
 ) -> list[collaborations.Collaboration]:
-    """Share an item with each of these people.  Raises `UserError` for one that there is not."""
+    """Share an item with each of these people.  Raises `UserError` for an unknown one."""
     known = [one async for one in client.collaborations.of(kind, item_id)]
     done = []
     for person in people:
-        there = next((one for one in known if is_person(one, person) and is_direct(one, item_id)), None)
-        if there is None:
+        existing = next((one for one in known if is_person(one, person) and is_direct(one, item_id)), None)
+        if existing is None:
             done.append(await _create(client, kind, item_id, person, role, ends))
             continue
-        wish: dict[str, object] = {} if there.role == role else {"role": role}
+        changes: dict[str, object] = {} if existing.role == role else {"role": role}
         if ends is not None:
-            wish["expires_at"] = ends
-        if wish:
-            change = collaborations.UpdateCollaboration.model_validate(wish)
-            there = await client.collaborations.update(there.id, change)
-        done.append(there)
+            changes["expires_at"] = ends
+        if changes:
+            update = collaborations.UpdateCollaboration.model_validate(changes)
+            existing = await client.collaborations.update(existing.id, update)
+        done.append(existing)
     return done
 
 
@@ -61,7 +61,7 @@ async def _create(
 
 
 def is_person(one: collaborations.Collaboration, person: str) -> bool:
-    """Whether a collaboration is that of this person, by address or ID."""
+    """Whether a collaboration belongs to this person, given by email address or ID."""
     key = person.casefold()
     whom = one.accessible_by
     names = [one.invite_email, whom.id if whom else None, getattr(whom, "login", None)]
@@ -69,12 +69,12 @@ def is_person(one: collaborations.Collaboration, person: str) -> bool:
 
 
 def is_direct(one: collaborations.Collaboration, item_id: str) -> bool:
-    """Whether it is of this item and not of a folder above."""
+    """Whether the collaboration is on this item itself, not inherited from a folder above."""
     return one.item is None or one.item.get("id") in (None, item_id)
 
 
 def name(one: collaborations.Collaboration) -> str:
-    """Whose it is, in words."""
+    """Return the collaborator's display name."""
     whom = one.accessible_by
     login = getattr(whom, "login", None) or one.invite_email
     known = whom.name if whom else None
@@ -82,8 +82,8 @@ def name(one: collaborations.Collaboration) -> str:
 
 
 def notes(one: collaborations.Collaboration, item_id: str) -> str:
-    """What there is to say beside the role."""
-    waits = "invited" if one.status == collaborations.PENDING else ""
-    above = f"by {one.item.get('name')}" if one.item and not is_direct(one, item_id) else ""
-    ends = f"until {one.expires_at.astimezone():%Y-%m-%d}" if one.expires_at else ""
-    return " ".join(word for word in (waits, above, ends) if word)
+    """Return status, origin and expiry, as shown beside the role."""
+    invited = "invited" if one.status == collaborations.PENDING else ""
+    origin = f"by {one.item.get('name')}" if one.item and not is_direct(one, item_id) else ""
+    expiry = f"until {one.expires_at.astimezone():%Y-%m-%d}" if one.expires_at else ""
+    return " ".join(word for word in (invited, origin, expiry) if word)

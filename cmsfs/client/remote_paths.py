@@ -1,10 +1,10 @@
 """Resolves a path on the service, such as /Documents/a.txt, to an item.
 
-One request a folder on the way.  Where the service can list folders it is asked to, elsewhere a search
-below the folder looks for the name; the profile says which.
+One request for each folder on the path: a listing if the service can list folders, otherwise a search for the
+name below the folder; the profile says which.
 
-What others share stands beside one's own at the service, under names that others choose.  Here it is below
-`Shared with me`, as on the drive; without that a name means one's own first.
+At the service, items shared by others are listed beside one's own, under names that others choose.  Here they
+are below `Shared with me`, as on the drive; without that prefix, one's own item takes precedence.
 
 Rule: an exact name wins over one that differs in case only, as on the service itself.
 """
@@ -25,8 +25,8 @@ from cmsfs.models.content import search as models_search
 ROOT_ID = "0"
 FIELDS = ["name", "parent", "size", "sha1", "etag", "modified_at", "url", "owned_by"]
 
-# What the drive adds to a name that is taken.
-_ADDITION = re.compile(r"(?P<stem>.*) \(id (?P<number>[^)]+)\)(?P<suffix>(\.[^.]*)?)", re.DOTALL)
+# The suffix that the drive adds to a name that is taken.
+_ID_SUFFIX = re.compile(r"(?P<stem>.*) \(id (?P<number>[^)]+)\)(?P<suffix>(\.[^.]*)?)", re.DOTALL)
 
 Found = items.File | items.Folder | items.WebLink
 
@@ -41,20 +41,20 @@ class RemotePaths:
         self._folders_list = profile.embedded or profile.lister == "folder_items"
 
     async def get(self, path: str) -> Found:
-        """The item at a path.  Raises `UserError` if there is none."""
+        """Return the item at a path.  Raises `UserError` if there is none."""
         if found := await self.find(path):
             return found
         raise errors.UserError(f"There is no {normal(path)} on the service.")
 
     async def get_folder(self, path: str) -> items.Folder:
-        """The folder at a path.  Raises `UserError` if there is none or it is something else."""
+        """Return the folder at a path.  Raises `UserError` if there is none, or if it is not a folder."""
         found = await self.get(path)
         if not isinstance(found, items.Folder):
             raise errors.UserError(f"{normal(path)} is not a folder.")
         return found
 
     async def find(self, path: str) -> Found | None:
-        """The item at a path, if there is one."""
+        """Return the item at a path, or None."""
         found: Found = items.Folder(id=ROOT_ID, name="")
         parts = [part for part in normal(path).split("/") if part]
         if parts:
@@ -73,7 +73,8 @@ class RemotePaths:
         return found
 
     async def _top(self, name: str) -> Found | None:
-        """What is in the root under this name, one's own first; None if all that is are several of others."""
+        """Return the item with this name in the root, one's own first; None if only several shared items
+        match."""
         alike = await self._in_root(name)
         if len(alike) > 1:
             alike = [item for item in alike if await self._is_own(item)]
@@ -81,9 +82,9 @@ class RemotePaths:
         return next(iter(exact or alike), None)
 
     async def _shared(self, name: str) -> Found | None:
-        """What others share under this name; of several the one that the drive calls so."""
-        if (said := _ADDITION.fullmatch(name)) is not None:
-            plain, number = said["stem"] + said["suffix"], said["number"]
+        """Return the item that others share under this name; of several, the one that has it on the drive."""
+        if (match := _ID_SUFFIX.fullmatch(name)) is not None:
+            plain, number = match["stem"] + match["suffix"], match["number"]
             for item in await self._in_root(plain):
                 if item.id == number:
                     return item
@@ -91,7 +92,8 @@ class RemotePaths:
         return min(found, key=_rank, default=None)
 
     async def _in_root(self, name: str) -> list[Found]:
-        """What the service shows in the root under this name, in whatever case: others may use any."""
+        """Return the items in the root with this name, ignoring case: shared items may differ only in
+        case."""
         key = wire_names.name_key(name)
         async with aclosing(self._children(items.Folder(id=ROOT_ID, name=""), name)) as children:
             return [item async for item in children if item.name and wire_names.name_key(item.name) == key]
@@ -115,7 +117,7 @@ class RemotePaths:
         return alike
 
     async def children(self, folder: items.Folder) -> AsyncGenerator[Found, None]:
-        """Everything that is directly in a folder, each item once."""
+        """Yield a folder's direct children, each item once."""
         seen: set[str] = set()
         async for item in self._children(folder):
             if item.id not in seen:
@@ -123,12 +125,12 @@ class RemotePaths:
                 yield item
 
     async def _children(self, folder: items.Folder, name: str | None = None) -> AsyncGenerator[Found, None]:
-        """Items of a folder, at least those with this name."""
+        """Yield children of a folder, at least those with this name."""
         if self._folders_list:
             async for item in self._client.folders.items(folder.id):
                 yield item
             return
-        # A phrase finds nearly every name at once; one without a word in it is found among everything.
+        # A phrase search finds nearly every name; a name without a word in it needs a search for everything.
         phrases = [] if name is None else ['"' + name.replace('"', " ") + '"']
         for text in (*phrases, search.EVERYTHING):
             query = models_search.Query(
@@ -144,18 +146,18 @@ def _rank(item: Found) -> tuple[int, str]:
 
 
 def normal(path: str) -> str:
-    """The absolute spelling of a remote path."""
+    """Return the normalized absolute form of a remote path."""
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
 def path_of(item: Found) -> str:
-    """The item's path on the service, as far as an answer with `path_collection` tells."""
+    """Return the item's path at the service, from its `path_collection`."""
     above = item.path_collection.entries if item.path_collection else []
     return "/" + "/".join([*(folder.name or "" for folder in above[1:]), item.name or ""])
 
 
 def as_json(item: Found) -> dict[str, object]:
-    """The item for programs, with its path if that is known."""
+    """Return the item for JSON output, with its path if that is known."""
     answer: dict[str, object] = item.model_dump(mode="json", exclude_unset=True)
     if item.path_collection:
         answer["path"] = path_of(item)

@@ -1,9 +1,9 @@
-"""`open_client` makes a `Client`, which has every capability as an attribute.
+"""`open_client` creates a `Client`, which has every API group as an attribute.
 
-One client is one pool of HTTP/1.1 connections: HTTP/2 was measured four to five times slower here, its
-framing being pure Python, and it broke when a server closed a busy connection.
+A client has one pool of HTTP/1.1 connections: HTTP/2 was measured four to five times slower here, because its
+framing is pure Python, and it broke when a server closed a busy connection.
 
-Rule: no deadline for a whole call stands here; each caller knows how long its answer is worth.
+Rule: there are no deadlines for whole calls here; each caller sets its own.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from cmsfs.config.abilities import ServiceOffers
 
 Counters = wire.Counters
 
-# A host that does not answer a connection in ten seconds is away.  A read may take a minute: the service
-# checks and stores a whole upload before it answers.
+# A host that does not accept a connection in ten seconds is unreachable.  A read may take a minute: the
+# service checks and stores a whole upload before it responds.
 TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
 
-# The drive reads with 62 requests at once (8 that somebody waits for, 6 ahead, 48 of neighbours), uploads
-# with 20, lists with 12, keeps with 4, and waits for changes with one: nobody who waits may find all taken.
-# (Of connections through a proxy; others are made as they are needed.)
+# The drive reads with up to 62 requests at once (8 foreground, 6 read-ahead, 48 prefetch), uploads with 20,
+# lists with 12, pins with 4 and polls with one; a foreground request must always find a free connection.
+# (Only for connections through a proxy; others are opened as needed.)
 LIMITS = {"max_connections": 112, "max_keepalive_connections": 32, "keepalive_expiry": 30}
 
 
-# A router that forgets a connection, a laptop that was carried away: nothing comes, and nothing says so.
-# A long poll is silent for ten minutes, so the kernel asks: after 30 seconds of silence, three times more.
+# A router that drops a connection, or a laptop that changes networks, closes nothing.  A long poll is silent
+# for ten minutes, so TCP keep-alive detects dead peers: after 30 seconds of silence, with three probes.
 KEEP_ALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    # And what was sent and nobody acknowledged.
+    # Also for sent data that is not acknowledged.
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceEndpoints:
-    """Where a service is: JSON calls, uploads, tokens.  No trailing slashes."""
+    """The base URLs of a service, for JSON calls, uploads and tokens.  No trailing slashes."""
 
     base_url: str
     upload_url: str
@@ -62,14 +62,14 @@ class ServiceEndpoints:
 
     @classmethod
     def of_server(cls, url: str) -> ServiceEndpoints:
-        """The three addresses on one server of ours."""
+        """Return the three URLs of a `cmsfs serve` server."""
         return cls(base_url=f"{url}/2.0", upload_url=f"{url}/api/2.0", auth_url=url)
 
 
 class Client(Capabilities):
-    """The service's capabilities.  `counters`: requests by kind (search, upload, download, token, other).
+    """The API of a service.  `counters`: requests by kind (search, upload, download, token, other).
 
-    `offers`: which of them the service has."""
+    `offers`: which abilities the service lacks."""
 
     def __init__(self, wire: wire.Wire, endpoints: ServiceEndpoints) -> None:
         super().__init__(wire, endpoints)
@@ -91,7 +91,7 @@ async def open_client(
     pace: rate_gate.RateGate | None = None,
     flow: bandwidth.TransferLimits | None = None,
 ) -> AsyncIterator[Client]:
-    """A client for as long as the block lasts.  `ca_file` is trusted beside the system's authorities.
+    """Open a client for the duration of the block.  `ca_file` is trusted in addition to the system's CAs.
 
     Raises `ConfigError` if `ca_file` cannot be used.
     """
@@ -122,9 +122,9 @@ async def open_client(
 
 
 def _keep_alive(http: httpx.AsyncClient) -> None:
-    """Have the kernel find out that nobody is there any more, and break the connection.
+    """Set TCP keep-alive, so that the kernel detects a dead peer and breaks the connection.
 
-    As an argument these would need a transport of our own, and with one httpx heeds no proxy.
+    Passing these options as an argument would need a transport of our own, with which httpx ignores proxies.
     """
     for transport in (http._transport, *http._mounts.values()):
         if isinstance(transport, httpx.AsyncHTTPTransport):
@@ -132,9 +132,9 @@ def _keep_alive(http: httpx.AsyncClient) -> None:
 
 
 def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
-    """Have connections read in large pieces, and looked at by where they have come to.  Those to a proxy are
-    not looked at: it is the administrator's, and looks names up by itself."""
-    # These inherit from classes of httpx and of its connections.
+    """Make connections read in large pieces, and check the addresses that they reached.  Connections to a
+    proxy are not checked: the administrator chose it, and it resolves names itself."""
+    # Imported here: these inherit from classes of httpx and httpcore.
     from cmsfs.client.transport import connections, direct_transport
 
     http._cookies = direct_transport.Cookies()
@@ -151,10 +151,11 @@ def _connect(http: httpx.AsyncClient, own: hosts.Hosts) -> None:
 
 
 def tls(ca_file: Path | None) -> ssl.SSLContext:
-    """TLS 1.2 or later, with the system's trust store: what its administrator decided holds here too.
+    """Return a TLS context for TLS 1.2 or later with the system's trust store, as its administrator set it
+    up.
 
-    To read the store takes a tenth of a command's time, so the clients of a process share it until `ca_file`
-    changes.  Raises `ConfigError` if `ca_file` cannot be used.
+    Loading the store takes a tenth of a command's time, so the clients of a process share the context until
+    `ca_file` changes.  Raises `ConfigError` if `ca_file` cannot be used.
     """
     changed = 0
     if ca_file is not None:

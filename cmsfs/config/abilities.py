@@ -1,5 +1,6 @@
-"""What services may be able to do beyond searching, uploading new files and restoring web links, and which of
-it a service lacks."""
+"""Operations that not every service supports, and which of them a service lacks.
+
+Every service supports searching, uploading new files and restoring web links."""
 
 import enum
 from dataclasses import dataclass
@@ -34,11 +35,11 @@ class Ability(enum.StrEnum):
 
 @dataclass(slots=True)
 class ServiceOffers:
-    """What the service of a drive lacks; nothing, until that is known (`daemon.core.abilities`)."""
+    """The abilities that a drive's service lacks; empty until they are known (`daemon.core.abilities`)."""
 
     lacking: frozenset[Ability] = frozenset()
 
 
 def not_offered(ability: Ability) -> errors.NotSupported:
-    """The error for an operation that the service lacks."""
+    """Return the error for an operation that the service lacks."""
     return errors.NotSupported(405, "not_offered", f"This service cannot {ability.cannot}")

@@ -8,12 +8,13 @@ import pydantic
 
 _UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
 
-# Slower than this, and a stream of many would look dead (client/transport/bandwidth.py).
+# With a lower limit, one of many parallel streams could time out (client/transport/bandwidth.py).
 SLOWEST = 32_000
 
 
 def _rate(value: object) -> object:
-    """Bytes a second of "2MB/s", "500 kB/s", "1.5 MiB", or a number; 0, "" and "none" are no limit."""
+    """Parse "2MB/s", "500 kB/s", "1.5 MiB" or a number to bytes per second; 0, "" and "none" mean no
+    limit."""
     if not isinstance(value, str):
         return value
     text = value.strip().lower().removesuffix("/s").removesuffix("b").strip()
@@ -37,7 +38,7 @@ Rate = Annotated[
 
 
 class Bandwidth(pydantic.BaseModel):
-    """Limits for a time of the day, which may go over midnight; what is not given is without limit."""
+    """Limits for a time of day, which may span midnight; a direction that is not given is unlimited."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 

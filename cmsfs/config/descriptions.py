@@ -27,24 +27,25 @@ class Description:
 
     name: str
     text: str
-    kind: str  # in the words of somebody who writes TOML
+    kind: str  # the type, in TOML terms
     default: Any
     unit: str
-    section: str  # begins here
+    section: str  # the section that starts with this setting
     example: Any
     remark: str
     old_names: tuple[str, ...]
 
     @property
     def shown_default(self) -> str:
-        """The default as the file would have it."""
+        """Return the default in TOML syntax."""
         if self.default in (None, ""):
             return self.remark or "not set"
         return self.remark or _toml(self.default)
 
     @property
     def line(self) -> str:
-        """The setting with its default, or with an example and a remark where that says nothing."""
+        """Return the setting with its default, or with an example and a remark if the default is not
+        helpful."""
         if self.example is None:
             return f"{self.name} = {_toml(self.default)}"
         return f"{f'{self.name} = {_toml(self.example)}':<45} ({self.remark or 'not set'})"
@@ -84,9 +85,9 @@ def example() -> str:
 
 
 def _with_unit(one: Description) -> str:
-    # `poll_seconds` need not be told twice.
-    said = not one.unit or one.unit in one.name.split("_")
-    return one.text if said else f"{one.text} In {one.unit}."
+    # The unit is already in a name such as `poll_seconds`.
+    is_in_name = not one.unit or one.unit in one.name.split("_")
+    return one.text if is_in_name else f"{one.text} In {one.unit}."
 
 
 def _toml(value: Any) -> str:

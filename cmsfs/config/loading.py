@@ -1,6 +1,6 @@
 """Loads `Settings` from the configuration file and the environment, and reports what is invalid.
 
-Rule: a setting that was renamed is read by its old names, too, wherever it may stand.
+Rule: a renamed setting is also read under its old names, in every source.
 """
 
 import difflib
@@ -16,13 +16,13 @@ from cmsfs import errors
 from cmsfs.config.paths import Paths, config_file
 from cmsfs.config.settings import OLD_NAMES, Settings
 
-# Variables of the environment that are no settings.
+# Environment variables that are not settings.
 _VARIABLES = ("CMSFS_CONFIG", "CMSFS_DEBUG", "CMSFS_CRASH_PLAN", "CMSFS_PYTHON")
 
 
 def load(account: str | None = None, **overrides: Any) -> Settings:
-    """The settings of an account: defaults, the file's top level, its `[accounts.NAME]` table, `CMSFS_*`
-    of the environment, and `overrides` (None means not given), the later winning.
+    """Load the settings of an account: defaults, the file's top level, its `[accounts.NAME]` table, `CMSFS_*`
+    of the environment, and `overrides` (None means not given); later ones take precedence.
 
     Raises `ConfigError`, naming the file and the key.
     """
@@ -34,7 +34,7 @@ def load(account: str | None = None, **overrides: Any) -> Settings:
 def resolved(
     document: Mapping[str, Any], account: str | None = None, text: str = "", **overrides: Any
 ) -> Settings:
-    """As `load`, of a file that was read; `text` is what it was read from."""
+    """As `load`, from a parsed document; `text` is its source."""
     path = config_file()
     values = renamed(document)
     accounts = values.pop("accounts", {})
@@ -58,7 +58,7 @@ def resolved(
 
 
 def origins(account: str) -> dict[str, str]:
-    """Where the settings of an account come from that are not defaults."""
+    """Return the origin of each setting of an account that is not a default."""
     values = renamed(_read(config_file()))
     tables = values.pop("accounts", {})
     found = dict.fromkeys(values, "file")
@@ -67,19 +67,20 @@ def origins(account: str) -> dict[str, str]:
 
 
 def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of one table by the names that they have now; a new name goes before its old one."""
+    """Return the settings of a table under their current names; a new name takes precedence over an old
+    one."""
     found = {OLD_NAMES[key]: value for key, value in values.items() if key in OLD_NAMES}
     return found | {key: value for key, value in values.items() if key not in OLD_NAMES}
 
 
 def _given_variables() -> dict[str, str]:
-    """The settings in the environment, by their variables; new names after old ones."""
+    """Return the settings in the environment, by variable; new names after old ones."""
     fields = [*OLD_NAMES.items(), *((field, field) for field in Settings.model_fields)]
     return {variable: field for name, field in fields if (variable := f"CMSFS_{name.upper()}") in os.environ}
 
 
 def unknown_variables() -> list[str]:
-    """A sentence for each `CMSFS_*` of the environment that means nothing."""
+    """Return a sentence for each unknown `CMSFS_*` variable of the environment."""
     known = {f"CMSFS_{field.upper()}" for field in Settings.model_fields} | set(_VARIABLES)
     known |= {f"CMSFS_{old.upper()}" for old in OLD_NAMES}
     return [
@@ -90,7 +91,7 @@ def unknown_variables() -> list[str]:
 
 
 def old_variables() -> list[str]:
-    """A sentence for each variable of the environment whose setting has another name now."""
+    """Return a sentence for each environment variable whose setting was renamed."""
     return [
         f"{variable} is now called CMSFS_{field.upper()}; the old name is still read."
         for variable, field in _given_variables().items()
@@ -99,7 +100,7 @@ def old_variables() -> list[str]:
 
 
 def complaints(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with settings, each by its key."""
+    """Return the problems of settings, each with its key."""
     try:
         Settings.model_validate(renamed(values))
     except pydantic.ValidationError as error:
@@ -108,7 +109,7 @@ def complaints(values: Mapping[str, Any]) -> list[str]:
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Single settings, as they would be read.  Raises `ConfigError`."""
+    """Validate single settings; return their parsed values.  Raises `ConfigError`."""
     found = _validated(renamed(values), lambda _: "")
     return {key: getattr(found, OLD_NAMES.get(key, key)) for key in values}
 
@@ -133,25 +134,25 @@ def _said(first: Any) -> str:
 
 
 def hint(given: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word: the nearest one that is known, if any is near."""
+    """Return the end of a sentence about an unknown word: the most similar known word, if there is one."""
     near = difflib.get_close_matches(given, sorted(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def default_account() -> str:
-    """The name of the account that is meant when none is named."""
+    """Return the name of the default account."""
     named = os.environ.get("CMSFS_ACCOUNT") or _read(config_file()).get("account") or "default"
     return str(named)
 
 
 def accounts() -> list[str]:
-    """The accounts that the configuration file has a table for."""
+    """Return the accounts that have a table in the configuration file."""
     found = _read(config_file()).get("accounts", {})
     return list(found) if isinstance(found, dict) else []
 
 
 def require_account(name: str) -> None:
-    """Raise `ConfigError` for an account that is neither configured nor has anything on this machine."""
+    """Raise `ConfigError` for an account that is neither configured nor has local state."""
     # An account that the environment configures, or a part of one (`work@ro`), has no table of its own.
     known = {*accounts(), default_account(), "default"}
     if name.partition("@")[0] in known or _given_variables() or Paths(name).state.exists():
@@ -163,9 +164,9 @@ def require_account(name: str) -> None:
 
 
 def named_in_environment() -> list[str]:
-    """The `CMSFS_*` variables that are set here and that another process would not see.
+    """Return the `CMSFS_*` variables of this process that another one would not see.
 
-    The account is not among them: who asks has named it.
+    Without the account, which the caller passes explicitly.
     """
     ours = {*_given_variables(), "CMSFS_CONFIG"}
     return sorted(ours.intersection(os.environ) - {"CMSFS_ACCOUNT"})

@@ -1,13 +1,14 @@
 """Default name patterns of files that stay local and are never uploaded.
 
-These are what programs put beside a document for themselves.  Each is a shell pattern for the last part of a
-path, in any case.
+Programs create such files beside documents for their own use.  Each is a case-insensitive shell pattern for a
+file's name.
 
-Rule: a pattern here never fits what a person calls a document: so no `*.lock` (Cargo.lock), no `*-journal`,
-no `sed??????`, no `.*.??????` (.bashrc.backup); such files are renamed or removed before they would be sent.
+Rule: a pattern never matches a name that a user may give to a document: so no `*.lock` (Cargo.lock), no
+`*-journal`, no `sed??????`, no `.*.??????` (.bashrc.backup); such temporary files are renamed or removed
+before they would be uploaded.
 """
 
-# The folder of the drive in which what others share arrives; the service has no such folder.
+# The folder of the drive for items shared by others; the service has no such folder.
 SHARED = "Shared with me"
 
 DEFAULT = (

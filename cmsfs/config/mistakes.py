@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in the words of somebody who writes the file, and where it stands."""
+"""Describes an invalid setting for the author of the file, with its place in the file."""
 
 import json
 import re
@@ -8,12 +8,13 @@ from typing import Any
 from cmsfs.config import descriptions
 from cmsfs.config.settings import OLD_NAMES, Settings
 
-# What pydantic says of a value of another type; the description of the setting says it better.
+# Pydantic's type errors; the setting's own description is more helpful.
 _OTHER_TYPE = re.compile(r"literal_error|.*_(type|parsing)|int_from_float")
 
 
 def sentence(mistake: Any) -> str:
-    """The value and what it should be, without the setting's name: `"often" is not a number.`"""
+    """Return a sentence on the value and what it should be, without the setting's name: `"often" is not a
+    number.`"""
     key = str(mistake["loc"][0])
     if mistake["type"] == "value_error":
         return f"{mistake['msg'].removeprefix('Value error, ')}."
@@ -26,7 +27,7 @@ def sentence(mistake: Any) -> str:
 
 
 def place(path: Path, text: str, account: str, key: str) -> str:
-    """Where in the file the value of a setting stands: with the line, if it is there."""
+    """Return the place of a setting's value in the file, with the line number if it is there."""
     names = [key, *(old for old, new in OLD_NAMES.items() if new == key)]
     found = 0
     table: str | None = ""

@@ -14,7 +14,7 @@ APP = "cmsfs"
 
 
 class Paths:
-    """Where the files of one account are.  `ensure` makes the folders, readable by this user only."""
+    """The paths of one account's files.  `ensure` creates the folders, readable by this user only."""
 
     def __init__(self, account: str) -> None:
         self.state = platformdirs.user_state_path(APP) / account
@@ -40,9 +40,9 @@ class Paths:
 
 
 def _runtime_path() -> Path:
-    """Where sockets are: the session's own folder, or beside the state where there is no session.
+    """Return the folder for sockets: the session's runtime folder, or beside the state without a session.
 
-    Never a folder in /tmp, which another user could have made first.
+    Never a folder in /tmp, which another user could have created first.
     """
     if os.environ.get("XDG_RUNTIME_DIR") or Path(f"/run/user/{os.getuid()}").is_dir():
         return platformdirs.user_runtime_path(APP)
@@ -50,36 +50,36 @@ def _runtime_path() -> Path:
 
 
 def states() -> Path:
-    """The folder that has a folder for each drive: its tree, and what the service does not have."""
+    """Return the folder with the local state of all drives, each in a subfolder."""
     return platformdirs.user_state_path(APP)
 
 
 def thumbnails_folder() -> Path:
-    """Where the desktop keeps thumbnails of files."""
+    """Return the desktop's thumbnail cache."""
     return platformdirs.user_cache_path() / "thumbnails"
 
 
 def autostart_entry(name: str) -> Path:
-    """The entry that has the desktop start a program at login, of this user's own."""
+    """Return the path of this user's autostart entry for a program."""
     return platformdirs.user_config_path() / "autostart" / f"{name}.desktop"
 
 
 def session_bus() -> str | None:
-    """The address of the desktop session's message bus, if there is one."""
+    """Return the address of the session's D-Bus, if there is one."""
     if address := os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
         return address
-    # A daemon that systemd has started knows the session by its folder only.
+    # A daemon started by systemd knows the session only by its runtime folder.
     folder = os.environ.get("XDG_RUNTIME_DIR")
     return f"unix:path={folder}/bus" if folder and Path(folder, "bus").is_socket() else None
 
 
 def crash_plan() -> Path | None:
-    """The file in which a test says where the process is to end (`crashpoints`)."""
+    """Return the file in which a test names the crash points (`crashpoints`)."""
     return Path(named) if (named := os.environ.get("CMSFS_CRASH_PLAN")) else None
 
 
 def config_file() -> Path:
-    """The configuration file: `CMSFS_CONFIG`, or `config.toml` in the user's configuration folder."""
+    """Return the configuration file: `CMSFS_CONFIG`, or `config.toml` in the user's configuration folder."""
     if named := os.environ.get("CMSFS_CONFIG"):
         return Path(named)
     return platformdirs.user_config_path(APP) / "config.toml"

@@ -16,7 +16,7 @@ class _Model(pydantic.BaseModel):
 
 
 class Limits(_Model):
-    """Requests that the service allows this account; 0 is no limit."""
+    """The service's request limits for an account; 0 means no limit."""
 
     requests_per_minute: int = 0
     uploads_per_minute: int = 0
@@ -32,25 +32,25 @@ class Profile(_Model):
     upload_url: str = ""
     auth_url: str = ""
     authorize_url: str = ""
-    item_page: str = ""  # where a browser shows an item: its `{type}` and `{id}` are put in
+    item_page: str = ""  # URL template of an item's web page, with `{type}` and `{id}`
     lister: Literal["search", "folder_items"] = "search"
-    folder_items: bool = False  # a single folder can be listed too: used where its tree is very large
+    folder_items: bool = False  # single folders can be listed, too, which is used if a tree is very large
     feed: Literal["search", "events"] = "search"
-    # From this size on a file is sent in parts, several at once, and goes on after a break; 0: never.
+    # From this size on, files are uploaded in parallel, resumable parts; 0: never.
     parts_from_bytes: int = 0
-    # It deletes a folder with what is in it on the condition that this is what we know of it.
+    # The service can delete a folder on the condition that its contents are those that we know.
     known_trees: bool = False
-    copies: bool = False  # it copies files by itself, without their bytes coming from here
-    # It may lack operations: what it offers is found out at every mount (`cmsfs.client.offers`).
+    copies: bool = False  # the service can copy files itself, without an upload
+    # The service may lack operations: they are probed at every mount (`cmsfs.client.offers`).
     varies: bool = False
-    # The trash has a listing, and files and folders come back out of it; otherwise a search shows what is in
-    # it, and web links come back, to where they were.
+    # The trash can be listed, and files and folders can be restored; otherwise it is listed by search, and
+    # only web links can be restored, to their original place.
     trash: bool = False
     limits: Limits = Limits()
 
 
 def require_service(settings: Settings) -> None:
-    """Raise `ConfigError` unless somebody has said which service the account is on."""
+    """Raise `ConfigError` unless a service is configured for the account."""
     if not settings.names_service:
         option = "" if settings.account == "default" else f"--account {settings.account} "
         raise errors.ConfigError(
@@ -60,15 +60,15 @@ def require_service(settings: Settings) -> None:
 
 
 def profile_names() -> list[str]:
-    """The profiles that there are."""
+    """Return the names of all profiles."""
     folder = resources.files("cmsfs") / "profiles"
     return sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
 def profile(settings: Settings) -> Profile:
-    """The profile that the settings name, with the addresses that the settings override.
+    """Return the profile of the settings, with the URLs that the settings override.
 
-    Raises `ConfigError` for an unknown profile or one whose addresses are missing.
+    Raises `ConfigError` for an unknown profile, or if URLs are missing.
     """
     source = resources.files("cmsfs") / "profiles" / f"{settings.profile}.toml"
     if "/" in settings.profile or not source.is_file():

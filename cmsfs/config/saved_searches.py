@@ -5,7 +5,7 @@
 
 The drive shows each as `.search/NAME`; `cmsfs search` saves, lists and removes them.
 
-Rule: the file is replaced as a whole, so that whoever reads it finds all of one state.
+Rule: the file is replaced atomically, so that readers always see a consistent state.
 """
 
 import os
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from cmsfs import errors
 
 if TYPE_CHECKING:
-    import tomlkit  # loaded where a file is written: a daemon's start need not wait for it
+    import tomlkit  # imported only for writing, so that a daemon starts faster
 
-# As long as a name of a file may be.
+# The longest file name.
 MAX_BYTES = 255
 
-# What file managers, shells and version control look up in every folder that they come to: no searches.
+# Names that file managers, shells and version control look up in every folder: never searches.
 NEVER = frozenset(
     (
         *("desktop.ini", "autorun.inf", "autorun.sh", "thumbs.db", "ehthumbs.db", "folder.jpg", "folder.png"),
@@ -33,8 +33,8 @@ NEVER = frozenset(
 
 
 def is_ordinary(name: str) -> bool:
-    """Whether a name below `.search` can be a search: it does not begin with a dot, as what programs look up
-    unasked mostly does, and is none of `NEVER`."""
+    """Whether a name below `.search` can be a search: it is not in `NEVER`, and does not begin with a dot, as
+    most names that programs look up by themselves do."""
     return not name.startswith(".") and name.lower() not in NEVER
 
 
@@ -48,7 +48,7 @@ class SavedSearches:
         self._stamp: tuple[int, ...] = ()
 
     def all(self) -> Mapping[str, str]:
-        """The queries by their names, read anew when the file has changed.  Raises `ConfigError`."""
+        """Return the queries by name; reads the file again if it has changed.  Raises `ConfigError`."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -62,7 +62,7 @@ class SavedSearches:
         return self._known
 
     def save(self, name: str, query: str) -> None:
-        """Give a query a name, which may have had another.  Raises `UserError`, `ConfigError`."""
+        """Save a query under a name, replacing an existing one.  Raises `UserError`, `ConfigError`."""
         if "/" in name or not name.strip() or not name.isprintable() or not is_ordinary(name):
             raise errors.UserError(
                 f"{name!r} cannot name a search: it becomes a folder's name, without / and not beginning with"
@@ -79,7 +79,7 @@ class SavedSearches:
         self._write(document)
 
     def remove(self, name: str) -> bool:
-        """Forget a search; whether there was one.  Raises `ConfigError`."""
+        """Remove a search; whether there was one.  Raises `ConfigError`."""
         from tomlkit.items import Table
 
         document = self._document()
@@ -103,7 +103,7 @@ class SavedSearches:
     def _document(self) -> "tomlkit.TOMLDocument":
         import tomlkit
 
-        self.all()  # says what is wrong with the file, if anything is
+        self.all()  # raises if the file is invalid
         try:
             return tomlkit.parse(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Items that need attention, on the control socket.
 
-Rule: as there, fields may be added, none is renamed.
+Rule: as in `ipc.control`, fields may be added, none is renamed.
 """
 
 from typing import Literal
@@ -13,15 +13,15 @@ class _Part(pydantic.BaseModel):
 
 
 class ConflictCopyStatus(_Part):
-    """A conflict copy: the bytes that lost a name to what somebody else had put there."""
+    """A conflict copy: our version of a file whose name somebody else's version kept."""
 
     path: str
-    original: str  # what has the name; "" if nothing has it any more
+    original: str  # the item that has the name now; "" if none has it any more
     modified: pydantic.AwareDatetime
 
 
 class RecoveredFile(_Part):
-    """A file outside the drive with bytes that were written on it and have no place there any more."""
+    """A file outside the drive: contents that were written on the drive and no longer have a place there."""
 
     path: str  # on this machine
     bytes: int
@@ -32,12 +32,12 @@ class Missing(_Part):
     """A mass deletion at the service that awaits the user's decision."""
 
     items: int
-    asked: pydantic.AwareDatetime  # since when
-    paths: list[str] = []  # of the highest of them, the first few
+    asked: pydantic.AwareDatetime  # since when the user has been asked
+    paths: list[str] = []  # the first few of the topmost missing items
 
 
 class PendingChange(_Part):
-    """A change that the service does not have yet."""
+    """A local change that has not reached the service yet."""
 
     seq: int
     kind: str  # as the journal names it: create, replace, mkdir, move, trash, touch
@@ -46,33 +46,33 @@ class PendingChange(_Part):
     attempts: int = 0
     error: str = ""  # why the last attempt failed, or why it is held
     size: int = 0  # bytes to upload; 0 for a change without content
-    sent: int = 0  # of these, while it runs
+    sent: int = 0  # bytes of these sent so far, while it runs
 
 
 class GuardProgram(_Part):
-    """A program that has changed many files, and how many."""
+    """A program that has changed many files."""
 
-    name: str  # as the kernel has it
-    pid: int  # the last one
-    files: int
+    name: str  # as the kernel reports it
+    pid: int  # of its latest process
+    files: int  # that it changed
 
 
 class GuardNotice(_Part):
-    """Many files were spoiled or deleted by programs in a short time; changes are held until a person has
-    said whether that was meant."""
+    """Programs have damaged or deleted many files in a short time; changes are held until the user decides
+    whether that was intended."""
 
-    since: pydantic.AwareDatetime  # before the first of it
-    spoiled: int = 0  # files that were encrypted, or got a strange suffix
+    since: pydantic.AwareDatetime  # a moment before the first of these changes
+    spoiled: int = 0  # files that were encrypted, or got an unusual suffix
     deleted: int = 0
     suffix: str = ""
-    folder: str = "/"  # all of them were below this one
+    folder: str = "/"  # the common parent of all of them
     programs: list[GuardProgram] = []
     waiting: int = 0  # changes that are held
     held: list[PendingChange] = []  # at most control.MAX_OPS of these
 
     @property
-    def said(self) -> str:
-        """It in a sentence."""
+    def sentence(self) -> str:
+        """The notice as a sentence."""
         done = []
         if self.spoiled:
             ending = f" (now .{self.suffix})" if self.suffix else ""
@@ -95,7 +95,7 @@ class OfferStatus(_Part):
 
 
 class Conflicts(_Part):
-    """What waits for a person."""
+    """Everything that awaits the user's decision."""
 
     kind: Literal["conflicts"] = "conflicts"
     recovered: list[RecoveredFile] = []
@@ -104,4 +104,4 @@ class Conflicts(_Part):
     guard: GuardNotice | None = None
     offers: list[OfferStatus] = []
     held: list[PendingChange] = []  # at most control.MAX_OPS
-    stuck: list[PendingChange] = []  # tried for a minute or more; they go on being tried
+    stuck: list[PendingChange] = []  # failing for a minute or more, still being retried

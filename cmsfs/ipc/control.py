@@ -9,31 +9,31 @@ caller writes one request as a line of JSON; the daemon answers with lines of JS
     GetStatus              DriveStatus
     Sync                   Done    everything is uploaded   Progress, at least every second
     Stop                   Done    drained and unmounted    Progress, at least every second
-    Poll                   Done    remote changes are in
-    Retry                  Done    what was held is tried again
-    Discard                Done    a change is given up, its bytes are set aside
+    Poll                   Done    remote changes applied
+    Retry                  Done    held changes are retried
+    Discard                Done    the change is dropped, its contents are kept in a folder
     GetConflicts           Conflicts
-    DismissRecovered       Done    they are told of no more
-    Pin, Unpin             Done    with what the person should know
-    Free                   Freed   no longer on this disk   Progress, at least every second
+    DismissRecovered       Done    they are no longer reported
+    Pin, Unpin             Done    with a message for the user
+    Free                   Freed   evicted from the cache   Progress, at least every second
     GetPins                PinList
     Copy                   Done    the copy is on the drive Progress, at least every second
-    Watch                  DriveStatus, one now, and one after every second, until the caller hangs up
-    Follow                 DriveSummary, one now, and one whenever it has changed
+    Watch                  DriveStatus, one now, and one every second, until the caller disconnects
+    Follow                 DriveSummary, one now, and one after every change
     GetPathStatus          PathStatus
     SearchDrive            FoundItems                    Progress, at least every second
     Pause, Resume          Done
     SetLogLevel            Done
     OpenPage               PageAddress
-    Adopt                  Adopted what lay below the drive Progress, at least every second
+    Adopt                  Adopted files hidden by the mount Progress, at least every second
     UndoChanges            GuardUndone                   Progress, at least every second
-    Upgrade                Done    the next process serves the mount, and listens here in a moment
+    Upgrade                Done    the next process serves the mount, and soon listens on this socket
 
-Any request may end with `Failure` instead.  A caller that closes the connection ends a `Sync`, not a `Stop`.
-After the `Done` of a `Stop` the daemon closes its files and exits; the caller watches process and mount go.
-How a start ends is not said over the socket: `cmsfsd --ready-fd N` writes one line to N (`ipc.ready`).
+Any request may end with `Failure` instead.  Closing the connection cancels a `Sync`, but not a `Stop`.  After
+the `Done` of a `Stop` the daemon closes its files and exits; the caller waits for process and mount to go.
+The result of a start is not sent over the socket: `cmsfsd --ready-fd N` writes one line to N (`ipc.ready`).
 
-Rule: fields may be added, none is renamed; either side ignores what it does not know.
+Rule: fields may be added, none is renamed; both sides ignore unknown fields.
 """
 
 import functools
@@ -53,7 +53,7 @@ from cmsfs.ipc.searching import FoundItems as FoundItems
 from cmsfs.ipc.summary import DriveSummary as DriveSummary
 from cmsfs.models.base import DEFERRED
 
-# A status names the ops that a person may want to see; thousands of waiting ones are only counted.
+# A status lists at most this many ops; the others are only counted.
 MAX_OPS = 50
 
 
@@ -65,11 +65,11 @@ class _Message(pydantic.BaseModel):
 
 
 class Request(_Message):
-    """What may be asked: each class below, told apart by its `kind` (`daemon/control/commands.py`)."""
+    """Base of all requests; `kind` discriminates them (`daemon/control/commands.py`)."""
 
 
 class Ping(Request):
-    """Are you there, and which mount is it?"""
+    """Ask whether the daemon is running, and for its mount."""
 
     kind: Literal["ping"] = "ping"
 
@@ -79,39 +79,39 @@ class GetStatus(Request):
 
 
 class Sync(Request):
-    """Upload everything now, without settle time, and say when it is done."""
+    """Upload everything now, without settle time, and report when it is done."""
 
     kind: Literal["sync"] = "sync"
 
 
 class Stop(Request):
-    """Unmount, upload what is left within the limit, and exit.
+    """Unmount, upload pending changes within the time limit, and exit.
 
-    A drive on which programs have files open answers `Failure` and goes on, unless `force`.
+    If programs have files open, the drive answers `Failure` and keeps running, unless `force`.
     """
 
     kind: Literal["stop"] = "stop"
-    drain_seconds: float | None = None  # None: as the settings say
+    drain_seconds: float | None = None  # None: from the settings
     force: bool = False
 
 
 class Poll(Request):
-    """Look for remote changes now; `full`: by comparing everything with the service."""
+    """Poll for remote changes now; `full`: by comparing the whole tree with the service."""
 
     kind: Literal["poll"] = "poll"
     full: bool = False
 
 
 class Retry(Request):
-    """Try again what the service has refused: of the item at `path`, or everything."""
+    """Retry the changes that the service rejected: those of the item at `path`, or all."""
 
     kind: Literal["retry"] = "retry"
-    path: str | None = None  # below the mountpoint, as a status shows it
+    path: str | None = None  # relative to the mountpoint, as shown in a status
 
 
 class Discard(Request):
-    """Give up what the service has refused of the item at `path`, which is then as the service has it; bytes
-    that only this machine has are kept in a folder, which the `message` of the `Done` names."""
+    """Drop the rejected changes of the item at `path` and revert it to the service's state; contents that
+    only this machine has are kept in a folder, named in the `message` of the `Done`."""
 
     kind: Literal["discard"] = "discard"
     path: str
@@ -122,15 +122,15 @@ class GetConflicts(Request):
 
 
 class DismissRecovered(Request):
-    """A person has seen what `GetConflicts` says was recovered: tell of it no more."""
+    """Stop reporting the recovered files of `GetConflicts`: the user has seen them."""
 
     kind: Literal["dismiss-recovered"] = "dismiss-recovered"
 
 
 class Pin(Request):
-    """Keep the item at `path` here whole, with all that is below it.
+    """Keep the item at `path` available offline, with everything below it.
 
-    Refused if the disk would have less free than the settings want, as far as that is known.
+    Rejected if the disk would be left with less free space than the settings require, as far as known.
     """
 
     kind: Literal["pin"] = "pin"
@@ -138,15 +138,15 @@ class Pin(Request):
 
 
 class Unpin(Request):
-    """Keep it no longer; its bytes stay in the cache for as long as there is room."""
+    """End a pin; the contents stay in the cache until they are evicted for space."""
 
     kind: Literal["unpin"] = "unpin"
     path: str
 
 
 class Free(Request):
-    """Drop from this disk what is cached of the item at `path`, with all that is below it, but for what the
-    service does not have yet, what is pinned and what is in use.  `unpin`: pins on these end as well."""
+    """Evict the cached contents of the item at `path` and of everything below it, except for contents that
+    are not uploaded, pinned or in use.  `unpin`: end their pins as well."""
 
     kind: Literal["free"] = "free"
     path: str
@@ -165,19 +165,19 @@ class Copy(Request):
 
 
 class GetPins(Request):
-    """What is kept here, and how far that is."""
+    """List the pinned items with their progress."""
 
     kind: Literal["pins"] = "pins"
 
 
 class Watch(Request):
-    """The status, again and again."""
+    """Stream the status, every second."""
 
     kind: Literal["watch"] = "watch"
 
 
 class Follow(Request):
-    """The drive in a few words, now and at every change."""
+    """Stream a summary of the drive, now and after every change."""
 
     kind: Literal["follow"] = "follow"
 
@@ -188,7 +188,8 @@ class GetPathStatus(Request):
 
 
 class SearchDrive(Request):
-    """Search as `.search` does, in the words of `cmsfs.query`; an `in:` has slashes here."""
+    """Search as `.search` does, in the query language of `cmsfs.query`; `in:` takes a path with slashes
+    here."""
 
     kind: Literal["search"] = "search"
     query: str
@@ -196,7 +197,7 @@ class SearchDrive(Request):
 
 
 class Pause(Request):
-    """No traffic but what a program waits for, for so long, or until `Resume`."""
+    """Stop all background traffic for `seconds`, or until `Resume`; requests that programs wait for go on."""
 
     kind: Literal["pause"] = "pause"
     seconds: float | None = None
@@ -207,28 +208,28 @@ class Resume(Request):
 
 
 class SetLogLevel(Request):
-    """How much is logged, until the daemon ends."""
+    """Set the log level until the daemon exits."""
 
     kind: Literal["log-level"] = "log-level"
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
 class Adopt(Request):
-    """Bring into the drive what lies in the mountpoint below it."""
+    """Move files into the drive that lie in the mountpoint's directory, hidden by the mount."""
 
     kind: Literal["adopt"] = "adopt"
 
 
 class Upgrade(Request):
-    """Hand the mounted drive to the version that is installed now."""
+    """Hand the mounted drive over to a process of the version that is installed now."""
 
     kind: Literal["upgrade"] = "upgrade"
 
 
 class OpenPage(Request):
-    """Serve the drive's own page on loopback, for a browser that is opened now.
+    """Serve the drive's web page on loopback, for a browser that is opened now.
 
-    `section` is one of those of `daemon/ui/server.py`; of the item at `path`, if one is named.
+    `section` is one of the sections in `daemon/ui/server.py`, for the item at `path` if given.
     """
 
     kind: Literal["open-page"] = "open-page"
@@ -237,7 +238,7 @@ class OpenPage(Request):
 
 
 class DecideOffers(Request):
-    """A person accepts these offers, named by their ids or names, or declines them."""
+    """Accept or decline these offers, given by id or name."""
 
     kind: Literal["offers"] = "offers"
     words: list[str]
@@ -245,30 +246,30 @@ class DecideOffers(Request):
 
 
 class DecideMissing(Request):
-    """A person says whether what is missing at the service is to go here, too, or to stay for now."""
+    """Decide whether items missing at the service are deleted here, too, or stay for now."""
 
     kind: Literal["missing"] = "missing"
     remove: bool
 
 
 class AllowChanges(Request):
-    """A person says that what the guard has noticed was meant: what is held is sent."""
+    """Confirm that the changes the guard noticed were intended: upload the held ones."""
 
     kind: Literal["allow-changes"] = "allow-changes"
 
 
 class UndoChanges(Request):
-    """A person says that what the guard has noticed was not meant: it is taken back."""
+    """Undo the changes that the guard noticed: they were not intended."""
 
     kind: Literal["undo-changes"] = "undo-changes"
-    dry_run: bool = False  # only say what would be
+    dry_run: bool = False  # only report what would be done
 
 
 # -- answers ----------------------------------------------------------------------------------------
 
 
 class QueueStatus(_Message):
-    """The journal: counts of all ops, and the ones worth naming (held, running, then oldest first)."""
+    """The journal: counts of all ops, and the first ones (held, running, then oldest first)."""
 
     waiting: int = 0
     running: int = 0
@@ -278,30 +279,30 @@ class QueueStatus(_Message):
 
     @property
     def pending(self) -> int:
-        """Ops that will go by themselves; a held one waits for a person."""
+        """Ops that need no user action; held ones do."""
         return self.waiting + self.running
 
 
 class PathStatus(_Message):
-    """How one item stands."""
+    """The sync status of one item."""
 
     kind: Literal["path"] = "path"
     path: str
     type: str  # file, folder, web_link
-    sync: str  # synced, waiting, uploading, "held: " and why, or local
-    pinned: str = ""  # the path of the pinned item that it belongs to
-    conflict: bool = False  # it is a conflict copy
-    owner: str = ""  # whose it is, if it is somebody else's
-    favorite: bool = False  # it is among the account's favorites, as far as is known
+    sync: str  # synced, waiting, uploading, "held: " and the reason, or local
+    pinned: str = ""  # the path of the pinned item at or above it
+    conflict: bool = False  # whether it is a conflict copy
+    owner: str = ""  # the owner, if not this account
+    favorite: bool = False  # whether it is among the account's favorites, as far as known
     size: int = 0  # of a file
-    cached_bytes: int = 0  # of these, here
+    cached_bytes: int = 0  # of these, in the cache
 
     @property
     def is_online_only(self) -> bool:
         return self.size > 0 and not self.cached_bytes
 
 
-# "stopping" begins with the wish to stop, or when somebody else has unmounted the drive.
+# "stopping" begins with the request to stop, or when somebody else has unmounted the drive.
 Stage = Literal["starting", "mounted", "stopping"]
 
 
@@ -315,7 +316,7 @@ class Pong(_Message):
 
 
 class DriveStatus(_Message):
-    """Everything that `cmsfs status` tells."""
+    """Everything that `cmsfs status` shows."""
 
     kind: Literal["status"] = "status"
     account: str
@@ -324,7 +325,7 @@ class DriveStatus(_Message):
     pid: int
     version: str
     started: pydantic.AwareDatetime
-    installed: str = ""  # the version that was installed over the running one; it waits for a restart
+    installed: str = ""  # a newer installed version, in use after a restart
     health: diagnostics.HealthStatus
     queue: QueueStatus = QueueStatus()
     cache: diagnostics.CacheStatus = diagnostics.CacheStatus()
@@ -336,29 +337,29 @@ class DriveStatus(_Message):
     hidden: diagnostics.HiddenFiles = diagnostics.HiddenFiles()
     troubles: diagnostics.Troubles = diagnostics.Troubles()
     requests: dict[str, int] = {}  # requests to the service since the start, by kind: search, upload, ...
-    recovered: int = 0  # files outside the drive that wait for a person to look at them
-    offers: int = 0  # items that others share, and a person has not decided on
-    missing: int = 0  # items that the service does not have any more, and that a person is asked about
-    guard: attention.GuardNotice | None = None  # why nothing is sent until a person has decided
-    disk: list[str] = []  # what the want of room on this machine's disks keeps from being done
-    last_poll: pydantic.AwareDatetime | None = None  # when remote changes were last looked for with success
+    recovered: int = 0  # recovered files outside the drive that the user has not seen yet
+    offers: int = 0  # shared items that the user has not accepted or declined
+    missing: int = 0  # items of a mass deletion at the service that awaits the user's decision
+    guard: attention.GuardNotice | None = None  # why uploads are held until the user decides
+    disk: list[str] = []  # what fails for lack of space on this machine's disks
+    last_poll: pydantic.AwareDatetime | None = None  # the last successful poll for remote changes
 
 
 class Progress(_Message):
-    """How far a `Sync`, `Stop`, `Poll` or `Free` has come."""
+    """The progress of a request."""
 
     kind: Literal["progress"] = "progress"
-    pending: int  # ops still to go, held ones not counted
+    pending: int  # remaining ops, without held ones
     held: int = 0
     bytes_pending: int = 0
     message: str = ""  # what is happening, if not uploading: "offline, trying again"
 
 
 class Done(_Message):
-    """The request was carried out; what is `held` or still `pending` stays safe in the journal."""
+    """The request is done; changes that are `held` or still `pending` stay in the journal."""
 
     kind: Literal["done"] = "done"
-    pending: int = 0  # after a Stop whose limit ran out, or a Sync while files are open for writing
+    pending: int = 0  # after a Stop that hit its time limit, or a Sync while files are open for writing
     held: int = 0
     message: str = ""
 
@@ -371,9 +372,9 @@ class Failure(_Message):
     exit_code: int = 1
 
 
-_Facts = Pong | DriveStatus | DriveSummary | Conflicts | PinList | PageAddress | PathStatus
-_Said = _Facts | FoundItems | Freed | Adopted | GuardUndone
-Answer = Annotated[_Said | Progress | Done | Failure, pydantic.Field(discriminator="kind")]
+_States = Pong | DriveStatus | DriveSummary | Conflicts | PinList | PageAddress | PathStatus
+_Results = _States | FoundItems | Freed | Adopted | GuardUndone
+Answer = Annotated[_Results | Progress | Done | Failure, pydantic.Field(discriminator="kind")]
 
 _REQUESTS: Any = functools.reduce(operator.or_, Request.__subclasses__())
 _requests: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(
@@ -383,17 +384,17 @@ _answers: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Answer, config=DEFERR
 
 
 def encode(message: pydantic.BaseModel) -> bytes:
-    """A message as its line."""
+    """Encode a message as a line of JSON."""
     return message.model_dump_json().encode() + b"\n"
 
 
 def parse_request(line: bytes) -> Request:
-    """The request in a line.  Raises `pydantic.ValidationError`."""
+    """Parse a line as a request.  Raises `pydantic.ValidationError`."""
     request: Request = _requests.validate_json(line)
     return request
 
 
 def parse_answer(line: bytes) -> Answer:
-    """The answer in a line.  Raises `pydantic.ValidationError`."""
+    """Parse a line as an answer.  Raises `pydantic.ValidationError`."""
     answer: Answer = _answers.validate_json(line)
     return answer

@@ -1,6 +1,6 @@
 """Internals of the daemon in its status: parts of `ipc.control.DriveStatus`.
 
-Rule: as there, fields may be added, none is renamed.
+Rule: as in `ipc.control`, fields may be added, none is renamed.
 """
 
 from typing import Literal
@@ -18,32 +18,32 @@ class Turns(_Part):
 
 
 class SchedulerStatus(_Part):
-    """Who has requests waiting or under way, by class, the most urgent first."""
+    """Waiting and running requests by priority, the most urgent first."""
 
-    held_up_seconds: float = 0.0  # the service wants not to be asked for so long (429)
+    held_up_seconds: float = 0.0  # until the service's rate limit (429) allows requests again
     queues: dict[str, Turns] = {}
 
 
 class Gauges(_Part):
-    """What grows while something is under way and is small at rest; what does not is a leak."""
+    """Resource counts that are small when the daemon is idle; one that stays high indicates a leak."""
 
     tasks: int = 0
     descriptors: int = 0
     memory_bytes: int = 0  # resident
-    lookups: int = 0  # nodes that the kernel knows
+    lookups: int = 0  # nodes that the kernel has cached
     opened: int = 0  # nodes with open handles
-    doubts: int = 0  # news that could not be taken over yet
+    doubts: int = 0  # deferred updates: remote changes that could not be applied yet
 
 
 class LocalStatus(_Part):
-    """What lives on this machine only: symbolic links, and files that programs put beside documents."""
+    """Items that are never uploaded: symbolic links, and files that programs put beside documents."""
 
     items: int = 0
     bytes: int = 0
 
 
 class HiddenFiles(_Part):
-    """What lies in the mountpoint, where the drive covers it: saved while no drive was there."""
+    """Files in the mountpoint's directory that the mount hides: saved there while nothing was mounted."""
 
     items: int = 0
     names: list[str] = []  # the first ones
@@ -61,27 +61,27 @@ class ListingStatus(_Part):
 
     state: Literal["unknown", "running", "complete"] = "unknown"
     items: int = 0
-    total: int = 0  # how many there are, as far as the service has told; 0: not known
-    windows_left: int = 0  # parts of a listing of everything that are still to be fetched, at the least
+    total: int = 0  # items in the tree, as far as the service has reported; 0: unknown
+    windows_left: int = 0  # search windows of a full enumeration still to be fetched, at least
 
 
 class Pinned(_Part):
-    """An item that is kept here whole; empty files are not counted."""
+    """A pinned item and its progress; empty files are not counted."""
 
     path: str
     files: int = 0
     bytes: int = 0
-    files_here: int = 0  # complete, and checked against their SHA-1
+    files_here: int = 0  # downloaded completely, with verified SHA-1
     bytes_here: int = 0
-    listing: bool = False  # not everything below it is known yet: there may be more
+    listing: bool = False  # still being listed: there may be more files
 
 
 class Pinning(_Part):
-    """All that is kept here."""
+    """All pinned items."""
 
     items: list[Pinned] = []
-    listing: bool = False  # of one of them, at least
-    problem: str = ""  # why it does not go on, in a sentence
+    listing: bool = False  # at least one of them is still being listed
+    problem: str = ""  # why downloading has stopped, in a sentence
 
     @property
     def is_complete(self) -> bool:
@@ -93,16 +93,16 @@ class StalledLoop(_Part):
 
     name: str
     seconds: float = 0.0
-    reason: str = ""  # with what helps, in a sentence
+    reason: str = ""  # with the remedy, in a sentence
 
 
 class Troubles(_Part):
     """Problems that do not need the user yet."""
 
-    stalled: list[StalledLoop] = []  # nothing was achieved for a minute
-    left_out: list[str] = []  # the first items of the service that this machine cannot hold, with the reason
+    stalled: list[StalledLoop] = []  # no progress for a minute
+    left_out: list[str] = []  # the first items of the service that cannot be shown here, with the reason
     left_out_items: int = 0
-    came_wrong: list[str] = []  # the first files that came with other bytes than the service says they have
+    came_wrong: list[str] = []  # the first files whose downloads did not match the service's SHA-1
 
 
 class HealthStatus(_Part):
@@ -112,5 +112,5 @@ class HealthStatus(_Part):
         "starting"
     )
     since: pydantic.AwareDatetime
-    reason: str = ""  # one sentence with the remedy, if there is one
-    paused_until: pydantic.AwareDatetime | None = None  # while paused for a time
+    reason: str = ""  # one sentence, with the remedy if there is one
+    paused_until: pydantic.AwareDatetime | None = None  # if paused for a limited time

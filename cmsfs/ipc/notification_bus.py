@@ -1,9 +1,9 @@
 """Sends desktop notifications over the session's D-Bus (freedesktop).
 
-One message, one connection: notifications are rare, and a session may end and another begin.
+One connection for each message: notifications are rare, and desktop sessions come and go.
 
-Rule: a desktop that is not there, or does not answer, is nothing to trouble anybody with.  What is said is
-text: names and a service's sentences are in it, and whatever they hold is shown, never followed.
+Rule: a missing or silent desktop is only logged.  Notifications are plain text: they contain file names and
+the service's messages, whose links and markup are shown, never interpreted.
 """
 
 import logging
@@ -26,14 +26,15 @@ _SERVICE = DBusAddress(
 )
 APP = "cmsfs"
 ICON = "folder-remote"
-_STAYS = -1  # for as long as the desktop finds right
+_EXPIRE_TIMEOUT = -1  # the desktop decides how long a notification is shown
 _URGENCY = {"normal": 1, "critical": 2}
 
 
 async def show(summary: str, body: str, *, replaces: int = 0, urgency: str = "normal") -> int | None:
-    """Show a notification, instead of an earlier one if that is still there; its number.
+    """Show a notification, replacing the earlier one numbered `replaces` if it is still shown; return its
+    number.
 
-    None if there is no session bus, or nobody on it shows notifications.
+    None if there is no session bus, or no notification service on it.
     """
     if (bus := config.session_bus()) is None:
         return None
@@ -42,20 +43,20 @@ async def show(summary: str, body: str, *, replaces: int = 0, urgency: str = "no
     try:
         with trio.fail_after(SECONDS):
             async with open_dbus_router(bus=bus) as router:
-                can = await router.send_and_get_reply(ask)
-                said = _said(body, can.body)
+                capabilities = await router.send_and_get_reply(ask)
+                text = _escape_body(body, capabilities.body)
                 values: tuple[object, ...] = (
                     APP,
                     replaces,
                     ICON,
                     printable.escaped(summary),
-                    said,
+                    text,
                     [],
                     hints,
                 )
-                message = new_method_call(_SERVICE, "Notify", "susssasa{sv}i", (*values, _STAYS))
+                message = new_method_call(_SERVICE, "Notify", "susssasa{sv}i", (*values, _EXPIRE_TIMEOUT))
                 reply = await router.send_and_get_reply(message)
-    # Whatever a bus, or what claims to be one, may do: the library has no root of its exceptions.
+    # The library has no common base class of its exceptions.
     except Exception as error:
         log.info("desktop notifications are unavailable: %r", error)
         return None
@@ -65,8 +66,8 @@ async def show(summary: str, body: str, *, replaces: int = 0, urgency: str = "no
     return int(reply.body[0])
 
 
-def _said(body: str, capabilities: tuple[Any, ...]) -> str:
-    """The body as this desktop shows it unchanged."""
-    understood = capabilities[0] if capabilities and isinstance(capabilities[0], list) else []
+def _escape_body(body: str, capabilities: tuple[Any, ...]) -> str:
+    """Return the body so that this desktop shows it verbatim."""
+    supported = capabilities[0] if capabilities and isinstance(capabilities[0], list) else []
     text = printable.without_links(body)
-    return printable.without_markup(text) if "body-markup" in understood else text
+    return printable.without_markup(text) if "body-markup" in supported else text

@@ -1,4 +1,4 @@
-"""What requests that work on many items have done."""
+"""Results of requests that work on many items."""
 
 from typing import Literal
 
@@ -12,18 +12,18 @@ class _Outcome(pydantic.BaseModel):
 
 
 class Freed(_Outcome):
-    """What a `Free` has dropped, and how many files' bytes are still here, and why."""
+    """What a `Free` evicted, and how many files it had to keep, by reason."""
 
     kind: Literal["freed"] = "freed"
     files: int = 0
     bytes: int = 0
-    unsent: int = 0  # the service does not have them, or not as they are here
-    pinned: int = 0  # by a pin of their own or above them, or of another file with the same bytes
-    in_use: int = 0  # open, or being fetched
+    unsent: int = 0  # not uploaded yet, or not in their current version
+    pinned: int = 0  # by a pin on them or above them, or on another file with the same contents
+    in_use: int = 0  # open, or being downloaded
 
 
 class UndoneChange(_Outcome):
-    """A change of one item that is taken back, or stays for the `reason`."""
+    """A change of one item that is undone, or that stays for the `reason`."""
 
     path: str
     action: Literal["contents", "place", "deletion", "new", "times"]
@@ -31,16 +31,16 @@ class UndoneChange(_Outcome):
 
 
 class GuardUndone(_Outcome):
-    """What of the changes that the guard has stopped is or would be taken back."""
+    """The changes noticed by the guard that are undone, or would be."""
 
     kind: Literal["guard-undone"] = "guard-undone"
     changes: list[UndoneChange] = []
-    # Type and id of everything that the programs have changed, since then: some of it the service has.
+    # Type and id of all items that the programs changed since `since`; some changes may be at the service.
     items: list[tuple[str, str]] = []
     since: pydantic.AwareDatetime | None = None
     folder: str = "/"
-    running: list[str] = []  # the programs that still run
-    kept: str = ""  # the folder of this machine where bytes that only we had are kept
+    running: list[str] = []  # the programs that are still running
+    kept: str = ""  # the local folder where contents that only this machine has are kept
 
 
 class PinList(_Outcome):
@@ -49,16 +49,16 @@ class PinList(_Outcome):
 
 
 class PageAddress(_Outcome):
-    """Where the page is; good once, and for a minute."""
+    """The URL of the page; valid once, and for a minute."""
 
     kind: Literal["page"] = "page"
     url: str
 
 
 class Adopted(_Outcome):
-    """What an `Adopt` has brought in, and what it could not."""
+    """What an `Adopt` moved into the drive, and what it could not."""
 
     kind: Literal["adopted"] = "adopted"
     items: int = 0
-    renamed: list[str] = []  # names that were given, since something else had the old ones
-    failed: list[str] = []  # with the reason; they are where they were
+    renamed: list[str] = []  # new names of items whose names were taken
+    failed: list[str] = []  # with the reason; they were not moved

@@ -2,17 +2,17 @@
 
 
 def ready_line(note: str = "") -> str:
-    """The line that tells of a start; a `note` is what the person should know all the same."""
+    """Return the line for a successful start; `note` is a message for the user."""
     return f"READY {' '.join(note.split())}".rstrip() + "\n"
 
 
 def error_line(message: str, exit_code: int) -> str:
-    """The line that tells of a failed start."""
+    """Return the line for a failed start."""
     return f"ERROR {exit_code} {' '.join(message.split())}\n"
 
 
 def parse_ready_line(line: str) -> tuple[int, str]:
-    """Exit code and sentence of a start; 0 is success, an unreadable or empty line is not."""
+    """Return exit code and message of a start; 0 is success, an unreadable or empty line is a failure."""
     if line.endswith("\n") and line.split(maxsplit=1)[:1] == ["READY"]:
         return 0, line[len("READY") :].strip()
     word, _, rest = line.strip().partition(" ")

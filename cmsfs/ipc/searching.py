@@ -1,6 +1,6 @@
-"""What a search finds, on the control socket.
+"""Search results on the control socket.
 
-Rule: as `ipc.control`, fields may be added, none is renamed.
+Rule: as in `ipc.control`, fields may be added, none is renamed.
 """
 
 from typing import Literal
@@ -9,7 +9,7 @@ import pydantic
 
 
 class FoundItem(pydantic.BaseModel):
-    """A match, with its path from the top of the drive."""
+    """A match, with its path from the drive's root."""
 
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
@@ -20,11 +20,11 @@ class FoundItem(pydantic.BaseModel):
 
 
 class FoundItems(pydantic.BaseModel):
-    """At most `limit` matches, and how many there are as far as that is known."""
+    """At most `limit` matches, and the total as far as it is known."""
 
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     kind: Literal["found"] = "found"
     entries: list[FoundItem] = []
     total: int = 0
-    partial: str = ""  # where alone it was looked, if the service was not asked
+    partial: str = ""  # where the search was limited to, if the service was not asked

@@ -1,18 +1,18 @@
-"""A drive in a few words, as `ipc.control.Follow` is answered.
+"""The summary of a drive that answers `ipc.control.Follow`.
 
-Rule: as there, fields may be added, none is renamed.
+Rule: as in `ipc.control`, fields may be added, none is renamed.
 """
 
 from typing import Literal
 
 import pydantic
 
-# So many files that are on their way are named.
-MOST_MOVING = 8
+# At most this many files being transferred are listed.
+MAX_MOVING = 8
 
 
 class DriveSummary(pydantic.BaseModel):
-    """What an icon shows of a drive."""
+    """The state of a drive that its tray icon shows."""
 
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
@@ -22,6 +22,6 @@ class DriveSummary(pydantic.BaseModel):
     state: str  # as `HealthStatus.state`
     reason: str = ""
     paused_until: pydantic.AwareDatetime | None = None
-    pending: int = 0  # changes and downloads that go by themselves
-    attention: int = 0  # what needs a person
-    moving: list[str] = []  # paths of files on their way, below the mountpoint, at most MOST_MOVING
+    pending: int = 0  # changes and downloads that need no user action
+    attention: int = 0  # items that need the user's attention
+    moving: list[str] = []  # paths of files being transferred, relative to the mountpoint, at most MAX_MOVING

@@ -76,7 +76,7 @@ async def recover(db: Database, drafts: Drafts, recovered: Path, held: Collectio
     """
 
     def txn(conn: Connection) -> tuple[int, set[str]]:
-        op_rows.none_runs(conn)
+        op_rows.reset_running(conn)
         lineages.name_all_displaced(conn, held)
         _drop_unneeded(conn, held)
         keep = {_mend(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()}

@@ -4,5 +4,5 @@ KEYS = ("type", "ext", "in", "owner", "size", "modified", "created", "content", 
 
 
 def quoted(value: str) -> str:
-    """A filter's value that is taken as it is, blanks and quotes and all."""
+    """Quote a filter's value, so that spaces and quotes in it are literal."""
     return '"' + value.replace('"', '""') + '"'

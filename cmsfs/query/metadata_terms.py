@@ -1,10 +1,10 @@
 """Metadata terms in a search: `metadata:contract.status=signed`, `metadata:contract.sum=5..10`.
 
-The scope may stand before the template (`global.properties.project=x`), without one it is the enterprise's.
-Several conditions are joined by AND and must be of one template, as the service has it.  Or one condition is
-in the service's own language of metadata queries: `metadata:"contract where sum > 5 OR status = 'signed'"`.
+A scope may precede the template (`global.properties.project=x`); the default is the enterprise's.  Several
+conditions are joined by AND and must be of one template, as the service requires.  Or a single condition is
+in the service's metadata query language: `metadata:"contract where sum > 5 OR status = 'signed'"`.
 
-Rule: what a value means depends on its field's type, which the template says (`MetadataSearch.filter`).
+Rule: a value is interpreted by its field's type, which the template defines (`MetadataSearch.filter`).
 """
 
 import re
@@ -63,7 +63,7 @@ class MetadataSearch:
 
 
 def to_filters(values: Sequence[str]) -> MetadataSearch:
-    """What the values of all `metadata:` of a search ask for.  Raises `UserError`."""
+    """Parse the values of all `metadata:` filters of a search.  Raises `UserError`."""
     found: MetadataSearch | None = None
     for value in values:
         one = _asked(value)
@@ -109,7 +109,7 @@ def _value(kind: str, one: FieldCondition, clock: ranges.Clock) -> Any:
 
 
 def _range(one: FieldCondition, ends: Callable[[str], tuple[float, float]]) -> dict[str, float]:
-    """A range with both ends included, which is what the service's names `gt` and `lt` mean."""
+    """Return a range with both ends included, as the service defines `gt` and `lt`."""
     if one.sign != "=":
         return {"gt" if one.sign == ">=" else "lt": ends(one.value)[0]}
     lower, dots, upper = one.value.partition("..")

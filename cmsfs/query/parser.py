@@ -27,7 +27,7 @@ Kind = Literal["file", "folder", "web_link"]
 
 KINDS: dict[str, Kind] = {"file": "file", "folder": "folder", "link": "web_link", "web_link": "web_link"}
 
-# Which parts of an item the words are looked for in; "text" is how people call what is in a file.
+# The parts of an item that are searched; "text" is an alias for a file's contents.
 PARTS: dict[str, str] = {part: part for part in get_args(search.ContentType)} | {"text": "file_content"}
 
 # A word: anything without a space, quoted pieces as wholes; the last quote may be missing.
@@ -37,7 +37,7 @@ _FILTER = re.compile(rf"({'|'.join(filters.KEYS)}):(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ParsedSearch:
-    """A search as it was typed, understood; paths, logins and metadata are still in the person's words."""
+    """A parsed search; paths, logins and metadata are not resolved yet."""
 
     text: str = ""
     kind: Kind | None = None
@@ -76,7 +76,7 @@ class ParsedSearch:
 
 
 def parse(text: str, *, now: datetime | None = None, zone: tzinfo | None = None) -> ParsedSearch:
-    """Understand a search; days are those of `zone` (None: of this machine).
+    """Parse a search; days are in `zone` (None: the machine's).
 
     Raises `UserError` (exit code 2) that says which filter and what it takes.
     """
@@ -112,12 +112,12 @@ def parse(text: str, *, now: datetime | None = None, zone: tzinfo | None = None)
 
 
 def wrong(sentence: str) -> errors.UserError:
-    """The error for a search that cannot be understood."""
+    """Return the error for an invalid search."""
     return errors.UserError(f"{sentence}.", exit_code=2)
 
 
 def _split(text: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """The words for the service, and the filters."""
+    """Split a search into the words for the service and the filters."""
     words: list[str] = []
     filters: list[tuple[str, str]] = []
     before = ""
@@ -137,7 +137,7 @@ def _split(text: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def _unquoted(value: str) -> str:
-    """What a filter's value says: a quote is written twice, and else it only holds words together."""
+    """Return a filter's value without quotes: a doubled quote is literal, a single one groups words."""
     if value == '""':
         return ""
     # No NUL is in a query.
@@ -149,7 +149,7 @@ def _joined() -> errors.UserError:
 
 
 def _bare(words: list[str]) -> list[str]:
-    """The words without each AND that joined a filter to them."""
+    """Return the words without each AND that joined a filter to them."""
     found: list[str] = []
     for word in words:
         if word != "AND" or (found and found[-1] != "AND"):

@@ -1,9 +1,9 @@
 """Parses ranges of sizes and times: `1M..10M`, `>500kB`, `2026-03`, `7d`, `..yesterday`.
 
-A moment that is not written out to the minute is a span: `2026-03` is the whole month, so `2026-01..2026-03`
-ends with March.  A size that stands alone is a span too: `1M` is all that is 1 MiB and some.
+A time without minutes is a span: `2026-03` is the whole month, so `2026-01..2026-03` ends with March.  A
+single size is a span, too: `1M` is everything from 1 MiB to just below 2 MiB.
 
-Rule: both ends are included, as the service has it.
+Rule: both ends are included, as at the service.
 """
 
 import re
@@ -36,7 +36,7 @@ _TICK = timedelta(microseconds=1)
 
 
 def sizes(text: str) -> search.SizeRange:
-    """The range of bytes that a value of `size:` means.  Raises `UserError`."""
+    """Parse a value of `size:` to a range of bytes.  Raises `UserError`."""
     if found := re.fullmatch(r"(>=|<=|>|<)(.*)", text):
         first, last = _size(found[2])[0], _size(found[2])[0]
         match found[1]:
@@ -59,7 +59,7 @@ def sizes(text: str) -> search.SizeRange:
 
 
 def _size(text: str) -> tuple[int, int]:
-    """The first and the last number of bytes that a size stands for."""
+    """Return the smallest and largest number of bytes that a size stands for."""
     found = _SIZE.fullmatch(text.strip())
     unit = _UNITS.get(found[3].lower()) if found else None
     if found is None or unit is None:
@@ -70,14 +70,14 @@ def _size(text: str) -> tuple[int, int]:
 
 
 class Clock:
-    """What words for times mean, seen from a moment."""
+    """Parses times relative to a moment."""
 
     def __init__(self, now: datetime | None = None, zone: tzinfo | None = None) -> None:
         self._zone = zone
         self._now = (now or clock.datetime_now().astimezone()).astimezone(zone)
 
     def times(self, key: str, text: str) -> search.TimeRange:
-        """The range that a value of `modified:` or `created:` means.  Raises `UserError`."""
+        """Parse a value of `modified:` or `created:` to a range.  Raises `UserError`."""
 
         def span(word: str) -> tuple[datetime, datetime | None]:
             return self._span(key, word)
@@ -103,7 +103,7 @@ class Clock:
         return search.TimeRange(start=start, end=end)
 
     def _span(self, key: str, text: str) -> tuple[datetime, datetime | None]:
-        """The first and the last moment of what a word stands for; `7d` goes on (None)."""
+        """Return the first and last moment that a word stands for; None for an open end (`7d`)."""
         word = text.strip()
         try:
             if found := _AGO.fullmatch(word):
@@ -129,7 +129,7 @@ class Clock:
 def _bounds(
     year: int | None, month: int | None, day: int | None, hour: int | None, minute: int | None
 ) -> tuple[datetime, datetime]:
-    """The first moment of a year, month, day or minute, and of what comes after it."""
+    """Return the first moment of a year, month, day or minute, and the first moment after it."""
     assert year is not None
     first = datetime(year, month or 1, day or 1, hour or 0, minute or 0)
     if month is None:

@@ -1,9 +1,9 @@
 """Change notifications from the tree, delivered after the commit.
 
-Whoever applies what the service says publishes a `Change` here; the kernel's notifier and other agents
-listen.  Changes that come from the kernel itself are not published: the kernel made them.
+Code that applies remote updates publishes a `Change` here; the kernel notifier and other agents subscribe.
+Changes that the kernel requested itself are not published.
 
-Rule: publish after the commit; a subscriber only notes the change, it never blocks and never awaits.
+Rule: publish after the commit; a subscriber only records the change, it never blocks and never awaits.
 """
 
 import enum
@@ -17,18 +17,18 @@ from cmsfs.wakeup import Signal
 class ChangeKind(enum.Enum):
     """The kinds of change."""
 
-    CONTENT = "content"  # other bytes, size, times
-    ATTRIBUTES = "attributes"  # times, mode; the bytes are as they were
-    ENTRY = "entry"  # `name` in `parent` appeared, vanished or is another node now
-    GONE = "gone"  # `name` in `parent` was node `ino`, which is deleted
+    CONTENT = "content"  # contents, size and times
+    ATTRIBUTES = "attributes"  # times and mode, same contents
+    ENTRY = "entry"  # `name` in `parent` appeared, disappeared or is another node now
+    GONE = "gone"  # `name` in `parent` was node `ino`, which has been deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One change; `parent` and `name` are set for ENTRY and GONE.
 
-    `is_new`: of an ENTRY, nothing had this name in this folder before.  `is_same`: of a CONTENT, the bytes
-    are what they were, and the kernel is only to drop what it has of them: no news to anybody else.
+    `is_new`: for an ENTRY, nothing had this name in this folder before.  `is_same`: for a CONTENT, the
+    contents are unchanged, and only the kernel has to drop its cached pages.
     """
 
     what: ChangeKind
@@ -40,7 +40,7 @@ class Change:
 
 
 class Hub:
-    """Hands published changes to whoever wants their kind, in order, at once."""
+    """Delivers published changes to the subscribers of their kinds, synchronously and in order."""
 
     def __init__(self) -> None:
         self._subscribers: list[tuple[frozenset[ChangeKind], bool, Callable[[list[Change]], None]]] = []
@@ -53,8 +53,9 @@ class Hub:
         *,
         own: bool = True,
     ) -> None:
-        """Call `callback` with every batch published from now on that has changes of these kinds; it looks
-        at those alone.  Without `own`: not with what a program of this drive has asked for."""
+        """Call `callback` with every batch published from now on that contains changes of these kinds; the
+        callback ignores other kinds.  Without `own`: not for changes that a program on this drive
+        requested."""
         self._subscribers.append((frozenset(kinds), own, callback))
 
     def wake(self, signal: Signal) -> None:
@@ -62,8 +63,8 @@ class Hub:
         self._woken.append(signal)
 
     def publish(self, changes: Iterable[Change], *, is_own: bool = False) -> None:
-        """Tell the subscribers; an empty batch tells nobody.  `is_own`: a program of this drive has asked for
-        these changes."""
+        """Call the subscribers; not for an empty batch.  `is_own`: a program on this drive requested the
+        changes."""
         batch = list(changes)
         if not batch:
             return

@@ -1,7 +1,7 @@
 """Opens replica.db: schema, format version, and upgrades from older formats.
 
-Rule: an upgrade keeps the journal and the drafts; whoever changes schema.sql raises `VERSION` and adds
-`upgrade_N.sql`, which leads from version N to the next.
+Rule: an upgrade keeps the journal and the drafts; a change of schema.sql requires a higher `VERSION` and an
+`upgrade_N.sql`, which upgrades from version N to the next.
 """
 
 from collections.abc import AsyncIterator
@@ -16,13 +16,13 @@ VERSION = 10
 
 
 def schema() -> str:
-    """The statements that make an empty replica of this version."""
+    """Return the SQL script that creates an empty replica of this version."""
     return (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
 
 
 @asynccontextmanager
 async def open_replica(path: Path) -> AsyncIterator[sqlite.Database]:
-    """The local state of an account, made if there is none.  Raises `UserError`."""
+    """Open the local state of an account; create it if there is none.  Raises `UserError`."""
     folder = resources.files("cmsfs.replica")
     upgrades = {
         number: (folder / f"upgrade_{number}.sql").read_text(encoding="utf-8") for number in range(1, VERSION)

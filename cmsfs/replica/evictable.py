@@ -1,7 +1,7 @@
-"""How many bytes of an item are on disk and could be freed.
+"""Finds the cached contents of an item that could be evicted.
 
-Rule: one look walks everything below the item; it is a read for a thread.  The cache judges once more,
-by what is so at that moment.
+Rule: `measure` walks everything below the item; call it in a thread.  The cache checks again before it
+evicts, against the current state.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,8 @@ _FILES = """
 
 @dataclass(slots=True)
 class Evictable:
-    """The contents that may go, each with how many files below the item have it; how many files' may not."""
+    """The evictable contents, each with its number of files below the item; and the numbers of files whose
+    contents must stay."""
 
     contents: dict[str, int] = field(default_factory=dict)
     marked: list[str] = field(default_factory=list)  # of these, what is still marked as pinned
@@ -33,7 +34,7 @@ class Evictable:
 
 
 def measure(conn: Connection, ino: Ino) -> Evictable:
-    """Look at everything below an item, itself included."""
+    """Classify all contents of an item and of everything below it."""
     found, kept = Evictable(), pins.pinned_contents(conn)
     for row in conn.execute(_FILES, (ino,)):
         if row["unsent"]:

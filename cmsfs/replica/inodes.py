@@ -1,18 +1,18 @@
-"""What the kernel and programs hold of inodes: lookups, open handles, and names that are fresh.
+"""Which inodes are in use: the kernel's lookup counts, open handles, and fresh names.
 
-Handles and names are there for transactions, too.
+Transactions can query handles and names, too.
 
-What the service says is applied in the writer's thread, while the loop opens files.  A transaction that is
-about to give other bytes to an inode asks `examine`, and leaves one that is open alone.  Between its question
-and its commit the file may be opened: so the loop counts first and looks then whether it was asked about, and
-the transaction marks first and looks at the count then.  Whatever the order, one of the two sees the other
-(each step is one look into a dict or a set, which the interpreter's lock makes whole):
+Remote updates are applied in the writer's thread, while the event loop opens files.  A transaction that is
+about to replace an inode's contents calls `examine`, and does not touch an inode that is open.  The file may
+be opened between this call and the commit: so the loop first counts the handle and then checks for a mark,
+while the transaction first marks the inode and then checks the count.  In any order, one of the two sees the
+other (each step is one access to a dict or a set, which is atomic under the interpreter's lock):
 
     the transaction sees the handle     it leaves the inode as it is
-    the handle sees the question        it waits for the end of the transaction and takes what is there then
+    the handle sees the mark            it waits for the end of the transaction and opens the new state
 
-Rules: no await between `try_open` and the read of the row.  A lookup is counted with no await before
-the reply that hands out the inode, since the kernel may forget it at once.  The root is never counted.
+Rules: no await between `try_open` and the read of the row.  A lookup is counted without an await before the
+reply that returns the inode, since the kernel may forget it at once.  The root is never counted.
 """
 
 from array import array
@@ -25,16 +25,16 @@ from cmsfs.replica.nodes import ROOT, Ino, Node
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
-# The kernel hears of a change a moment after it.
+# The kernel is notified of a change shortly after it; names and contents count as new for this long.
 MOMENT_SECONDS = 60.0
 _MANY = 4096
 
-# What is older is forgotten when so many names have come.
+# Expired names are dropped when there are this many.
 _MANY_NAMES = 1024
 
 _Place = tuple[Ino | None, str]
 
-# Inode numbers are rows of one table: close together, and those of a folder mostly side by side.
+# Inode numbers are row ids of one table: dense, and mostly contiguous within a folder.
 _PAGE_BITS = 10
 _PAGE = 1 << _PAGE_BITS
 _MOST = 0xFFFF
@@ -47,17 +47,17 @@ class Inodes:
         self._lookups = _Counts()
         self._opens: Counter[Ino] = Counter()
         self._examined: set[Ino] = set()
-        # Closed inodes that were given other bytes, and not opened since.
+        # Closed inodes whose contents were replaced, and which were not opened since.
         self._news: dict[Ino, float] = {}
-        # Open inodes of which the answer to `open` told the kernel that their bytes are others.
+        # Open inodes for which the reply to `open` told the kernel that the contents have changed.
         self._refreshed: set[Ino] = set()
-        # Folders of which the kernel was told that a name is not in them.
+        # Folders for which the kernel may have negative dentries.
         self._denied: set[Ino] = set()
-        # Transactions look at it, too.
+        # Also used by transactions.
         self.fresh = FreshNames()
 
     def attach(self, db: Database) -> None:
-        """Let the transactions of this database ask here."""
+        """Register the SQL functions that transactions of this database use."""
         db.define("is_open", self._examine, arguments=1)
         db.ended = self._examined.clear
         self.fresh.attach(db)
@@ -74,37 +74,38 @@ class Inodes:
             self._denied.discard(ino)
 
     def denied(self, folder: Ino) -> None:
-        """A name was asked for that is not in this folder: the kernel may remember that."""
+        """Record a failed lookup in this folder: the kernel may cache it as a negative dentry."""
         self._denied.add(folder)
 
     def lookups(self, ino: Ino) -> int:
         return self._lookups.get(ino)
 
     def is_used(self, ino: Ino) -> bool:
-        """Whether the kernel or a handle may still speak of this inode."""
+        """Whether the kernel or a handle may still refer to this inode."""
         return ino in self._opens or self._lookups.get(ino) > 0
 
     def is_known(self, ino: Ino) -> bool:
-        """Whether the kernel may remember anything of this inode, or of names in it."""
+        """Whether the kernel may have cached anything of this inode, or of names in it."""
         return ino == ROOT or self._lookups.get(ino) > 0
 
     def has_denied(self, ino: Ino) -> bool:
-        """Whether the kernel may remember of a name that it is not in this folder."""
+        """Whether the kernel may have negative dentries in this folder."""
         return ino in self._denied
 
     def totals(self) -> tuple[int, int]:
-        """Inodes with lookups, inodes with open handles."""
+        """Return the numbers of inodes with lookups and of inodes with open handles."""
         return self._lookups.used, len(self._opens)
 
     # ---- handles, on the loop ----
 
     def opened(self, ino: Ino) -> None:
-        """Count a handle, whatever a transaction does: on what is open, or new, or has no bytes."""
+        """Count a handle regardless of transactions: for an inode that is already open, new or without
+        contents."""
         self._opens[ino] += 1
 
     def try_open(self, ino: Ino) -> bool:
-        """Count a handle; False, and it is not counted, if the transaction that runs at this moment has asked
-        about the inode: to be tried again when that has ended."""
+        """Count a handle; False, without counting it, if the running transaction has examined the inode:
+        retry when it has ended."""
         self._opens[ino] += 1
         if ino not in self._examined:
             return True
@@ -120,15 +121,15 @@ class Inodes:
             self._refreshed.discard(ino)
 
     def opens(self, ino: Ino) -> int:
-        """How many handles are open on an inode; from any thread."""
+        """Return the number of open handles of an inode; callable from any thread."""
         return self._opens.get(ino, 0)
 
     def tell_news(self, ino: Ino, *, is_news: bool) -> tuple[bool, bool]:
-        """Before the answer to `open`: whether it is to tell the kernel that the bytes are others than it
-        knows, and whether the answer to one whose handle is still there has told it so.
+        """Called before the reply to `open`: whether the reply has to tell the kernel that the contents have
+        changed, and whether the reply to an earlier `open`, whose handle is still open, has told it.
 
-        They are others if `is_news`, or if a transaction has given others to the inode since it was last
-        open, a moment ago.
+        They have changed if `is_news`, or if a transaction replaced them since the inode was last open,
+        within `MOMENT_SECONDS`.
         """
         was_told = ino in self._refreshed
         if self._news.pop(ino, None) is not None or is_news:
@@ -137,13 +138,15 @@ class Inodes:
         return False, was_told
 
     def is_refreshed(self, ino: Ino) -> bool:
-        """Whether the kernel was told by an `open` whose handle is still there; from any thread."""
+        """Whether the reply to an `open` whose handle is still open told the kernel; callable from any
+        thread."""
         return ino in self._refreshed
 
-    # ---- for the next process that serves the same mount ----
+    # ---- handover to the next process that serves the same mount ----
 
     def handed_over(self) -> dict[str, Any]:
-        """What the kernel holds of inodes; open handles are counted anew by whoever reopens them."""
+        """Export the kernel's references; open handles are not included: the next process reopens and counts
+        them."""
         return {
             "lookups": self._lookups.packed(),
             "denied": list(self._denied),
@@ -153,7 +156,7 @@ class Inodes:
         }
 
     def take_over(self, given: dict[str, Any]) -> None:
-        """Go on from what another process has `handed_over`."""
+        """Import what the previous process exported with `handed_over`."""
         self._lookups.unpack(given["lookups"])
         self._denied.update(given["denied"])
         self._news.update(dict(given["news"]))
@@ -168,62 +171,62 @@ class Inodes:
             return True
         self._news[ino] = now = clock.monotonic()
         if len(self._news) > _MANY:
-            # The kernel has heard of the older ones.
+            # The kernel has been notified of the older ones.
             for old in [one for one, at in list(self._news.items()) if now - at > MOMENT_SECONDS]:
                 self._news.pop(old, None)
         return False
 
 
 def is_open(conn: Connection, ino: Ino) -> bool:
-    """Whether somebody has the inode open; who opens it later waits for the end of this transaction."""
+    """Whether the inode is open; if it is opened later, the open waits for the end of this transaction."""
     return bool(conn.execute("SELECT is_open(?)", (ino,)).fetchone()[0])
 
 
 class FreshNames:
-    """Names that an inode has just got, by which programs may still mean another file, or none.
+    """Names that an inode got recently, by which programs may still mean another file, or none.
 
-    Which file is meant by who removes or replaces a name nobody tells: the kernel hears of a change a moment
-    after it, when a call in the same folder has ended, and a program has looked a moment before at what it
-    replaces.  So what a transaction has put under a name is fresh there for a minute, unless somebody opens
-    it by that name.  Each step is one look into a dict, which the interpreter's lock makes whole.
+    A request to remove or replace a name does not say which file is meant: the kernel is notified of a change
+    only after a running call in the same folder has ended, and a program has looked at the file some time
+    before it replaces it.  So a name set by a transaction is fresh for a minute, unless the file is opened by
+    that name.  Each step is one access to a dict, which is atomic under the interpreter's lock.
     """
 
     def __init__(self) -> None:
         self._places: dict[Ino, tuple[_Place, float]] = {}
-        # When inodes got a name, whether or not somebody has opened them by it.
+        # When each inode got its name, whether or not it was opened by it.
         self._named: dict[Ino, float] = {}
-        # Of these, what the kernel has been told of there, and nobody has opened since.
+        # Those of them that the kernel has looked up there, and that were not opened since.
         self.known: set[Ino] = set()
         self._noted = 0
 
     def attach(self, db: Database) -> None:
-        """Let the transactions of this database note and ask here."""
+        """Register the SQL functions that transactions of this database use."""
         db.define("note_fresh", self._note, arguments=3)
         db.define("is_fresh", self._is_fresh, arguments=3)
 
     def looked_up(self, ino: Ino, parent: Ino, name: str) -> None:
-        """The kernel is told that this inode is what has this name."""
+        """Called when a lookup of this name returns the inode to the kernel."""
         found = self._places.get(ino)
         if found is not None and found[0] == (parent, name):
             self.known.add(ino)
 
     def listed(self, ino: Ino) -> None:
-        """The kernel is told of this inode by a listing, at the place that it has."""
+        """Called when a directory listing returns the inode to the kernel, at its current place."""
         if ino in self._places:
             self.known.add(ino)
 
     def opened(self, ino: Ino) -> None:
-        """Somebody has opened the inode, one of `known`: by this name."""
+        """Called when one of the `known` inodes is opened: by this name."""
         self.known.discard(ino)
         self._places.pop(ino, None)
 
     def was_named_now(self, ino: Ino) -> bool:
-        """Whether the kernel may still know the inode by a name that it had before."""
+        """Whether the kernel may still have the inode cached under an earlier name."""
         since = self._named.get(ino)
         return since is not None and not _is_past(since)
 
     def packed(self) -> list[list[Any]]:
-        """As JSON has it.  The clock is the machine's, and goes on in another process."""
+        """Return a JSON-serializable form.  Times are of the machine's clock, valid in another process."""
         return [
             [ino, parent, name, since, ino in self.known]
             for ino, ((parent, name), since) in self._places.items()
@@ -257,24 +260,24 @@ def _is_past(since: float) -> bool:
 
 
 def note_fresh(conn: Connection, ino: Ino) -> None:
-    """The node has got its name in this transaction, by news and not by a program."""
+    """Record that the node got its name in this transaction, from a remote update and not from a program."""
     conn.execute("SELECT note_fresh(ino, parent, name) FROM node WHERE ino = ?", (ino,)).fetchone()
 
 
 def is_fresh(conn: Connection, node: Node) -> bool:
-    """Whether somebody who removes or replaces what has the node's name may mean another file, or none."""
+    """Whether a program that removes or replaces the node's name may mean another file, or none."""
     return bool(conn.execute("SELECT is_fresh(?, ?, ?)", (node.ino, node.parent, node.name)).fetchone()[0])
 
 
 class _Counts:
-    """A count for each number, two bytes each: after a walk over a drive the kernel holds a lookup of
-    everything it met, and a dict of a million numbers is 75 MB."""
+    """A counter for each number, in two bytes each: after a walk over the drive the kernel holds a lookup of
+    every item, and a dict of a million numbers takes 75 MB."""
 
     def __init__(self) -> None:
         self.used = 0
         self._pages: dict[int, array[int]] = {}
         self._in_page: dict[int, int] = {}
-        # What a page cannot hold: the rest of a count that went on and on.
+        # The part of a count that exceeds two bytes.
         self._beyond: dict[int, int] = {}
 
     def get(self, number: int) -> int:
@@ -300,7 +303,7 @@ class _Counts:
             self.used += 1
 
     def lower(self, number: int, by: int) -> None:
-        """Lower a count, to nothing at the least."""
+        """Decrease a count, but not below zero."""
         before = self.get(number)
         if not before:
             return
@@ -317,7 +320,7 @@ class _Counts:
                 del self._pages[place], self._in_page[place]
 
     def packed(self) -> dict[str, Any]:
-        """As JSON has it: a page of counts is some bytes in base64."""
+        """Return a JSON-serializable form: pages of counts in base64."""
         pages = {str(place): b64encode(page.tobytes()).decode() for place, page in self._pages.items()}
         return {"pages": pages, "beyond": list(self._beyond.items())}
 

@@ -1,11 +1,11 @@
-"""Cached details of single items, and which items holds and retention policies cover.
+"""Cached details of single items, and the assignments of legal holds and retention policies.
 
-Listings bring what the drive needs of every item; what somebody asks by an extended attribute is kept here,
-with the etag that the item had and the time.  `daemon.content.item_details` asks and writes, `vfs.attrs`
+Listings contain what the drive needs of every item; details requested through an extended attribute are
+cached here, with the item's etag and the time.  `daemon.content.item_details` fetches and writes, `vfs.attrs`
 reads.
 
-Rule: `described` and `wished` hold what was set here and is still to be sent; it outweighs what the service
-says.
+Rule: `described` and `wished` hold values that were set locally and not sent yet; they take precedence over
+the service's.
 """
 
 import enum
@@ -20,13 +20,14 @@ from cmsfs.sqlite import Database
 
 
 class DetailSubject(enum.StrEnum):
-    """What can be asked about."""
+    """The kinds of cached details."""
 
     ITEM = "item"  # all fields of an item
     METADATA = "metadata"  # the metadata instances on it
 
 
-# Keys of `cursor`: when the assignments were read (seconds), and why they cannot be ("" if they can).
+# Keys of `cursor`: when the assignments were last read (seconds), and why they cannot be read ("" if they
+# can).
 POLICIES_AT = "policies_at"
 POLICIES_REFUSED = "policies_refused"
 HOLDS_IN_FORCE = "holds_in_force"  # names of legal holds, where it is not told what they cover
@@ -34,7 +35,7 @@ HOLDS_IN_FORCE = "holds_in_force"  # names of legal holds, where it is not told 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """An answer of the service about one item."""
+    """A cached response of the service about one item."""
 
     etag: str | None
     learned_at: int
@@ -43,7 +44,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class PolicyAssignment:
-    """A policy of holds or retention, and what it is assigned to; `value` is the service's own object."""
+    """An assignment of a legal hold or retention policy; `value` is the service's JSON object."""
 
     kind: str
     id: str
@@ -54,7 +55,7 @@ class PolicyAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What was set here; None: nothing was.  `metadata`: values by `scope.template.field`, as given."""
+    """Pending local values; None: not set.  `metadata`: values by `scope.template.field`, as given."""
 
     description: str | None = None
     tags: list[str] | None = None
@@ -70,7 +71,7 @@ def find(db: Database, ino: Ino, about: DetailSubject) -> Fact | None:
 
 
 def put(conn: Connection, ino: Ino, about: DetailSubject, value: Any, *, etag: str | None, at: int) -> None:
-    """Keep an answer, unless the node is gone meanwhile."""
+    """Cache a response, unless the node is gone by now."""
     conn.execute(
         "INSERT OR REPLACE INTO fact(ino, kind, etag, learned_at, value)"
         " SELECT ino, ?2, ?3, ?4, ?5 FROM node WHERE ino = ?1",
@@ -79,7 +80,7 @@ def put(conn: Connection, ino: Ino, about: DetailSubject, value: Any, *, etag: s
 
 
 def mark_stale(conn: Connection, kind: str, remote_id: str) -> None:
-    """Something was changed about an item: what is kept of it is to be asked for again."""
+    """Mark the cached details of an item as outdated, because it was changed."""
     conn.execute(
         "UPDATE fact SET learned_at = 0 WHERE ino = (SELECT ino FROM node WHERE kind = ? AND remote_id = ?)",
         (kind, remote_id),
@@ -90,7 +91,7 @@ def mark_stale(conn: Connection, kind: str, remote_id: str) -> None:
 
 
 def replace_assignments(conn: Connection, found: Iterable[PolicyAssignment]) -> None:
-    """These are all assignments that there are."""
+    """Replace all assignments."""
     conn.execute("DELETE FROM assignment")
     conn.executemany(
         "INSERT INTO assignment(kind, id, target_type, target, value) VALUES (?, ?, ?, ?, ?)",
@@ -102,18 +103,18 @@ def replace_assignments(conn: Connection, found: Iterable[PolicyAssignment]) -> 
 
 
 def has_assignments(db: Database) -> bool:
-    """Whether any policy is known to be assigned to anything."""
+    """Whether any assignment is known."""
     return db.row("SELECT 1 FROM assignment LIMIT 1") is not None
 
 
 def assigned_to(db: Database, target_type: str, target: str) -> list[PolicyAssignment]:
-    """The assignments to one thing, in the order of their ids."""
+    """Return the assignments to one target, in order of their ids."""
     sql = "SELECT * FROM assignment WHERE target_type = ? AND target = ? ORDER BY kind, id"
     return [_assignment(row) for row in db.rows(sql, target_type, target)]
 
 
 def assignments(db: Database, kind: str) -> list[PolicyAssignment]:
-    """All assignments of policies of a kind."""
+    """Return all assignments of a kind of policy."""
     sql = "SELECT * FROM assignment WHERE kind = ? ORDER BY id LIMIT 1000"
     return [_assignment(row) for row in db.rows(sql, kind)]
 
@@ -124,19 +125,19 @@ def _assignment(row: Any) -> PolicyAssignment:
     )
 
 
-# ---- what was set here -------------------------------------------------------------------------
+# ---- pending local values -------------------------------------------------------------------------
 
 _DESCRIBED = "SELECT description, tags FROM described WHERE ino = ?"
 _WISHED = "SELECT place, value FROM wished WHERE ino = ?"
 
 
 def described(db: Database, ino: Ino) -> Described:
-    """What was set here and is not at the service yet."""
+    """Return the values that were set locally and not sent yet."""
     return _described(db.row(_DESCRIBED, ino), db.rows(_WISHED, ino))
 
 
 def described_at(conn: Connection, ino: Ino) -> Described:
-    """As `described`, as this transaction sees it."""
+    """As `described`, within this transaction."""
     return _described(conn.execute(_DESCRIBED, (ino,)).fetchone(), conn.execute(_WISHED, (ino,)).fetchall())
 
 
@@ -149,7 +150,7 @@ def _described(row: Any, wished: list[Any]) -> Described:
 
 
 def describe(conn: Connection, ino: Ino, wish: Described) -> None:
-    """This is to be said of the item; what is None stays as it is."""
+    """Set pending values of an item; None leaves a value unchanged."""
     tags = None if wish.tags is None else json.dumps(wish.tags, ensure_ascii=False)
     conn.execute(
         "INSERT INTO described(ino, description, tags) VALUES (?1, ?2, ?3) ON CONFLICT(ino) DO UPDATE SET"
@@ -159,31 +160,31 @@ def describe(conn: Connection, ino: Ino, wish: Described) -> None:
 
 
 def request_value(conn: Connection, ino: Ino, place: str, value: str) -> None:
-    """This value of metadata is to be on the item."""
+    """Set a pending metadata value of an item."""
     conn.execute("INSERT OR REPLACE INTO wished(ino, place, value) VALUES (?, ?, ?)", (ino, place, value))
 
 
 def cancel_value(conn: Connection, ino: Ino, place: str) -> None:
-    """A value that was to be set is not any more, or is set by now."""
+    """Remove a pending metadata value, because it was withdrawn or sent."""
     conn.execute("DELETE FROM wished WHERE ino = ? AND place = ?", (ino, place))
 
 
 def mark_sent(conn: Connection, ino: Ino, wish: Described) -> None:
-    """The service has what was set; what was set anew since stays to be sent."""
+    """Remove pending values that were sent; values changed since then stay pending."""
     if described_at(conn, ino) == wish:
         discard_pending(conn, ino)
 
 
 def discard_pending(conn: Connection, ino: Ino) -> None:
-    """What was set here is given up."""
+    """Discard all pending values of an item."""
     conn.execute("DELETE FROM described WHERE ino = ?", (ino,))
     conn.execute("DELETE FROM wished WHERE ino = ?", (ino,))
 
 
 def transfer_pending(conn: Connection, old: Ino, new: Ino) -> bool:
-    """What is to be said of the item of `old` is said of it as `new` from now on; whether there is any.
+    """Move the pending values of `old` to `new`, which has the item now; whether there are any.
 
-    What was set on `new` itself is newer.
+    Values of `new` itself take precedence, being newer.
     """
     conn.execute("UPDATE OR IGNORE described SET ino = ? WHERE ino = ?", (new, old))
     conn.execute("DELETE FROM described WHERE ino = ?", (old,))
@@ -194,12 +195,12 @@ def transfer_pending(conn: Connection, old: Ino, new: Ino) -> bool:
 
 
 def transfer(conn: Connection, old: Ino, new: Ino) -> None:
-    """What is known and is to be said of the item of `old` is of `new`'s, where that has none."""
+    """Move cached details and pending values of `old` to `new`, except where `new` has its own."""
     conn.execute("UPDATE OR IGNORE fact SET ino = ?2 WHERE ino = ?1", (old, new))
     conn.execute("UPDATE OR IGNORE described SET ino = ?2 WHERE ino = ?1", (old, new))
     conn.execute("UPDATE OR IGNORE wished SET ino = ?2 WHERE ino = ?1", (old, new))
 
 
 def is_current(fact: Fact | None, node: Node, *, now: int, seconds: float) -> bool:
-    """Whether an answer need not be asked for again."""
+    """Whether a cached response is still valid."""
     return fact is not None and fact.etag == node.etag and 0 <= now - fact.learned_at < seconds

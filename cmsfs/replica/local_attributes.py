@@ -1,8 +1,8 @@
-"""Local mode bits and user xattrs of items that are not in the tree now, by item id.
+"""Keeps local mode bits and user xattrs of items that are not in the tree now, by item id.
 
-The service has no place for them: what was trashed and restored, or unshared and shared again, would be back
-without them once its row is gone.  They are kept for a time (`attribute_retention_days`), and go to the row
-that the item gets when it is seen again.
+The service cannot store them: an item that was trashed and restored, or unshared and shared again, would lose
+them with its row.  They are kept for a time (`attribute_retention_days`), and applied to the item's new row
+when it is seen again.
 """
 
 import json
@@ -34,22 +34,22 @@ _FOUND = """
 
 
 def keep(conn: Connection, ino: Ino) -> None:
-    """The node's row is about to go: keep what its item would miss."""
+    """Keep the local attributes of a node whose row is about to be deleted."""
     conn.execute(_KEEP, (ino, int(clock.time())))
 
 
 def drop(conn: Connection, ino: Ino) -> None:
-    """The node's row stays after all."""
+    """Drop the kept attributes of a node whose row stays after all."""
     sql = "DELETE FROM kept WHERE (kind, remote_id) = (SELECT kind, remote_id FROM node WHERE ino = ?)"
     conn.execute(sql, (ino,))
 
 
 def restore(conn: Connection, inos: Iterable[Ino]) -> None:
-    """These rows are new: what was kept of their items is theirs."""
+    """Apply the kept attributes of their items to these new rows."""
     if conn.execute("SELECT 1 FROM kept LIMIT 1").fetchone() is None:
         return
     for row in conn.execute(_FOUND, (json.dumps(list(inos)),)).fetchall():
-        # Others' bytes were never said to be a program here.
+        # Only unchanged contents keep the execute bit: nobody here made other contents executable.
         same = row["kind"] != NodeKind.FILE or row["sha1"] == row["was"]
         mode = row["mode"] if same else row["mode"] & ~_EXECUTE
         conn.execute("UPDATE node SET mode = ? WHERE ino = ?", (mode, row["ino"]))
@@ -61,5 +61,5 @@ def restore(conn: Connection, inos: Iterable[Ino]) -> None:
 
 
 def forget(conn: Connection, *, days: int) -> int:
-    """Forget what was kept longer than this; how many items."""
+    """Delete what was kept longer than this; return how many items."""
     return conn.execute("DELETE FROM kept WHERE kept_at < ?", (clock.time() - days * 86_400,)).rowcount

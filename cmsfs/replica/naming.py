@@ -1,6 +1,6 @@
 """Local names of remote items, and names of conflict copies.
 
-The service's rule for clashes (`models.wire_names.name_key`) and Linux's limits meet in this module.
+Combines the service's rule for name clashes (`models.wire_names.name_key`) with Linux's limits.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from cmsfs.models import wire_names
 from cmsfs.replica.nodes import Node, NodeKind
 
-# ext4, and with it every program, knows names of at most 255 bytes.
+# ext4, and so every program, supports names of at most 255 bytes.
 MAX_BYTES = 255
 
 MAX_SUFFIX_BYTES = 32
@@ -21,26 +21,26 @@ MAX_SUFFIX_BYTES = 32
 LINK_SUFFIX = ".url"
 
 
-# What no folder here can hold: the separator, the end of a string, and halves of surrogate pairs.
+# Characters that no local name can contain: the separator, NUL, and lone surrogates.
 _IMPOSSIBLE = re.compile("[/\0\ud800-\udfff]")
 
-# Eight digits of a hash tell 65,000 long names of one folder apart without a clash to be expected.
+# Eight hex digits of a hash distinguish 65,000 long names in one folder with no clash expected.
 _DIGITS = 8
 
 
-# Names that mean something to the drive itself: in its root (`.Trash`, `.Trash-1000`: what desktops take for
-# the trash of a disk), and behind the name of a file anywhere.
+# Names with a meaning for the drive itself: in its root (`.Trash`, `.Trash-1000`: a disk's trash for
+# desktops), and as a suffix of any file's name.
 _ROOT_NAMES = (".trash", ".search", ".by", ".shared")
 _ROOT_PREFIX = ".trash-"
 VERSIONS_SUFFIX = "@versions"
 
-# Names that mean something to programs in whatever folder they look, beside all that begin with a dot: what
-# file managers run or obey on a disk, and what makes a folder a repository whose settings name programs.
+# Names with a meaning for programs in any folder, besides those that begin with a dot: files that file
+# managers run or obey on a disk, and files that make a folder a repository, whose settings can name programs.
 _CONTROL_NAMES = frozenset({"autorun.inf", "autorun", "autorun.sh", "autoopen", "desktop.ini", "head"})
 
 
 def is_reserved(name: str, *, at_root: bool, also: Iterable[str] = ()) -> bool:
-    """Whether a name is the drive's own; `also`: further ones of the root."""
+    """Whether a name is reserved by the drive; `also`: further reserved names of the root."""
     key = name.casefold()
     if key.endswith(VERSIONS_SUFFIX):
         return True
@@ -50,12 +50,12 @@ def is_reserved(name: str, *, at_root: bool, also: Iterable[str] = ()) -> bool:
 def file_name(
     kind: NodeKind, name: str, *, at_root: bool = False, foreign: bool = False, reserved: Iterable[str] = ()
 ) -> str:
-    """The name in a folder here of an item that the service calls `name`; always the same for the same name.
+    """Return the local name of an item that is called `name` at the service; deterministic.
 
-    Web links end in `.url`, by which file managers know what they are.  A name that Linux cannot hold is cut
-    or mended, and has a hash of the whole name before its suffix, so that two such names stay two;
-    `remote_name` knows the whole one again.  So has one that is reserved (`at_root`: in the drive's root,
-    where `reserved` are further ones), and of what others share (`foreign`) one that controls programs.
+    Web links end in `.url`, by which file managers recognize them.  A name that Linux cannot represent is
+    truncated or repaired, and gets a hash of the whole name before its suffix, so that two such names stay
+    distinct; `remote_name` recovers the original.  So does a reserved name (`at_root`: in the drive's root,
+    where `reserved` are further ones), and, for shared items (`foreign`), a name that controls programs.
     """
     if kind is NodeKind.LINK and not name.endswith(LINK_SUFFIX):
         name += LINK_SUFFIX
@@ -74,7 +74,7 @@ def _tag(name: str) -> str:
 
 
 def _tagged(name: str) -> str:
-    """The name with the tag at its end, where it hides what the name ends in."""
+    """Return the name with the tag at its end, so that it has another suffix."""
     stem, tag = name.lstrip("."), f" ({_tag(name)})"
     while len(f"{stem}{tag}".encode()) > MAX_BYTES:
         stem = stem[:-1]
@@ -82,22 +82,22 @@ def _tagged(name: str) -> str:
 
 
 def additions(name: str, remote_id: str) -> Iterator[str]:
-    """What an item is called when its name is taken by what goes before it, the first that is free."""
+    """Yield the alternative names of an item whose name is taken, in order of preference."""
     yield distinct(name, f"id {remote_id}")
     for number in itertools.count(2):
         yield distinct(name, f"id {remote_id}, {number}")
 
 
 def remote_name(node: Node) -> str:
-    """The service's name for a node: the inverse of `file_name`, also for one that was cut or has an
-    addition."""
+    """Return the service's name for a node: the inverse of `file_name`, also for truncated names and
+    suffixes."""
     if node.base_name is not None and node.remote_id is not None and is_shown_as(node):
         return node.base_name
     return node.name.removesuffix(LINK_SUFFIX) if node.kind is NodeKind.LINK else node.name
 
 
 def is_shown_as(node: Node) -> bool:
-    """Whether a node is called what its item may be called here."""
+    """Whether a node's name is one of the local names of its item."""
     assert node.base_name is not None
     assert node.remote_id is not None
     if node.name == node.base_name:
@@ -115,12 +115,12 @@ def is_shown_as(node: Node) -> bool:
 
 
 def link_beside(name: str, remote_id: str | None) -> str:
-    """What a web link is called when a file is really called `name`, as it would be."""
+    """Return the name of a web link when a file has `name`, which the link would have."""
     return distinct(name, f"link {remote_id}")
 
 
 def link_name(name: str) -> str | None:
-    """The service's name for a web link that is called `name` here; None if no web link can be."""
+    """Return the service's name for a web link with this local name; None if a web link cannot have it."""
     stem = name.removesuffix(LINK_SUFFIX)
     if stem == name or wire_names.name_problem(stem) is not None or file_name(NodeKind.LINK, stem) != name:
         return None
@@ -128,9 +128,9 @@ def link_name(name: str) -> str | None:
 
 
 def distinct(name: str, tag: str) -> str:
-    """`name` with `(tag)` before its suffix, cut so that it stays a legal name."""
+    """Return `name` with `(tag)` before its suffix, truncated to a valid length."""
     path = PurePosixPath(name)
-    # A suffix that is a sentence is none.
+    # A very long suffix is not a file type.
     suffix = path.suffix if len(path.suffix.encode()) <= MAX_SUFFIX_BYTES else ""
     stem = name[: len(name) - len(suffix)] if suffix else name
     room = MAX_BYTES - len(f" ({tag}){suffix}".encode())
@@ -141,18 +141,19 @@ def distinct(name: str, tag: str) -> str:
 
 _CONFLICT_TAG = re.compile(r" \(conflicted copy of .*, \d{4}-\d\d-\d\d(, \d+)?\)(?=(\.[^.]*)?$)", re.DOTALL)
 
-# What every conflict copy has in its name; as it stands in the condition of the index node_conflict.
+# Part of every conflict copy's name; also in the condition of the index node_conflict.
 CONFLICT_MARK = " (conflicted copy of "
 
 
 def original_name(name: str) -> str | None:
-    """The name that a conflict copy was made of; None for a name that is not one of a conflict copy."""
+    """Return the original name of a conflict copy; None for any other name."""
     found = _CONFLICT_TAG.search(name)
     return None if found is None else name[: found.start()] + name[found.end() :]
 
 
 def conflict_name(name: str, host: str, day: date, *, taken: Callable[[str], bool]) -> str:
-    """A free name for the copy that lost: `name (conflicted copy of HOST, DATE).ext`, numbered if need be."""
+    """Return a free name for a conflict copy: `name (conflicted copy of HOST, DATE).ext`, numbered if
+    necessary."""
     tag = f"conflicted copy of {host}, {day.isoformat()}"
     candidate = distinct(name, tag)
     number = 2

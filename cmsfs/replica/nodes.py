@@ -1,7 +1,7 @@
 """The `Node` row, and the mapping from a remote item to it.
 
-`Node` is how every layer above sees a file, folder or web link; `Remote` is what the service says of
-one.  Conversion from the wire happens in `remote_from_item`, nowhere else.
+`Node` represents a file, folder or web link for every upper layer; `Remote` is the service's state of one.
+Conversion from the wire happens only in `remote_from_item`.
 """
 
 import enum
@@ -26,7 +26,8 @@ FILE_MODE = 0o644
 
 
 class NodeKind(enum.StrEnum):
-    """What a node is; the values are the service's type names, but for symbolic links, which it has not."""
+    """The kinds of nodes; the values are the service's type names, except for symbolic links, which it
+    lacks."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -36,16 +37,16 @@ class NodeKind(enum.StrEnum):
 
 KINDS = {kind.value: kind for kind in NodeKind}
 
-# What the service knows an item by: ids of two kinds may be equal.
+# Identifies an item at the service: ids are unique only within a kind.
 ItemKey = tuple[NodeKind, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The version of an item that a change here starts from: the last one that was seen here, or that this
-    machine's own upload made.
+    """The version of an item that a local change starts from: the last one seen here, or created by an upload
+    of this machine.
 
-    It has no empty field, so that no code can send over an item without saying what it has seen of it.
+    No field is optional, so that no code can overwrite an item without stating the version it has seen.
     """
 
     item: str
@@ -53,8 +54,8 @@ class Base:
     sha1: str
 
 
-# Node and Remote are tuples and no dataclasses: they are made by the ten thousand, and a frozen dataclass of
-# seventeen fields takes eight times as long to make.
+# Node and Remote are tuples, not dataclasses: tens of thousands are created, and creating a frozen dataclass
+# of seventeen fields takes eight times as long.
 
 
 class Node(NamedTuple):
@@ -87,19 +88,19 @@ class Node(NamedTuple):
 
     @property
     def base(self) -> Base | None:
-        """What a new version of its item starts from; None: it has none, or that is not known."""
+        """The base for a new version of its item; None if it has no item, or its version is unknown."""
         if self.remote_id is None or self.etag is None or self.base_sha1 is None:
             return None
         return Base(self.remote_id, self.etag, self.base_sha1)
 
     @property
     def is_shelf(self) -> bool:
-        """Whether it is the drive's own folder for what others share (`replica.sharing.shares`)."""
+        """Whether it is the drive's own folder for shared items (`replica.sharing.shares`)."""
         return self.local == 2
 
     @property
     def is_lost(self) -> bool:
-        """Whether the service does not show the item any more, and something of ours is kept here
+        """Whether we lost access to the item, and it is kept for unsent changes
         (`replica.sharing.lost_access`)."""
         return (
             self.parent is not None
@@ -118,14 +119,14 @@ COLUMNS = (
 
 
 def node_from_row(row: sqlite3.Row) -> Node:
-    """The node of a row selected with `COLUMNS`."""
+    """Convert a row selected with `COLUMNS` to a node."""
     ino, parent, name, kind, *rest = row
     return Node(ino, parent, name, KINDS[kind], *rest)
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Bytes of a file by what they are, and where the service has them (None: nowhere yet)."""
+    """The contents of a file by hash and size, and where the service has them (None: not uploaded)."""
 
     sha1: str
     size: int
@@ -156,9 +157,10 @@ class Remote(NamedTuple):
 
     @property
     def json(self) -> str:
-        """The item as the tree keeps it: what has no column there; fields that say nothing are left out.
+        """Return the item as stored in the tree: the fields without a column of their own, without empty
+        ones.
 
-        Made when it is asked for: most items that come are no news.
+        Computed on demand: most items that arrive are unchanged.
         """
         item = self.item
         if not isinstance(item, entries.Entry):
@@ -174,14 +176,14 @@ class Remote(NamedTuple):
         return pydantic_core.to_json(found).decode()
 
     def user_id(self, field: str) -> str | None:
-        """The id of the user in this field (`owned_by`, `modified_by`), if that is told."""
+        """Return the id of the user in this field (`owned_by`, `modified_by`), if present."""
         user = getattr(self.item, field, None)
         found = user.get("id") if isinstance(user, dict) else getattr(user, "id", None)
         return str(found) if found is not None else None
 
     @property
     def problem(self) -> str | None:
-        """Why the tree cannot hold the item; None if it can."""
+        """Return why the tree cannot represent the item; None if it can."""
         if not 0 <= self.size <= MOST:
             return f"its size is {_short(self.size)}"
         if not 0 <= self.sequence <= MOST:
@@ -198,10 +200,10 @@ class Remote(NamedTuple):
         return "its name or one of its IDs is not valid text" if "\0" in together else None
 
 
-# SQLite's integers, and those of the kernel.
+# The largest integer of SQLite and of the kernel.
 MOST = 2**63 - 1
 
-# Far beyond what services allow (255 characters): no name, but an attack on whoever keeps it.
+# Far beyond what services allow (255 characters): a longer name is treated as an attack.
 LONGEST_NAME = 4096
 
 
@@ -212,7 +214,7 @@ def _short(number: int) -> str:
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 _MOMENTS = ("created_at", "modified_at", "content_modified_at")
 
-# Fields of an item that have a column of their own.
+# Item fields that have a column of their own.
 IN_COLUMNS = frozenset(
     {
         "type",
@@ -229,7 +231,7 @@ IN_COLUMNS = frozenset(
     }
 )
 
-# `modified_by` comes with an item alone, not with listings: it is looked at when it comes.
+# `modified_by` comes only with single items, not with listings: it is used when it arrives.
 _NOT_KEPT = {*IN_COLUMNS, "modified_by"}
 
 
@@ -240,20 +242,21 @@ class _Moments(pydantic.BaseModel):
 
 
 def remote_mtime_ns(item_json: str) -> int:
-    """When the service says that an item was changed, of `Remote.json`; `mtime_ns` is what is so here."""
+    """Return an item's modification time at the service, from `Remote.json`; a node's `mtime_ns` is the local
+    one."""
     found = _Moments.model_validate_json(item_json)
     return nanoseconds(found.content_modified_at or found.modified_at or found.created_at)
 
 
 def remote_from_item(item: items.Item | entries.Entry) -> Remote:
-    """What an item of the service amounts to; fields that it does not carry get a neutral value."""
+    """Convert an item of the service; fields that it lacks get a neutral value."""
     kind = KINDS[item.type]
     parent, version = item.parent, getattr(item, "file_version", None)
     size = 0
     if kind is NodeKind.FILE:
         size = getattr(item, "size", 0) or 0
     elif kind is NodeKind.LINK:
-        size = len(url_files.text(*said_by(item)))
+        size = len(url_files.text(*shortcut_of(item)))
     # In the order of Remote's fields: by their names it takes twice as long.
     return Remote(
         kind,
@@ -272,15 +275,15 @@ def remote_from_item(item: items.Item | entries.Entry) -> Remote:
     )
 
 
-def said_by(link: items.Item | entries.Entry) -> url_files.Shortcut:
-    """What a web link says."""
+def shortcut_of(link: items.Item | entries.Entry) -> url_files.Shortcut:
+    """Return a web link's target and description."""
     return url_files.Shortcut(getattr(link, "url", None) or "", getattr(link, "description", None) or "")
 
 
 def _number(text: str | None) -> int:
     if not text or not (text.isascii() and text.isdigit()):
         return 0
-    # Python refuses to read thousands of digits; whatever is so long is too large anyhow.
+    # Python refuses to parse thousands of digits; such numbers are too large anyway.
     return int(text) if len(text) <= _DIGITS else 10**_DIGITS
 
 
@@ -288,7 +291,7 @@ _DIGITS = 40
 
 
 def nanoseconds(moment: datetime | None) -> int:
-    """A moment as the file system has it; 0 for none."""
+    """Return a time in nanoseconds since the epoch; 0 for None."""
     if moment is None:
         return 0
     # Through integers: a float of seconds loses the microseconds of today's dates.

@@ -1,12 +1,12 @@
-"""The inode numbers that programs see of files: by where a file first was, not by its row.
+"""The inode numbers (`st_ino`) that programs see for files: derived from a file's first place, not from its
+row.
 
-Programs that remember inode numbers (git's index, backups) take a file with another number for another file,
-and read it.  Row IDs are of this machine, and of this copy of the tree.  A number by folder and name is the
-same on every machine, and after the local state was lost; from then on it stays with its row, however that is
-renamed.  The kernel goes on naming files by their row IDs, which are never used twice.  Folders, links, and
-files whose number is taken have the number of their row.
+Programs that remember inode numbers (git's index, backups) read a file again if its number has changed.  Row
+ids are specific to this machine and this replica.  A number derived from folder and name is the same on every
+machine, and after the local state was lost; then it stays with its row, even if that is renamed.  The kernel
+still uses row ids, which are never reused.  Folders, links, and files whose number is taken use their row id.
 
-Rule: no two rows have one number, and no row gets or loses one while somebody has it open.
+Rule: no two rows have the same number, and no row gets or loses one while it is open.
 """
 
 import zlib
@@ -16,13 +16,13 @@ from cmsfs.replica import inodes
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
 
-# Above every row ID, and below every number that is no row's.
+# Above every row id, and below every number that is not of a row.
 FIRST = 1 << 56
 LAST = (1 << 57) - 1
 
 _FOLDER_BITS = 24
 
-# Files of folders that nobody had heard of when the files came.
+# Files in folders that were unknown when the files arrived.
 _BELOW = """
   WITH RECURSIVE below(ino) AS (
     SELECT ?1 UNION ALL
@@ -33,16 +33,16 @@ _BELOW = """
 
 
 def of_place(folder: str, name: str) -> int:
-    """The number of the first file of this name in a folder (its path).
+    """Return the number for the first file of this name in a folder (its path).
 
-    The files of a folder are close together, so that a listing changes few pages of the index.
+    The numbers of a folder's files are close together, so that a listing changes few pages of the index.
     """
     above = zlib.crc32(folder.encode("utf-8", "surrogateescape")) & ((1 << _FOLDER_BITS) - 1)
     return FIRST | above << 32 | zlib.crc32(name.encode("utf-8", "surrogateescape"))
 
 
 def folder_path(conn: Connection, folder: Ino) -> str | None:
-    """The path of a folder from the root of the drive; None if it is not below that, or not known to be."""
+    """Return the path of a folder from the drive's root; None if it is not, or not known to be, below it."""
     names: list[str] = []
     current: Ino | None = folder
     while current != ROOT:
@@ -55,7 +55,7 @@ def folder_path(conn: Connection, folder: Ino) -> str | None:
 
 
 def for_new(conn: Connection, folder: Ino, name: str) -> int | None:
-    """The number for a file that appears at this place; None: that of its row."""
+    """Return the number for a new file at this place; None: use its row id."""
     path = folder_path(conn, folder)
     if path is None:
         return None
@@ -65,13 +65,13 @@ def for_new(conn: Connection, folder: Ino, name: str) -> int | None:
         return number
     if holder[1] is not None or inodes.is_open(conn, holder[0]):
         return None
-    # What was removed from here, and nobody can look at any more.
+    # The holder was removed from here and can no longer be accessed.
     conn.execute("UPDATE node SET number = NULL WHERE ino = ?", (holder[0],))
     return number
 
 
 def give(conn: Connection, ino: Ino) -> None:
-    """A number for a file that nobody has seen yet, now that its place is known."""
+    """Assign a number to a file that no program has seen yet, now that its place is known."""
     row = conn.execute("SELECT parent, name FROM node WHERE ino = ? AND kind = 'file'", (ino,)).fetchone()
     if row is not None and row[0] is not None:
         number = for_new(conn, row[0], row[1])
@@ -79,13 +79,13 @@ def give(conn: Connection, ino: Ino) -> None:
 
 
 def give_below(conn: Connection, folder: Ino) -> None:
-    """Numbers for all files below a folder that nobody could come to yet."""
+    """Assign numbers to all files below a folder that was not reachable so far."""
     for row in conn.execute(_BELOW, (folder,)).fetchall():
         give(conn, row[0])
 
 
 def inodes_of(db: Database, shown: set[int]) -> set[Ino]:
-    """The inodes that have these numbers, as programs and the kernel's own tables show them."""
+    """Return the inodes with these numbers, as shown to programs and in the kernel's tables."""
     found: set[Ino] = set()
     for number in shown:
         if FIRST <= number <= LAST:

@@ -1,9 +1,9 @@
 """Pinned items, and the disk space that they need.
 
-A pin is on an item and holds for all that is below it, now and later.  `daemon.fetch.pins` does the work;
-it asks `survey` what there is to do, and marks contents with `cache.content_table`.
+A pin applies to an item and everything below it, now and later.  `daemon.fetch.pins` downloads; it calls
+`survey` to find what is missing, and marks contents with `cache.content_table`.
 
-Rule: a survey walks every pinned tree (some 20 ms for 5,000 files); it is a read for a thread.
+Rule: a survey walks every pinned tree (some 20 ms for 5,000 files); call it in a thread.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _UNLISTED = (
   WHERE n.kind = 'folder' AND n.remote_id IS NOT NULL AND (l.listed_at IS NULL OR l.listed_at < 0)
 """
 )
-# CROSS JOIN: from the few pins to their nodes, where the planner would go through all nodes.
+# CROSS JOIN: from the few pins to their nodes; the planner would scan all nodes.
 _ROOTS = (
     "SELECT p.ino FROM pin AS p CROSS JOIN node AS n ON n.ino = p.ino WHERE n.parent IS NOT NULL OR n.ino = 1"
 )
@@ -44,7 +44,7 @@ _ROOTS = (
 
 @dataclass(slots=True)
 class Tree:
-    """Progress of one pinned item; empty files are not counted, and of drafts what lies under them is."""
+    """Progress of one pinned item; empty files are not counted, and drafts count with their base contents."""
 
     ino: Ino
     files: int = 0
@@ -56,7 +56,7 @@ class Tree:
 
 @dataclass(slots=True)
 class WantedContent:
-    """A content that is not here, or was not checked; how often which pinned tree has it."""
+    """A content that is not downloaded or not verified, and how often each pinned tree has it."""
 
     content: Content
     trees: list[Tree] = field(default_factory=list)
@@ -68,9 +68,9 @@ class Survey:
 
     trees: list[Tree]
     wanted: list[WantedContent]
-    unlisted: list[Ino]  # folders of which not everything is known yet, those above first
-    mark: list[tuple[str, int]]  # contents (SHA-1, size) to be kept from eviction
-    release: list[str]  # contents that are kept from eviction and need not be any more
+    unlisted: list[Ino]  # folders that are not listed completely yet, ancestors first
+    mark: list[tuple[str, int]]  # contents (SHA-1, size) to protect from eviction
+    release: list[str]  # protected contents that need no protection any more
 
     @property
     def wanted_bytes(self) -> int:
@@ -78,44 +78,44 @@ class Survey:
 
 
 def add(conn: Connection, ino: Ino, *, at: int) -> None:
-    """Pin an item; nothing happens if it is."""
+    """Pin an item; does nothing if it is already pinned."""
     conn.execute("INSERT OR IGNORE INTO pin(ino, pinned_at) VALUES (?, ?)", (ino, at))
 
 
 def transfer(conn: Connection, old: Ino, new: Ino) -> None:
-    """The pin on `old` is on `new`, which may have one."""
+    """Move the pin on `old` to `new`, which may have one."""
     conn.execute("UPDATE OR IGNORE pin SET ino = ?2 WHERE ino = ?1", (old, new))
 
 
 def remove(conn: Connection, ino: Ino) -> bool:
-    """Take a pin away; whether there was one on this very item."""
+    """Remove the pin on an item; whether there was one on this item itself."""
     return conn.execute("DELETE FROM pin WHERE ino = ?", (ino,)).rowcount > 0
 
 
 def remove_below(conn: Connection, ino: Ino) -> int:
-    """Take away the pins on an item and on what is below it; how many there were."""
+    """Remove the pins on an item and everything below it; return how many."""
     return conn.execute(_BELOW + "DELETE FROM pin WHERE ino IN (SELECT ino FROM below)", (ino,)).rowcount
 
 
 def pinned_contents(conn: Connection) -> set[str]:
-    """The contents of everything that is pinned."""
+    """Return the contents of all pinned items."""
     roots = conn.execute(_ROOTS).fetchall()
     return {row["sha1"] for root in roots for row in conn.execute(_FILES, (root["ino"],))}
 
 
 def roots(db: Database) -> list[Ino]:
-    """The items that are pinned at this moment, and on the drive."""
+    """Return the pinned items that are on the drive."""
     return [row["ino"] for row in db.rows(_ROOTS)]
 
 
 def any_left(db: Database) -> bool:
-    """Whether there is anything to keep, or to let go."""
+    """Whether there are pins, or contents still marked as pinned."""
     sql = "SELECT EXISTS (SELECT 1 FROM pin) OR EXISTS (SELECT 1 FROM content WHERE pinned)"
     return bool((db.row(sql) or [0])[0])
 
 
 def holder(db: Database, ino: Ino) -> Ino | None:
-    """The pinned item that this one belongs to, itself or one above; None: it is not kept."""
+    """Return the pinned item at or above this one; None if it is not pinned."""
     current: Ino | None = ino
     while current is not None and current != TRASH:
         if db.row("SELECT 1 FROM pin WHERE ino = ?", current) is not None:
@@ -126,7 +126,7 @@ def holder(db: Database, ino: Ino) -> Ino | None:
 
 
 def survey(conn: Connection) -> Survey:
-    """Look at everything that is pinned."""
+    """Return what is missing of all pinned items."""
     trees: list[Tree] = []
     wanted: dict[str, WantedContent] = {}
     mark: dict[str, int] = {}
@@ -148,7 +148,7 @@ def survey(conn: Connection) -> Survey:
 
 
 def progress_of(conn: Connection, ino: Ino) -> Tree:
-    """How far one item has come."""
+    """Return the progress of one item."""
     tree = Tree(ino, is_known=conn.execute(_UNLISTED, (ino,)).fetchone() is None)
     for row in conn.execute(_FILES, (ino,)):
         _look(row, tree, {})
@@ -156,7 +156,7 @@ def progress_of(conn: Connection, ino: Ino) -> Tree:
 
 
 def missing_below(conn: Connection, ino: Ino) -> int:
-    """The bytes that would have to be fetched to keep an item, as far as what is below it is known."""
+    """Return the bytes to download to pin an item, as far as its contents are known."""
     wanted: dict[str, WantedContent] = {}
     tree = Tree(ino)
     for row in conn.execute(_FILES, (ino,)):

@@ -1,10 +1,10 @@
 """Reading and changing the local tree.
 
-Reads take the `Database` and are point queries on the loop; writes take the `Connection` of a running
-transaction and compose.  What the service says is applied in `remote`, not here.
+Reads take the `Database` and are point queries on the event loop; writes take the `Connection` of a running
+transaction and can be combined.  Remote updates are applied in `merge.apply_remote`, not here.
 
-Rule: nothing here decides by operations or drafts what becomes of a node; callers do, this module moves rows.
-But a row that one of them needs is not deleted (`discard`), nor where the bytes below a draft can be had.
+Rule: this module only moves rows; callers decide, from operations and drafts, what happens to a node.  But it
+never deletes a row that an operation or draft needs (`discard`), nor the source of a draft's base contents.
 """
 
 import json
@@ -44,31 +44,31 @@ def find(db: Database, ino: Ino) -> Node | None:
 
 
 def above(db: Database, ino: Ino) -> Ino:
-    """The folder that a node is in; itself, where there is none."""
+    """Return a node's folder; the node itself if it has none."""
     node = find(db, ino)
     return ino if node is None or node.parent is None else node.parent
 
 
 def root_id(db: Database) -> str:
-    """The service's id of the folder that the drive begins at."""
+    """Return the service's id of the drive's root folder."""
     row = db.row("SELECT remote_id FROM node WHERE ino = ?", ROOT)
     assert row is not None
     return str(row["remote_id"])
 
 
 def set_root(conn: Connection, remote_id: str) -> None:
-    """Let an empty tree begin at a folder of the service in place of its root."""
+    """Make a folder of the service the root of an empty tree."""
     conn.execute("UPDATE node SET remote_id = ? WHERE ino = ?", (remote_id, ROOT))
 
 
 def find_child(db: Database, parent: Ino, name: str) -> Node | None:
-    """The child of exactly this name.  Use `find_clash` to ask whether a name is free."""
+    """Return the child of exactly this name.  Use `find_clash` to check whether a name is free."""
     row = db.row(_FIND_CHILD, parent, wire_names.name_key(name))
     return node_from_row(row) if row and row["name"] == name else None
 
 
 def find_clash(db: Database, parent: Ino, name: str) -> Node | None:
-    """The child that holds this name or one that differs only in case: the service allows one of them."""
+    """Return the child with this name, ignoring case: the service allows only one of them."""
     row = db.row(_FIND_CHILD, parent, wire_names.name_key(name))
     return node_from_row(row) if row else None
 
@@ -79,13 +79,13 @@ def find_remote(db: Database, kind: NodeKind, remote_id: str) -> Node | None:
 
 
 def children(db: Database, parent: Ino, *, after: Ino = 0, upto: Ino = _LAST, limit: int = 256) -> list[Node]:
-    """Up to `limit` children with an ino above `after` and not above `upto`, in order of ino: stable under
-    concurrent change."""
+    """Return up to `limit` children with `after < ino <= upto`, in order of ino: stable under concurrent
+    changes."""
     return [node_from_row(row) for row in db.rows(_CHILDREN, parent, after, upto, limit)]
 
 
 def children_by_name(db: Database, parent: Ino, *, after: str = "", limit: int = 256) -> list[Node]:
-    """Up to `limit` children behind a name, in the order of their names whatever their case."""
+    """Return up to `limit` children after a name, in case-insensitive order of names."""
     key = wire_names.name_key(after) if after else ""
     return [node_from_row(row) for row in db.rows(_CHILDREN_BY_NAME, parent, key, limit)]
 
@@ -95,7 +95,8 @@ def has_children(conn: Connection, ino: Ino) -> bool:
 
 
 def path(db: Database, ino: Ino) -> str:
-    """The path from the root, beginning with `/`; of a detached node, its last name in parentheses."""
+    """Return the path from the root, beginning with `/`; for a detached node, its last name in
+    parentheses."""
     parts: list[str] = []
     current: Ino | None = ino
     while current is not None:
@@ -110,19 +111,19 @@ def path(db: Database, ino: Ino) -> str:
 
 
 def is_listed(db: Database, ino: Ino) -> bool:
-    """Whether everything in this folder is known here."""
+    """Whether this folder is listed completely."""
     return db.row("SELECT 1 FROM listing WHERE ino = ? AND listed_at >= 0", ino) is not None
 
 
 def nodes_with_content(db: Database, sha1: str) -> list[Ino]:
-    """The nodes that have this content."""
+    """Return the nodes with this content."""
     return [row["ino"] for row in db.rows("SELECT ino FROM node WHERE sha1 = ?", sha1)]
 
 
 def find_bytes(db: Database, sha1: str) -> tuple[str, str | None] | None:
-    """An item of the service that has this content: its id and the version; None if none is known.
+    """Return id and version of an item at the service with this content; None if none is known.
 
-    Also one that is still to be deleted, since it gave its place to another, and one that has it as an older
+    This includes an item that was replaced and is still to be deleted, and one that has it as an older
     version.
     """
     row = db.row(
@@ -137,19 +138,19 @@ def find_bytes(db: Database, sha1: str) -> tuple[str, str | None] | None:
 
 
 def item_json(db: Database, ino: Ino) -> str | None:
-    """The item as the service last described it."""
+    """Return the item's stored JSON, as last reported by the service."""
     row = db.row("SELECT item FROM node WHERE ino = ?", ino)
     return row["item"] if row else None
 
 
 def item_at(conn: Connection, ino: Ino) -> str | None:
-    """As `item_json`, as this transaction sees it."""
+    """As `item_json`, within this transaction."""
     row = conn.execute("SELECT item FROM node WHERE ino = ?", (ino,)).fetchone()
     return row["item"] if row is not None else None
 
 
 def pending(conn: Connection, ino: Ino) -> set[str]:
-    """The kinds of changes of a node that are still to be sent."""
+    """Return the kinds of a node's pending operations."""
     return {row[0] for row in conn.execute("SELECT kind FROM op WHERE ino = ?", (ino,))}
 
 
@@ -157,7 +158,7 @@ def pending(conn: Connection, ino: Ino) -> set[str]:
 
 
 def get(conn: Connection, ino: Ino) -> Node:
-    """The node as this transaction sees it; KeyError if there is none."""
+    """Return the node, within this transaction; KeyError if there is none."""
     row = conn.execute(_FIND, (ino,)).fetchone()
     if row is None:
         raise KeyError(ino)
@@ -165,25 +166,25 @@ def get(conn: Connection, ino: Ino) -> Node:
 
 
 def find_at(conn: Connection, ino: Ino) -> Node | None:
-    """The node as this transaction sees it, or None."""
+    """Return the node, within this transaction, or None."""
     row = conn.execute(_FIND, (ino,)).fetchone()
     return node_from_row(row) if row else None
 
 
 def parent_at(conn: Connection, ino: Ino) -> Ino | None:
-    """The folder that a node is in, as this transaction sees it; None: in none."""
+    """Return a node's folder, within this transaction; None if it has none."""
     row = conn.execute("SELECT parent FROM node WHERE ino = ?", (ino,)).fetchone()
     return row[0] if row is not None else None
 
 
 def at_service(conn: Connection, ino: Ino) -> Node:
-    """The folder that this one is at the service: what others share is in the root there."""
+    """Return the folder that corresponds to this one at the service: shared items are in the root there."""
     node = get(conn, ino)
     return get(conn, ROOT) if node.is_shelf else node
 
 
 def child_at(conn: Connection, parent: Ino, name: str) -> Node | None:
-    """The child that holds this name or one that differs only in case, as this transaction sees it."""
+    """As `find_clash`, within this transaction."""
     row = conn.execute(_FIND_CHILD, (parent, wire_names.name_key(name))).fetchone()
     return node_from_row(row) if row else None
 
@@ -204,7 +205,7 @@ def insert(
     local: bool = False,
     draft: int | None = None,
 ) -> Ino:
-    """A new node; its place must be free.  `local`: the service will never hear of it; `draft`: its bytes."""
+    """Insert a node; its place must be free.  `local`: it is never uploaded; `draft`: its contents."""
     if mode is None:
         mode = FOLDER_MODE if kind is NodeKind.FOLDER else FILE_MODE
     number = numbers.for_new(conn, parent, name) if kind is NodeKind.FILE and parent is not None else None
@@ -218,12 +219,12 @@ def insert(
 
 
 def place(conn: Connection, ino: Ino, parent: Ino, name: str) -> None:
-    """Put a node at a place, which must be free."""
+    """Move a node to a place, which must be free."""
     conn.execute(
         "UPDATE node SET parent = ?, name = ?, name_key = ? WHERE ino = ?",
         (parent, name, wire_names.name_key(name), ino),
     )
-    # From here on it is gone only if somebody takes it away again.
+    # It has a name again, so it is no longer displaced.
     conn.execute("DELETE FROM lineage WHERE ino = ?", (ino,))
 
 
@@ -233,14 +234,15 @@ def detach(conn: Connection, ino: Ino) -> None:
 
 
 def keep_version(conn: Connection, sha1: str, remote_id: str, version: str | None) -> None:
-    """The service will have these bytes as an older version of this item; something here consists of them."""
+    """Record that the service has these contents as an older version of this item; something here needs
+    them."""
     conn.execute(
         "INSERT OR REPLACE INTO past(sha1, remote_id, version) VALUES (?, ?, ?)", (sha1, remote_id, version)
     )
 
 
 def forget_unused_versions(conn: Connection) -> None:
-    """Delete the rows of older versions that nothing here consists of any more."""
+    """Delete the rows of older versions that nothing here needs any more."""
     conn.execute(
         "DELETE FROM past WHERE NOT EXISTS (SELECT 1 FROM node WHERE node.sha1 = past.sha1)"
         " AND NOT EXISTS (SELECT 1 FROM draft WHERE draft.base_sha1 = past.sha1)"
@@ -248,17 +250,17 @@ def forget_unused_versions(conn: Connection) -> None:
 
 
 def touch(conn: Connection, ino: Ino, now_ns: int) -> None:
-    """A folder's entries changed: so do its times."""
+    """Update a folder's times after a change of its entries."""
     conn.execute("UPDATE node SET mtime_ns = ?, ctime_ns = ? WHERE ino = ?", (now_ns, now_ns, ino))
 
 
 def mark_listed(conn: Connection, ino: Ino, *, at: int) -> None:
-    """From now on everything in this folder is known here."""
+    """Mark this folder as listed completely."""
     conn.execute("INSERT OR REPLACE INTO listing(ino, listed_at) VALUES (?, ?)", (ino, at))
 
 
 def mark_all_listed(conn: Connection, remote_ids: Iterable[str], *, at: int) -> None:
-    """From now on everything in these folders is known here."""
+    """Mark these folders as listed completely."""
     conn.execute(
         "INSERT OR REPLACE INTO listing(ino, listed_at)"
         " SELECT n.ino, ?1 FROM json_each(?2) AS j"
@@ -268,14 +270,14 @@ def mark_all_listed(conn: Connection, remote_ids: Iterable[str], *, at: int) -> 
 
 
 def note_seen(conn: Connection, kind: NodeKind, remote_id: str, generation: int) -> None:
-    """A listing of this generation has shown the item, whatever it says of it."""
+    """Mark the item as seen by a listing of this generation, whatever its state."""
     conn.execute(
         "UPDATE node SET seen = max(seen, ?) WHERE kind = ? AND remote_id = ?", (generation, kind, remote_id)
     )
 
 
 def mark_seen(conn: Connection, remote_ids: list[str], generation: int) -> None:
-    """The listing of everything has seen these folders; they are known when it has seen all."""
+    """Record that a full enumeration has seen these folders; they count as listed when it is complete."""
     conn.execute(
         "INSERT OR IGNORE INTO listing(ino, listed_at)"
         " SELECT n.ino, -?1 FROM json_each(?2) AS j"
@@ -285,41 +287,42 @@ def mark_seen(conn: Connection, remote_ids: list[str], generation: int) -> None:
 
 
 def mark_all_seen_listed(conn: Connection, generation: int, *, at: int) -> None:
-    """The folders that this listing has seen, and that nothing has been said against since, are known."""
+    """Mark the folders that this listing has seen, and that were not marked unlisted since, as listed."""
     conn.execute("UPDATE listing SET listed_at = ? WHERE listed_at = ?", (at, -generation))
     conn.execute("DELETE FROM listing WHERE listed_at < 0")
 
 
 def has_unlisted(db: Database, ino: Ino) -> bool:
-    """Whether a folder directly in this one is not known yet."""
+    """Whether a direct subfolder is not listed yet."""
     return db.row(_HAS_UNLISTED, ino) is not None
 
 
 def count_unlisted(db: Database, ino: Ino) -> int:
-    """How many folders directly in this one are not known yet."""
+    """Return how many direct subfolders are not listed yet."""
     row = db.row(_COUNT_UNLISTED, ino)
     return int(row["n"]) if row is not None else 0
 
 
 def is_listed_below(conn: Connection, ino: Ino) -> bool:
-    """Whether the folder and all folders below it are known; walks all of them: a read for a thread."""
+    """Whether the folder and all folders below it are listed; walks all of them: call it in a thread."""
     folders = json.dumps(subtree(conn, ino, kind=NodeKind.FOLDER))
     sql = "SELECT count(*) FROM listing WHERE listed_at >= 0 AND ino IN (SELECT value FROM json_each(?))"
     return bool(conn.execute(sql, (folders,)).fetchone()[0] == len(json.loads(folders)))
 
 
 def unlisted(conn: Connection, *, after: Ino = 0, limit: int = 500) -> list[Ino]:
-    """Folders that are not known yet, with an ino above `after`; walks all folders: a read for a thread."""
+    """Return folders that are not listed yet, with an ino above `after`; walks all folders: call it in a
+    thread."""
     return [row[0] for row in conn.execute(_UNLISTED, (after, limit))]
 
 
 def mark_unlisted(conn: Connection, ino: Ino) -> None:
-    """There may be something in this folder that is not known here."""
+    """Mark this folder as not listed completely."""
     conn.execute("DELETE FROM listing WHERE ino = ?", (ino,))
 
 
 def mark_unlisted_below(conn: Connection, ino: Ino) -> None:
-    """There may be something in this folder, or anywhere below it, that is not known here."""
+    """Mark this folder and all folders below it as not listed completely."""
     conn.execute(
         "DELETE FROM listing WHERE ino IN (SELECT value FROM json_each(?))",
         (json.dumps(subtree(conn, ino, kind=NodeKind.FOLDER)),),
@@ -327,12 +330,12 @@ def mark_unlisted_below(conn: Connection, ino: Ino) -> None:
 
 
 def mark_all_unlisted(conn: Connection) -> None:
-    """There may be something in any folder that is not known here."""
+    """Mark all folders as not listed completely."""
     conn.execute("DELETE FROM listing")
 
 
 def subtree(conn: Connection, ino: Ino, *, kind: NodeKind | None = None) -> list[Ino]:
-    """The node and all below it (of one kind, if given), ancestors before descendants."""
+    """Return the node and everything below it (of one kind, if given), ancestors before descendants."""
     rows = conn.execute(
         "WITH RECURSIVE below(ino, kind, depth) AS ("
         "  SELECT ino, kind, 0 FROM node WHERE ino = ?"
@@ -355,13 +358,14 @@ def is_below(conn: Connection, ino: Ino, ancestor: Ino) -> bool:
 
 
 def was_shown(conn: Connection, ino: Ino) -> bool:
-    """Whether a detached node had a place before: what is only known as somebody's parent never had."""
+    """Whether a detached node had a place before; a placeholder for an unknown parent never had one."""
     row = conn.execute("SELECT base_name FROM node WHERE ino = ?", (ino,)).fetchone()
     return row is not None and row[0] is not None
 
 
 def discard(conn: Connection, ino: Ino) -> bool:
-    """Delete the row of a detached node that no operation needs, nor one that was in it; whether it went."""
+    """Delete the row of a detached node unless an operation, a draft, a child or a lineage needs it; whether
+    it was deleted."""
     local_attributes.keep(conn, ino)
     cursor = conn.execute(
         "DELETE FROM node WHERE ino = ?1 AND parent IS NULL AND ino > 2 AND draft IS NULL"
@@ -376,13 +380,13 @@ def discard(conn: Connection, ino: Ino) -> bool:
 
 
 def discard_detached(conn: Connection, held: Collection[Ino] = ()) -> int:
-    """Delete all such rows but those that are `held`; only while nothing else is open and no listing runs.
-    How many went."""
+    """Delete all such rows except `held` ones; only while nothing else is open and no listing runs.
+    Returns how many."""
     rows = conn.execute("SELECT ino FROM node WHERE parent IS NULL AND ino > 2").fetchall()
     return sum(discard(conn, row[0]) for row in rows if row[0] not in held)
 
 
 def detached(db: Database, is_held: Callable[[Ino], bool]) -> list[Ino]:
-    """Those nodes without a place that somebody holds."""
+    """Return the detached nodes that `is_held`."""
     rows = db.rows("SELECT ino FROM node WHERE parent IS NULL AND ino > 2")
     return [row["ino"] for row in rows if is_held(row["ino"])]

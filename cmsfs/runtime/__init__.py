@@ -1,7 +1,7 @@
-"""Where the product takes time, chance and threads from: nothing else asks the machine for them.
+"""The only source of time, randomness and threads in the product.
 
-Every name here is the library's own function, so that asking costs what it would without.  Whoever wants
-another world, as the simulator's stories do, sets these names, and the whole product lives in it.
+Every name here is the standard library's or trio's own function, so that the indirection costs nothing.  The
+simulator replaces these names, and with them the clock, randomness and threads of the whole product.
 
-Waiting without a thread is trio's, whose clock belongs to the run.
+Waiting without a thread uses trio, whose clock belongs to the run.
 """

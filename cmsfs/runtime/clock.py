@@ -1,13 +1,13 @@
-"""What time it is, and how long something takes."""
+"""Wall-clock and monotonic time."""
 
 import time as _time
 from datetime import date, datetime
 
-# Seconds and nanoseconds of the clock on the wall, which people set.
+# Seconds and nanoseconds of the wall clock, which can be adjusted.
 time, time_ns = _time.time, _time.time_ns
-# Seconds since some moment, by a clock that nobody sets.
+# Seconds since an arbitrary moment, by a clock that is never adjusted.
 monotonic = _time.monotonic
 clock_gettime = _time.clock_gettime
 datetime_now, date_today = datetime.now, date.today
-# For programs that wait for others outside of any run of trio.
+# For code that waits outside of a trio run.
 sleep = _time.sleep

@@ -13,9 +13,9 @@ import trio
 
 from cmsfs import errors
 from cmsfs.cache.blocks import BlockCache
-from cmsfs.client.history.as_of import ItemState, ItemThen, Key
-from cmsfs.client.history.facts import HeardEvents, trashed
-from cmsfs.client.history.past_tree import FolderThen, PastTree
+from cmsfs.client.history.as_of import HistoricalItem, ItemState, Key
+from cmsfs.client.history.facts import EventStates, trashed
+from cmsfs.client.history.past_tree import HistoricalFolder, PastTree
 from cmsfs.client.session import Client
 from cmsfs.models import url_files
 from cmsfs.replica import naming, tree
@@ -55,7 +55,7 @@ class PastFolders:
         self._user = user
         self._check = check
         self._trees: OrderedDict[datetime, PastTree] = OrderedDict()
-        self._heard = HeardEvents()
+        self._event_states = EventStates()
         self._trash: dict[Key, ItemState] = {}
         self._heard_at: datetime | None = None
         self._used = 0.0
@@ -78,12 +78,12 @@ class PastFolders:
         found = await self.entries(number, moment)
         return next((one for one in found.items if one.kind is NodeKind.FOLDER and one.name == name), None)
 
-    async def _folder_then(self, node: Node, moment: datetime) -> ItemThen | None:
+    async def _folder_then(self, node: Node, moment: datetime) -> HistoricalItem | None:
         if not node.is_folder or (number := self._number(node)) is None:
             return None
         key = ("folder", number)
         past = await self._past(moment)
-        if past.remembers(key):
+        if past.is_cached(key):
             return await past.item(key)
         self._health.check()
         with self._health.request("past"):
@@ -92,7 +92,7 @@ class PastFolders:
     async def entries(self, folder_id: str, moment: datetime) -> PastEntries:
         """See `PastPort`."""
         past = await self._past(moment)
-        if (found := past.known(folder_id)) is None:
+        if (found := past.cached_folder(folder_id)) is None:
             self._health.check()
             with self._health.request("past"):
                 found = await past.folder(folder_id)
@@ -101,7 +101,7 @@ class PastFolders:
     def known(self, folder_id: str, moment: datetime) -> PastEntries | None:
         """See `PastPort`."""
         past = self._trees.get(moment)
-        found = past.known(folder_id) if past is not None else None
+        found = past.cached_folder(folder_id) if past is not None else None
         return self._entries(folder_id, found) if found is not None else None
 
     async def check_read(self, item: PastItem) -> None:
@@ -142,10 +142,10 @@ class PastFolders:
             self._health.check()
             now = clock.datetime_now()
             with self._health.request("past"):
-                await self._heard.read(self._client)
+                await self._event_states.read(self._client)
                 self._trash = await trashed(self._client)
             self._heard_at = now.astimezone()
-        past = self._trees[moment] = PastTree(self._client, moment, self._heard, self._trash)
+        past = self._trees[moment] = PastTree(self._client, moment, self._event_states, self._trash)
         if len(self._trees) > REMEMBERED:
             self._trees.popitem(last=False)
         if not self._will_forget:
@@ -160,16 +160,16 @@ class PastFolders:
                 break
             await trio.sleep(left)
         self._trees.clear()
-        self._heard, self._trash, self._heard_at = HeardEvents(), {}, None
+        self._event_states, self._trash, self._heard_at = EventStates(), {}, None
         self._will_forget = False
 
     # ---- as the vfs has it ---------------------------------------------------------------------
 
-    def _entries(self, folder_id: str, found: FolderThen) -> PastEntries:
+    def _entries(self, folder_id: str, found: HistoricalFolder) -> PastEntries:
         is_root = folder_id == tree.root_id(self._db)
         return PastEntries([self._item(one, at_root=is_root) for one in found.items], found.is_complete)
 
-    def _item(self, then: ItemThen, *, at_root: bool = False) -> PastItem:
+    def _item(self, then: HistoricalItem, *, at_root: bool = False) -> PastItem:
         state, kind = then.state, KINDS[then.key[0]]
         user = self._user()
         # What others share has names that others chose.

@@ -112,7 +112,7 @@ class Answers:
             paused_until=self.pausing.until,
             pending=moment.pending + len(downloads),
             attention=await self._attention.value(moment.held),
-            moving=moving[: summary.MOST_MOVING],
+            moving=moving[: summary.MAX_MOVING],
         )
 
     @answers(control.Sync, tells_progress=True, ends_with_caller=True)

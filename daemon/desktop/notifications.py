@@ -180,7 +180,7 @@ class Notifications:
             return None
         return Trouble(
             "Uploads are held: are these changes meant?",
-            f"{notice.said} Nothing more is uploaded or deleted until you decide: `cmsfs guard`.",
+            f"{notice.sentence} Nothing more is uploaded or deleted until you decide: `cmsfs guard`.",
             urgency="critical",
         )
 

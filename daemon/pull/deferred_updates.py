@@ -40,7 +40,7 @@ class DeferredUpdates:
         """Settle them for ever.  Cancelled: they are rows, and the next run goes on."""
         while True:
             # atomic: no await between the look and the wait for the next transaction
-            if not local_work.are_any_deferred(self._context.db):
+            if not local_work.has_deferred(self._context.db):
                 await self._context.db.written.wait()
             await trio.sleep(LOOK_SECONDS)
             if not self._ready():

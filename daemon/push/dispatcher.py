@@ -254,7 +254,7 @@ class Dispatcher:
                 await trio.sleep(FLURRY_SECONDS)
 
     def _begin(self, conn: Connection) -> None:
-        op_rows.none_runs(conn)
+        op_rows.reset_running(conn)
         # An earlier run may have had another clock; and a start is a reason to try again.
         settle_ns = int(self._context.settle_seconds * 10**9)
         op_rows.bound(conn, now_ns=clock.time_ns(), longest_ns=settle_ns)

@@ -94,7 +94,7 @@ class Guard:
         """What a person is asked, in two sentences; "" for nothing."""
         if self.notice is None:
             return ""
-        return f"{self.notice.said} Look at it with `cmsfs guard`."
+        return f"{self.notice.sentence} Look at it with `cmsfs guard`."
 
     async def let_go(self) -> None:
         """Return when changes may be sent."""

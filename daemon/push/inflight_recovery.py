@@ -18,7 +18,7 @@ from cmsfs.models import url_files
 from cmsfs.models.content import items
 from cmsfs.replica import naming, tree
 from cmsfs.replica.merge import apply_remote
-from cmsfs.replica.nodes import Ino, remote_from_item, said_by
+from cmsfs.replica.nodes import Ino, remote_from_item, shortcut_of
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.rows.in_flight import SentRequest
 from cmsfs.runtime import clock
@@ -112,7 +112,7 @@ async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) 
     """Whether it has the bytes that were sent, says what was sent, or is a folder that we made since it was
     asked for."""
     if isinstance(theirs, items.WebLink):
-        return in_flight.link_digest(url_files.text(*said_by(theirs))) == sent.sha1
+        return in_flight.link_digest(url_files.text(*shortcut_of(theirs))) == sent.sha1
     if sent.asked_at is None:
         return isinstance(theirs, items.File) and theirs.sha1 == sent.sha1
     if not isinstance(theirs, items.Folder):

@@ -156,7 +156,7 @@ def later_wish_forgotten(put: Put) -> None:
 
 def begun_counts_as_running(put: Put) -> None:
     """After a kill, what had been begun is not begun anew."""
-    put(op_rows, "none_runs", lambda conn: None)
+    put(op_rows, "reset_running", lambda conn: None)
 
 
 def drafts_not_mended(put: Put) -> None:

@@ -1,1 +1,1 @@
-"""What the command line has the desktop do: menus of file managers, the clipboard, opening things."""
+"""Desktop integration of the command line: file manager menus, the clipboard, opening files and URLs."""

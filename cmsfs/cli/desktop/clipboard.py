@@ -1,6 +1,7 @@
-"""The desktop's clipboard, through a program that keeps what was copied.
+"""Copies text to the desktop's clipboard, through a helper program that keeps it.
 
-A command ends at once, and what it had put there would go with it; so another program has to have it.
+The clipboard's contents are lost when their owner exits, and a command exits at once; so another program owns
+them.
 """
 
 import shutil
@@ -8,7 +9,7 @@ import subprocess
 
 from cmsfs import process_env
 
-# Each with the variable of the session that it serves: who asks the other one is answered by nobody.
+# Each with the environment variable of the session type that it supports.
 PROGRAMS = (
     ("WAYLAND_DISPLAY", ("wl-copy",)),
     ("DISPLAY", ("xclip", "-selection", "clipboard")),
@@ -22,7 +23,7 @@ SECONDS = 10.0
 
 
 def copy(text: str) -> bool:
-    """Put a text into the clipboard; whether that could be done."""
+    """Put a text into the clipboard; whether that worked."""
     for variable, command in PROGRAMS:
         if process_env.variable(variable) and _run(command, text):
             return True
@@ -37,7 +38,7 @@ def _run(command: tuple[str, ...], given: str) -> bool:
         done = subprocess.run(
             [program, *command[1:]],
             input=given.encode(),
-            stdout=subprocess.DEVNULL,  # it is kept open by what stays behind
+            stdout=subprocess.DEVNULL,  # the process that stays in the background would keep it open
             stderr=subprocess.DEVNULL,
             timeout=SECONDS,
             check=False,

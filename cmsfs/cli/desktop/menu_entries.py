@@ -1,23 +1,23 @@
-"""What file managers offer in their menus: the entries, as data.
+"""The entries of the file managers' context menus, as data.
 
-`cmsfs menu ACTION` carries each out (`commands/drive/menu.py`), and `packaging/menus.py` makes the files of
-them by which file managers without an extension of ours show them.
+`cmsfs menu ACTION` executes them (`commands/drive/menu.py`), and `packaging/menus.py` generates the menu
+files for file managers without an extension of ours.
 """
 
 from typing import NamedTuple
 
-# What the entries are below.
+# The submenu of the entries.
 TITLE = "Cloud Drive"
 
 
 class FileMenuEntry(NamedTuple):
-    """An entry: what `cmsfs menu` calls it, its words and its icon."""
+    """An entry: its action for `cmsfs menu`, its label and its icon."""
 
     action: str
     label: str
     icon: str
-    many: bool = False  # of several items at once
-    files: bool = False  # of files alone
+    many: bool = False  # also for several items at once
+    files: bool = False  # only for files
 
 
 ENTRIES = (

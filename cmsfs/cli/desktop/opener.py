@@ -1,16 +1,16 @@
-"""Hands a path or an address over to the desktop."""
+"""Opens a path or URL with the desktop's default application."""
 
 import shutil
 import subprocess
 
 from cmsfs import errors
 
-# In this order: gio follows the desktop's settings also where xdg-open knows the desktop and does nothing.
+# gio first: it follows the desktop's settings even on desktops where xdg-open does nothing.
 OPENERS = (("gio", "open"), ("xdg-open",))
 
 
 def hand_over(target: str) -> None:
-    """Have the desktop open it.  Raises `UserError` where there is none."""
+    """Open the target with the desktop.  Raises `UserError` if there is none."""
     for opener in OPENERS:
         if program := shutil.which(opener[0]):
             done = subprocess.run([program, *opener[1:], target], stdin=subprocess.DEVNULL, check=False)

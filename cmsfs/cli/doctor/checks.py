@@ -1,7 +1,6 @@
 """The result type of `cmsfs doctor`: one `Check` per question, with the fix for what is wrong.
 
-Rule: a check never raises and changes nothing; what a person would do is a command, where there
-is one.
+Rule: a check never raises and changes nothing; the remedy is a command, if there is one.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ State = Literal["ok", "warning", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question and its answer; `remedy` is empty where nothing is to be done."""
+    """One check and its result; `remedy` is empty if nothing needs to be done."""
 
     name: str
     state: State
@@ -24,11 +23,11 @@ class Check:
 
 
 def guarded(name: str, look: Callable[[], Check]) -> Check:
-    """The outcome of a check, or that it could not be made."""
+    """Run a check; an exception becomes a failed result."""
     try:
         return look()
     except errors.UserError as error:
         return Check(name, "failed", error.message)
     except Exception as error:
-        # A check that meets what nobody thought of must not hide the others.
+        # An unexpected error in one check must not hide the others.
         return Check(name, "failed", user_messages.explain(error).message)

@@ -19,17 +19,17 @@ from cmsfs.cli.doctor.checks import Check
 from cmsfs.cli.support import daemonctl
 from cmsfs.ipc import control
 
-# pyfuse3 asks for protocol 7.31 (Linux 5.4); earlier kernels lack what notifications need.
+# pyfuse3 requires protocol 7.31 (Linux 5.4); earlier kernels lack features needed for notifications.
 OLDEST_KERNEL = (5, 4)
 
-# 256 contents, 40 connections, and what the programs on the drive have open.
+# 256 cached contents, 40 connections, and the files that programs have open on the drive.
 FILES = 1024
 
 FUSE_CONF = Path("/etc/fuse.conf")
 
 
 def checks(settings: config.Settings) -> Iterator[Check]:
-    """All of them, one after the other."""
+    """Run all checks, one after the other."""
     for name, look in (
         ("fuse", _fuse),
         ("fusermount", _fusermount),
@@ -187,8 +187,8 @@ def _mountpoint(settings: config.Settings) -> Check:
 
 
 def _read_ahead(settings: config.Settings) -> Check:
-    """Large files take a quarter of the processor time where the kernel asks for a MiB at a time, which only
-    root can have it do."""
+    """Check the kernel's read-ahead: with requests of a MiB, large files take a quarter of the processor
+    time, but only root can set it."""
     mount = mounts.find(mounts.located(settings.mountpoint))
     if mount is None or not mount.is_drive:
         return Check("read-ahead", "skipped", "the drive is not mounted")

@@ -22,17 +22,17 @@ from cmsfs.user_messages import explain
 
 SECONDS = 10.0
 
-# An assertion lives for a minute at most, and a change is looked for by the service's clock.
+# JWT assertions are valid for a minute at most, and remote changes are polled by the service's clock.
 SKEW_SECONDS = 30.0
 
 CERTIFICATE_DAYS = 14
 
-# Below this share of the room an upload may be refused soon.
+# Below this share of free quota, uploads may soon be rejected.
 LEAST_SHARE = 0.05
 
 
 def checks(settings: config.Settings) -> Iterator[Check]:
-    """All of them; those that rest on one that failed are skipped."""
+    """Run all checks; skip those that depend on a failed one."""
     profile = config.profile(settings)
     if not profile.embedded:
         addresses = {url: urlsplit(url) for url in (profile.base_url, profile.upload_url, profile.auth_url)}
@@ -169,7 +169,7 @@ def _room(me: users.User) -> Check:
 
 
 def _operations(settings: config.Settings) -> Check:
-    """What works on a service that need not offer everything."""
+    """Check which operations the service offers, if it may lack some."""
 
     async def ask() -> offers.Findings:
         with trio.fail_after(3 * SECONDS):

@@ -1,6 +1,6 @@
 """The support bundle: diagnostics for a bug report, with secrets redacted.
 
-Rule: what goes in is chosen by name; whatever looks like a secret is struck out besides, wherever it is.
+Rule: the contents are an explicit allowlist; in addition, everything that looks like a secret is redacted.
 """
 
 import json
@@ -23,12 +23,12 @@ from cmsfs.cli.support import daemonctl
 LOG_BYTES = 512 * 1024
 JOURNAL_SECONDS = 10.0
 
-# Settings that say who somebody is.
+# Settings that identify a person or an application.
 _PERSONAL = ("client_id", "subject_id")
 
 _STRUCK = "(removed)"
 
-# A log may repeat names that others gave: each expression reads a character a few times at most.
+# Logs may contain names chosen by others: each expression must run in linear time.
 _SUSPICIOUS = (
     re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"),
     re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]++\.[\w-]*"),  # a JSON Web Token
@@ -47,9 +47,9 @@ _SUSPICIOUS = (
 def write(path: Path, settings: config.Settings, checks: Iterable[Check], *, unit: str) -> None:
     """Write the bundle, readable by this user only.  Raises `UserError`.
 
-    `unit` is the one that the drive may run as.
+    `unit` is the systemd unit that the drive may run as.
     """
-    strike = Strike(settings)
+    redact = Redactor(settings)
     parts = {
         "checks.json": _json([asdict(check) for check in checks]),
         "machine.json": _json(_machine()),
@@ -63,17 +63,17 @@ def write(path: Path, settings: config.Settings, checks: Iterable[Check], *, uni
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, text in parts.items():
-                archive.writestr(f"cmsfs-report/{name}", strike(text))
+                archive.writestr(f"cmsfs-report/{name}", redact(text))
     except OSError as error:
         raise errors.UserError(f"{path} cannot be written: {error.strerror}.") from None
 
 
-class Strike:
-    """Takes secrets out of a text: the account's own by their value, others by what they look like."""
+class Redactor:
+    """Redacts secrets in a text: the account's own by value, others by pattern."""
 
     def __init__(self, settings: config.Settings) -> None:
         found = {value for value in _secrets(settings) if len(value) >= 4}
-        # The longest first: one may be a part of another.
+        # Longest first: one may contain another.
         self._secrets = sorted(found, key=len, reverse=True)
         self._home = str(Path.home())
 
@@ -134,7 +134,7 @@ def _status(settings: config.Settings) -> dict[str, Any]:
     if daemon is None:
         return {"mounted": False}
     found = daemonctl.status(daemon).model_dump(mode="json")
-    # Names of files are nobody's business; how many there are, and what the service said, helps.
+    # File names are private; counts and the service's error messages help.
     for op in found["queue"]["ops"]:
         op["path"] = _STRUCK
     return {"mounted": True, **found}
@@ -150,7 +150,7 @@ def _tail(path: Path) -> str:
 
 
 def _journal(unit: str) -> str:
-    """What the drive has logged as a unit."""
+    """Return the unit's journal."""
     try:
         done = subprocess.run(
             ["journalctl", "--user", f"--unit={unit}", "--lines=5000", "--no-pager", "--output=short-iso"],

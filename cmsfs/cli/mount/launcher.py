@@ -1,9 +1,9 @@
 """Starts the daemon in the background: own session, log file, and waits until it reports ready or failed.
 
-`cmsfsd --ready-fd N` writes `READY` when the mount answers, or the sentence of its failure; only then
-does the command return.  Called by `drive.demo` and `drive.mount`.
+`cmsfsd --ready-fd N` writes `READY` when the mount responds, or the message of its failure; only then does
+the command return.  Called by `drive.demo` and `drive.mount`.
 
-Rule: a start that fails leaves nothing behind: no process, no mount, no folder that we made.
+Rule: a failed start leaves nothing behind: no process, no mount, no folder that we created.
 """
 
 import os
@@ -19,18 +19,18 @@ from cmsfs import config, errors, logs, mountpoint_guard, mounts
 from cmsfs.ipc import ready as ipc_ready
 from cmsfs.runtime import clock
 
-# The mount answers after milliseconds; the rest is for a service that answers slowly on a first start.
+# The mount responds within milliseconds; the rest is for a slow service on a first start.
 START_SECONDS = 90.0
 
 
-# A daemon that has told its failure only closes its files; one that is told to end may be unmounting.
+# A daemon that has reported its failure only closes its files; one that was told to exit may be unmounting.
 EXIT_SECONDS = 15.0
 
 
 def arguments(settings: config.Settings, mountpoint: Path, *, sample: bool) -> list[str]:
-    """The command line of the daemon."""
-    # -P: the folder one happens to stand in does not get to say what `daemon` is; in a package, neither does
-    # a PYTHONPATH.
+    """Return the command line of the daemon."""
+    # -P: the module `daemon` must not be imported from the working directory; in a package, nor from
+    # PYTHONPATH.
     return [
         *(sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "daemon"),
         *("--account", settings.account),
@@ -44,9 +44,9 @@ def arguments(settings: config.Settings, mountpoint: Path, *, sample: bool) -> l
 
 
 def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> str:
-    """Start a daemon and wait until its mount answers; what it has to say about it.
+    """Start a daemon and wait until its mount responds; return its message.
 
-    Raises `UserError` with the daemon's sentence.
+    Raises `UserError` with the daemon's error message.
     """
     paths = settings.paths
     paths.ensure()
@@ -79,14 +79,14 @@ def start(settings: config.Settings, mountpoint: Path, *, sample: bool) -> str:
         raise errors.UserError(
             sentence or f"The daemon exited before the drive was ready; see {paths.log}.", exit_code=exit_code
         )
-    # The daemon outlives this command, which is not its keeper: no warning about a child still running.
+    # The daemon outlives this command: suppress Popen's warning about a child still running.
     child.returncode = 0
     return sentence
 
 
 @contextmanager
 def folder(mountpoint: Path, *, create: bool) -> Iterator[None]:
-    """The mountpoint, made if it may be, and removed again if what is done inside fails."""
+    """Provide the mountpoint: create it if allowed, and remove it again if the block fails."""
     made = False
     if create:
         try:
@@ -109,7 +109,7 @@ def folder(mountpoint: Path, *, create: bool) -> Iterator[None]:
 
 
 def _line(fd: int, *, seconds: float) -> str | None:
-    """The line written to `fd`, what there is of it if the writer ended, None after `seconds`."""
+    """Read a line from `fd`; a partial one if the writer exited, None after `seconds`."""
     deadline = clock.monotonic() + seconds
     data = b""
     while not data.endswith(b"\n"):
@@ -123,7 +123,7 @@ def _line(fd: int, *, seconds: float) -> str | None:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """See to it that the child is gone: it may end by itself, is asked to, is made to."""
+    """Make sure that the child exits: wait, then terminate, then kill it."""
     for sign in (None, signal.SIGTERM, signal.SIGKILL):
         if sign is not None:
             child.send_signal(sign)

@@ -1,10 +1,10 @@
-"""`cmsfs mount LINK`: finds what a shared link shows, and configures an account of its own for it.
+"""`cmsfs mount LINK`: resolves a shared link, and configures an account of its own for it.
 
-The account's name is made of the link, so that the same link is the same drive with its local state.  The
-address and the password are kept in a file of that state (`auth.link_file`); in the configuration is only
-where the service is and where the drive is mounted.
+The account's name is derived from the link, so that the same link is the same drive with its local state.
+URL and password are stored in a file of that state (`auth.link_file`); the configuration has only the service
+and the mountpoint.
 
-Rule: the password comes from a file or is typed; it is never an argument.
+Rule: the password is read from a file or typed; it is never an argument.
 """
 
 import hashlib
@@ -40,24 +40,24 @@ _LINK = re.compile(r"/s/([A-Za-z0-9_-]{1,200})/?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class LinkAddress:
-    """A shared link's address, taken apart."""
+    """A parsed shared link URL."""
 
     url: str
     service: str  # https://HOST
 
     @property
     def account(self) -> str:
-        """The account that the link's drive has."""
+        """The name of the account for the link's drive."""
         return f"link-{hashlib.sha256(self.url.encode()).hexdigest()[:8]}"
 
     @property
     def file(self) -> Path:
-        """Where the link is kept."""
+        """The file that stores the link."""
         return config.Paths(self.account).state / "link"
 
 
 def parse(given: str) -> LinkAddress:
-    """Raises `UserError` for an address that is none of a shared link, or would go in the clear."""
+    """Parse a shared link.  Raises `UserError` for any other URL, and for one without TLS."""
     try:
         parts = urlsplit(given)
         whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -77,10 +77,10 @@ def parse(given: str) -> LinkAddress:
 
 
 def configured(account: str | None, url: str, password_file: str | None, mountpoint: Path | None) -> str:
-    """The link's account, which is made or renewed.
+    """Create or update the link's account; return its name.
 
-    What shows nothing without an account is asked with `account`, or one that is logged in to the service.
-    Raises `UserError` if the link shows nothing, or has another password.
+    A link that requires an account uses `account`, or one that is logged in to the service.  Raises
+    `UserError` if the link shows nothing, or has another password.
     """
     link = parse(url)
     password = None if password_file is None else pydantic.SecretStr(passwords.read(password_file))
@@ -92,7 +92,7 @@ def configured(account: str | None, url: str, password_file: str | None, mountpo
     except errors.Offline:
         if not before.is_link:
             raise
-        return link.account  # it was mounted before: the drive shows what it knows
+        return link.account  # it was mounted before, so the drive can start offline
     link_file.keep(link.file, found.access)
     place = mountpoint or (before.mountpoint if before.is_link else free_place(found.access.name))
     values = {
@@ -108,7 +108,7 @@ def configured(account: str | None, url: str, password_file: str | None, mountpo
 
 @dataclass(frozen=True, slots=True)
 class _FoundLink:
-    """What a link shows, to whom, and where."""
+    """A resolved link: its item, with which account, and at which service."""
 
     access: link_file.LinkAccess
     service: dict[str, str | None]
@@ -124,7 +124,7 @@ def _find(
         except (errors.Offline, errors.RemoteTimeout):
             raise
         except errors.RemoteError as error:
-            # Other services refuse in ways of their own what they do not know.
+            # Services that do not support such tokens reject the request in different ways.
             refused = error.error if isinstance(error, errors.OAuthError) else ""
             account = _account_at(link)
             if account is None or refused == "rate_limit_exceeded":
@@ -133,7 +133,7 @@ def _find(
 
 
 def _by_itself(link: LinkAddress, ca_file: Path | None, password: pydantic.SecretStr | None) -> _FoundLink:
-    """What it shows to who has no account.  Raises `OAuthError`."""
+    """Resolve the link without an account.  Raises `OAuthError`."""
     ends = session.ServiceEndpoints.of_server(link.service)
 
     async def ask(secret: pydantic.SecretStr | None) -> tokens.Token | None:
@@ -159,7 +159,7 @@ def _by_itself(link: LinkAddress, ca_file: Path | None, password: pydantic.Secre
 
 
 def _by_account(link: LinkAddress, account: str, password: pydantic.SecretStr | None) -> _FoundLink:
-    """What it shows to an account that is logged in."""
+    """Resolve the link with a logged-in account."""
     settings = config.load(account)
 
     async def ask(secret: pydantic.SecretStr | None) -> AnyItem | None:
@@ -194,7 +194,7 @@ def _by_account(link: LinkAddress, account: str, password: pydantic.SecretStr | 
 
 
 def _account_at(link: LinkAddress) -> str | None:
-    """An account of the service that the link is of."""
+    """Return a logged-in account at the link's service, if there is one."""
     host = urlsplit(link.service).netloc
     for name in dict.fromkeys([config.default_account(), *config.accounts()]):
         settings = config.load(name)
@@ -210,7 +210,7 @@ def _account_at(link: LinkAddress) -> str | None:
 def _with_password(
     ask: Callable[[pydantic.SecretStr | None], Awaitable[Found | None]], password: pydantic.SecretStr | None
 ) -> tuple[Found, pydantic.SecretStr | None]:
-    """What `ask` finds, and the password that gave it, which is asked for if there is somebody to ask."""
+    """Return the result of `ask`, and the password that worked; prompt for it on a terminal."""
     for _ in range(_TRIES):
         if (found := trio.run(ask, password)) is not None:
             return found, password
@@ -241,7 +241,8 @@ def _refusal(link: LinkAddress, code: str) -> errors.UserError:
 
 
 def _shown(token: tokens.Token) -> tuple[dict[str, str], bool]:
-    """The item that a token is bound to, and whether it may be changed.  Raises `ProtocolError`."""
+    """Return the item that a token is bound to, and whether the token permits changes.  Raises
+    `ProtocolError`."""
     for one in token.restricted_to or ():
         if one.object is not None and one.object.get("type") in ("file", "folder"):
             names = {restriction.scope for restriction in token.restricted_to or ()}
@@ -250,9 +251,9 @@ def _shown(token: tokens.Token) -> tuple[dict[str, str], bool]:
 
 
 def free_place(name: str) -> Path:
-    """A folder of the home, called as the item, that is not there yet.
+    """Return a path in the home directory named after the item that does not exist yet.
 
-    Whoever named the item is somebody else: a name that begins with a dot would be one of programs.
+    Somebody else chose the item's name: one that begins with a dot could be a program's configuration.
     """
     stem = re.sub(r"[/\x00-\x1f\x7f]", "_", name).strip(". ")[:60].strip() or "shared link"
     for number in range(1, 1000):

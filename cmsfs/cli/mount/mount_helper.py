@@ -2,12 +2,12 @@
 
     default  /home/ada/cmsfs  fuse.cmsfs  setuid=ada,noauto,_netdev,poll_seconds=10  0 0
 
-The first word is the account.  `setuid=USER` runs the daemon as that person, with their configuration, as
-mount.fuse3(8) has it.  Every setting is an option under its own name (`KEY=VALUE`, or `KEY` for one that is
-on or off), `config=FILE` names the configuration.  What concerns mount(8) alone is left to it.
+The first argument is the account.  `setuid=USER` runs the daemon as that user, with their configuration, as
+with mount.fuse3(8).  Every setting is an option under its own name (`KEY=VALUE`, or `KEY` for a boolean),
+`config=FILE` names the configuration.  Options for mount(8) itself are ignored.
 
-Rule: an option that nobody understands is told, never passed over (but for `mount -s`).  Exit codes are those
-of mount(8): 1 the call is wrong, 32 the mount failed.
+Rule: an unknown option is an error, never ignored (except with `mount -s`).  Exit codes are those of
+mount(8):  1 invalid call, 32 mount failed.
 """
 
 import difflib
@@ -26,7 +26,7 @@ USAGE = "usage: mount.cmsfs ACCOUNT FOLDER [-fnsv] [-o OPTION,...]"
 WRONG_CALL = 1
 FAILED = 32
 
-# Options that mount(8), systemd or the kernel's defaults see to: a drive is always nosuid and nodev.
+# Options handled by mount(8), systemd or the kernel's defaults: a drive is always nosuid and nodev.
 _OTHERS = {
     *("defaults", "rw", "auto", "noauto", "user", "users", "nouser", "owner", "group", "nofail", "fail"),
     *("_netdev", "nosuid", "nodev", "suid", "dev", "exec", "async", "default_permissions", "atime"),
@@ -37,23 +37,23 @@ _PREFIXES = ("x-", "X-", "comment=", "user=", "fsname=", "subtype=")
 
 
 class WrongMountCall(errors.UserError):
-    """The command line itself is wrong; nothing was tried."""
+    """The command line is invalid; nothing was attempted."""
 
 
 @dataclass(slots=True)
 class MountCall:
-    """What a command line asks for."""
+    """A parsed mount command line."""
 
     account: str
     folder: str
-    settings: dict[str, str] = field(default_factory=dict)  # by key, as the environment would have them
+    settings: dict[str, str] = field(default_factory=dict)  # by key, as in environment variables
     user: str = ""
     config_file: str = ""
     is_fake: bool = False
 
 
 def parse(arguments: Sequence[str]) -> MountCall:
-    """The call in the words that mount(8) uses.  Raises `UserError` for what is not understood."""
+    """Parse the arguments that mount(8) passes.  Raises `UserError` for unknown ones."""
     words, options, sloppy, fake = [], [], False, False
     waiting = iter(arguments)
     for word in waiting:
@@ -108,9 +108,9 @@ def _wrong(message: str) -> "WrongMountCall":
 
 
 def carry_out(call: MountCall) -> str:
-    """Mount; what there is to say about it.  Raises `UserError`.
+    """Mount; return a message about it.  Raises `UserError`.
 
-    Becomes the user of the call, for good: this process ends with the mount.
+    Permanently switches to the user of the call: this process exits after the mount.
     """
     if call.is_fake:
         return ""
@@ -130,9 +130,9 @@ def carry_out(call: MountCall) -> str:
 
 
 def _become(user: str) -> None:
-    """Take on a person's identity and surroundings.
+    """Switch to a user's identity and environment.
 
-    Raises `UserError` for one that there is not, or if we may not.
+    Raises `UserError` for an unknown user, or without permission.
     """
     try:
         person = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
@@ -151,7 +151,7 @@ def _become(user: str) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The whole program; its exit code, with what went wrong said on standard error."""
+    """Run the program; print errors on standard error; return the exit code."""
     try:
         note = carry_out(parse(arguments))
     except Exception as error:

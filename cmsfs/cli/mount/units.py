@@ -1,12 +1,12 @@
 """Runs the drive as a systemd user unit: whether that is possible, starting it, enabling it at login.
 
-`drive.mount` asks `refusal` first: a unit starts from the manager's own surroundings, so a command line with
-others (another mountpoint, `CMSFS_*`, folders of its own) starts its daemon itself.
+`drive.mount` calls `refusal` first: a unit starts in the manager's environment, so a command line with a
+different one (another mountpoint, `CMSFS_*`, other XDG folders) starts its daemon itself.
 
-Packages install the unit where the manager finds it; for an environment of a person's own, `ensure` writes it
+Packages install the unit where the manager finds it; for a user's own Python environment, `ensure` writes it
 into the user's folder with that environment's paths.
 
-Rule: only `systemctl --user`, never the system's manager; a start that fails leaves no unit that tries again.
+Rule: only `systemctl --user`, never the system manager; a failed start leaves no unit that retries.
 """
 
 import subprocess
@@ -22,27 +22,28 @@ TEMPLATE = "cmsfs@.service"
 START_SECONDS = 330.0
 ASK_SECONDS = 20.0
 
-# What a manager started with other folders than ours would look elsewhere for.
+# Variables that would make the manager's daemon use other folders than ours.
 _FOLDERS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 
 
 def name(account: str) -> str:
-    """The unit of an account, its name escaped as systemd-escape(1) does."""
+    """Return the unit name of an account, escaped as by systemd-escape(1)."""
     escaped = "".join(
-        chr(byte) if _stands(byte, first=at == 0) else f"\\x{byte:02x}"
+        chr(byte) if _is_literal(byte, first=at == 0) else f"\\x{byte:02x}"
         for at, byte in enumerate(account.encode())
     )
     return TEMPLATE.replace("@", f"@{escaped}")
 
 
-def _stands(byte: int, *, first: bool) -> bool:
-    """Whether a byte is itself in a unit's name; a dash would be read as a slash, a leading dot hides."""
+def _is_literal(byte: int, *, first: bool) -> bool:
+    """Whether a byte needs no escaping in a unit's name; a dash means a slash, a leading dot hides the
+    file."""
     char = chr(byte)
     return byte < 128 and (char.isalnum() or char in ":_" or (char == "." and not first))
 
 
 def refusal(settings: config.Settings, mountpoint: Path) -> str:
-    """Why the drive cannot run as a unit, in one sentence; empty if it can."""
+    """Return why the drive cannot run as a unit, in one sentence; empty if it can."""
     if not process_env.user_manager().exists():
         return "No systemd user manager is running here."
     if named := config.named_in_environment():
@@ -66,9 +67,10 @@ def is_installed() -> bool:
 
 
 def ensure() -> Path | None:
-    """Write the unit for this environment into the user's folder unless the manager knows one; where.
+    """Write the unit for this environment into the user's folder unless the manager knows one; return its
+    path.
 
-    Raises `UserError` if it cannot be written, or this installation brings none.
+    Raises `UserError` if it cannot be written, or if this installation has none.
     """
     if is_installed():
         return None
@@ -88,15 +90,16 @@ def ensure() -> Path | None:
 
 
 def _source() -> Path | None:
-    """The unit that came with this installation: in its environment, or in the checkout that it runs from."""
+    """Return the unit file of this installation: in its environment, or in the checkout that it runs from."""
     places = (Path(sys.prefix) / "share" / "systemd" / "user", Path(cmsfs.__file__).parents[1] / "systemd")
     return next((place / TEMPLATE for place in places if (place / TEMPLATE).is_file()), None)
 
 
 def start(account: str) -> None:
-    """Start the unit and wait until its mount answers.  Raises `UserError` with the daemon's sentence."""
+    """Start the unit and wait until its mount responds.  Raises `UserError` with the daemon's error
+    message."""
     unit = name(account)
-    # After a series of failures the manager would refuse for minutes, whatever was mended since.
+    # After repeated failures the manager would refuse to start it for minutes, even if the cause was fixed.
     _systemctl("reset-failed", unit)
     if _systemctl("start", unit, seconds=START_SECONDS).returncode == 0:
         return
@@ -111,7 +114,7 @@ def start(account: str) -> None:
 
 
 def enable(account: str) -> None:
-    """Have the manager start the unit at every login.  Raises `UserError`."""
+    """Enable the unit, so that it starts at every login.  Raises `UserError`."""
     done = _systemctl("enable", name(account))
     if done.returncode:
         raise errors.UserError(f"The unit {name(account)} could not be enabled: {done.stderr.strip()}.")

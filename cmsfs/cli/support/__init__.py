@@ -1,1 +1,1 @@
-"""What commands share: options, output, progress, paths, the control socket."""
+"""Shared code of the commands: options, output, progress, paths, the control socket."""

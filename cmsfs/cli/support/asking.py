@@ -1,4 +1,4 @@
-"""Runs what a command asks the service, with one deadline for all of it; a person is told while it waits."""
+"""Runs a command's requests to the service with one deadline for all; prints a note while the user waits."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -9,13 +9,13 @@ from cmsfs import errors, output
 
 T = TypeVar("T")
 
-# Each request would be waited for longer, since uploads may take that; who asks for a name has no patience.
+# Shorter than the timeout of a request, which must suffice for uploads.
 SECONDS = 30.0
 NOTE_SECONDS = 3.0
 
 
 def run(work: Callable[..., Awaitable[T]], *args: Any, seconds: float | None = None) -> T:
-    """What `work` returns.  Raises what it raises, and `RemoteTimeout` after so many seconds."""
+    """Run `work` and return its result.  Raises its errors, and `RemoteTimeout` after `seconds`."""
     return trio.run(_asked, work, args, SECONDS if seconds is None else seconds)
 
 

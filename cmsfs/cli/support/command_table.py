@@ -1,13 +1,13 @@
 """The table of commands: help group, name and module of each.
 
-Rule: a summary is one line that begins with a verb; what a command does in full is its docstring.
+Rule: a summary is one line that begins with a verb; the full description is the command's docstring.
 """
 
 from typing import NamedTuple
 
 
 class CommandEntry(NamedTuple):
-    """A command: the module of `cmsfs.cli.commands` that it is in, and what it does in one line."""
+    """A command: its module in `cmsfs.cli.commands`, and its one-line summary."""
 
     module: str
     summary: str
@@ -73,7 +73,7 @@ GROUPS = {
         "fsck": CommandEntry("service.fsck", "Check and repair the local state"),
         "log-level": CommandEntry("sync.daemon_controls", "Change the log level of the running drive"),
     },
-    # Apart from what a user does: for those who run a service, or have an administrator's role at one.
+    # Not for ordinary users: for those who run a service, or are administrators of one.
     "Administration": {
         "users": CommandEntry("management.users", "Manage the users of the enterprise"),
         "templates": CommandEntry("management.templates", "Manage metadata templates"),
@@ -89,8 +89,8 @@ GROUPS = {
 
 COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
 
-# Other words for a command, which the help does not list.
+# Aliases of commands, which the help does not list.
 ALIASES = {"find": "search"}
 
-# What would hide a builtin of Python, or a module, under its own name.
+# Functions whose command's name would shadow a builtin or a module.
 FUNCTIONS = {"open": "open_command", "versions": "versions_command"}

@@ -2,7 +2,7 @@
 
 `update` is used by `login`; `config` shows and checks the file without changing it.
 
-Rule: the file is replaced as a whole, and only by what `config.load` accepts.
+Rule: the file is replaced atomically, and only by contents that `config.load` accepts.
 """
 
 import os
@@ -22,12 +22,13 @@ Value = str | int | float | bool | list[str] | None
 
 
 def update(account: str | None, values: Mapping[str, Value]) -> Path:
-    """Set keys of an account's table, or of the top level, None removing one; the file, made if need be.
+    """Set keys of an account's table, or of the top level; None removes a key.  Returns the file, which is
+    created if necessary.
 
-    Raises `ConfigError`; then the file is as it was.
+    Raises `ConfigError`; then the file is unchanged.
     """
     path = config.config_file()
-    # A file that is kept elsewhere, with a link to it here, stays a link.
+    # A symbolic link to a file elsewhere stays a link.
     real = path.resolve()
     try:
         text = real.read_text(encoding="utf-8")
@@ -64,7 +65,8 @@ def _changed(text: str, account: str | None, values: Mapping[str, Value], path: 
 
 
 def problems(text: str) -> list[str]:
-    """What is wrong with a configuration, a sentence each: no TOML, unknown keys, values, profiles."""
+    """Return the problems of a configuration, a sentence each: invalid TOML, unknown keys, values,
+    profiles."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -87,7 +89,7 @@ def problems(text: str) -> list[str]:
 
 
 def old_names(text: str) -> list[str]:
-    """A sentence for each setting of a configuration that has another name now; it counts all the same."""
+    """Return a sentence for each setting that has been renamed; the old name is still valid."""
     document = tomllib.loads(text)
     tables = {"": document} | {
         f"[accounts.{name}] ": table for name, table in document.get("accounts", {}).items()
@@ -101,7 +103,7 @@ def old_names(text: str) -> list[str]:
 
 
 def replace(path: Path, text: str) -> None:
-    """Put a text in the file's place, whole, with the rights that it had; a new one is for its owner."""
+    """Replace the file's contents atomically, keeping its mode; a new file is private."""
     process_env.private_folder(path.parent)
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

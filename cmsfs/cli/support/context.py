@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cmsfs import config
 
 
-# For what is said of a failure when the command has ended.
+# For error messages after the command has ended.
 account_in_use: contextvars.ContextVar[str | None] = contextvars.ContextVar("account_in_use", default=None)
 
 
@@ -26,8 +26,8 @@ class Context:
     account: str | None  # as given on the command line; None: the configuration's default
 
     def settings(self, **overrides: Any) -> config.Settings:
-        """The settings of the account.  Raises `ConfigError`, also for an account that there is not."""
-        from cmsfs import config  # `cmsfs --help` does without the settings
+        """Return the settings of the account.  Raises `ConfigError`, also for an unknown account."""
+        from cmsfs import config  # imported here: `cmsfs --help` does not need the settings
 
         if self.account:
             config.require_account(self.account)

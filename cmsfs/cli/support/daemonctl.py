@@ -1,9 +1,9 @@
 """The client of the control socket: finds running daemons and sends them requests.
 
-Plain blocking sockets: a command asks one thing and waits for it.  `ipc.control` says what may be
-said.  Commands call `find_for` to learn whom to ask, then `status` or `exchange`.
+Plain blocking sockets: a command sends one request and waits for it.  `ipc.control` defines the messages.
+Commands call `find_for` to find the daemon, then `status` or `exchange`.
 
-Rule: a socket that nobody listens on is no daemon, whatever process ids or mounts may say.
+Rule: without a listener on its socket there is no daemon, whatever process ids or mounts suggest.
 """
 
 import contextlib
@@ -22,13 +22,14 @@ from cmsfs import config, errors
 from cmsfs.ipc import control
 from cmsfs.runtime import clock
 
-# A daemon answers between two awaits and reports progress every second; longer silence means it hangs.
+# A daemon responds between two awaits and reports progress every second; a longer silence means that it
+# hangs.
 SILENCE_SECONDS = 15.0
 
-# For so long a command that is done waits for the drive to show it.
+# How long a finished command waits for the drive to show its change.
 LOOK_SECONDS = 3.0
 
-# A drive that was unmounted from outside uploads what is left, for as long as its settings allow.
+# A drive that was unmounted by other means uploads pending changes, for as long as its settings allow.
 EXIT_SECONDS = 40.0
 EXIT_POLL_SECONDS = 0.05
 
@@ -36,7 +37,7 @@ Answer = TypeVar("Answer", bound=pydantic.BaseModel)
 
 
 class DaemonExitedError(errors.UserError):
-    """The daemon hung up before it responded."""
+    """The daemon closed the connection before it responded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,15 @@ class Daemon:
 
 
 def find_account(account: str) -> Daemon | None:
-    """The daemon of an account, if one runs."""
+    """Return the daemon of an account, if it is running."""
     return _probe(config.Paths(account).socket)
 
 
 def find_mounted(account: str) -> Daemon | None:
-    """The daemon that has an account mounted.
+    """Return the daemon that has an account mounted.
 
-    One that says that it is starting or stopping (it was unmounted from outside, for example) is waited for
-    until it has mounted or exited, and returned as it is after `EXIT_SECONDS`.
+    Waits for a daemon that is starting or stopping (because it was unmounted by other means, for example)
+    until it has mounted or exited; returns it as it is after `EXIT_SECONDS`.
     """
     deadline = clock.monotonic() + EXIT_SECONDS
     while (daemon := find_account(account)) is not None:
@@ -71,26 +72,26 @@ def find_mounted(account: str) -> Daemon | None:
 
 
 def sockets() -> list[Path]:
-    """The sockets of this user's daemons, of some that have gone among them."""
+    """Return the sockets of this user's daemons, perhaps with some of exited ones."""
     return sorted(config.Paths("any").runtime.glob("*.sock"))
 
 
 def running() -> list[Daemon]:
-    """All daemons of this user."""
+    """Return all running daemons of this user."""
     found = [_probe(path) for path in sockets()]
     return [daemon for daemon in found if daemon]
 
 
 def find_mountpoint(mountpoint: Path) -> Daemon | None:
-    """The daemon that serves a mountpoint (resolved, as `mounts.located` gives it)."""
+    """Return the daemon that serves a mountpoint (resolved, as by `mounts.located`)."""
     return next((daemon for daemon in running() if daemon.mountpoint == mountpoint), None)
 
 
 def find_for(account: str | None, settings: config.Settings) -> Daemon | None:
-    """The daemon a command means: that of the named account; unnamed, the configured account's or,
-    if that one is not mounted, the only one there is.
+    """Return the daemon for a command: that of the given account; without one, that of the configured account
+    or, if it is not mounted, the only running one.
 
-    Raises `UserError` if several could be meant.
+    Raises `UserError` if it is ambiguous.
     """
     if (daemon := find_account(settings.place)) or account:
         return daemon
@@ -111,9 +112,9 @@ def require(account: str | None, settings: config.Settings) -> Daemon:
 
 
 def on_drive(daemon: Daemon, given: str) -> str:
-    """A path of this machine below the mountpoint, or of the drive, from the top of the drive."""
+    """Convert a local path below the mountpoint, or one of the drive, to a path from the drive's root."""
     if given.startswith("("):
-        return given  # something deleted, as a status calls it
+        return given  # a deleted item, as a status shows it
     path = Path(os.path.normpath(Path(given).expanduser().absolute()))
     if path.is_relative_to(daemon.mountpoint):
         return f"/{path.relative_to(daemon.mountpoint)}".removesuffix("/.")
@@ -123,7 +124,7 @@ def on_drive(daemon: Daemon, given: str) -> str:
 
 
 def ask(daemon: Daemon, request: control.Request, answer: type[Answer]) -> Answer:
-    """Ask for what is answered by one message of this class.  Raises `UserError`."""
+    """Send a request and return its answer, of this class.  Raises `UserError`."""
     for found in exchange(daemon.socket, request):
         if isinstance(found, answer):
             return found
@@ -131,15 +132,15 @@ def ask(daemon: Daemon, request: control.Request, answer: type[Answer]) -> Answe
 
 
 def carry_out(daemon: Daemon, request: control.Request) -> control.Done:
-    """Ask for something to be done.  Raises `UserError`."""
+    """Send a request and wait until it is done.  Raises `UserError`."""
     return ask(daemon, request, control.Done)
 
 
-def have_looked(account: str | None, settings: config.Settings) -> None:
-    """After a change at the service: have the drive that is meant, if one runs, show it already.
+def poll_drive(account: str | None, settings: config.Settings) -> None:
+    """After a change at the service, make the drive, if it is running, poll for changes now.
 
-    By itself it would a little later, so whatever prevents this is no error of the command, and what takes
-    long is not waited for.
+    It would do so a little later anyway, so a failure is not an error of the command, and there is no long
+    wait.
     """
     end = clock.monotonic() + LOOK_SECONDS
     with contextlib.suppress(errors.UserError, OSError):
@@ -150,22 +151,22 @@ def have_looked(account: str | None, settings: config.Settings) -> None:
 
 
 def status(daemon: Daemon) -> control.DriveStatus:
-    """What the daemon tells about itself.  Raises `UserError`."""
+    """Return the daemon's status.  Raises `UserError`."""
     return ask(daemon, control.GetStatus(), control.DriveStatus)
 
 
 def watching(daemon: Daemon) -> Iterator[control.DriveStatus]:
-    """The status, again and again, until the daemon ends.  Raises `UserError`."""
+    """Yield the status every second until the daemon exits.  Raises `UserError`."""
     for answer in _answers(daemon.socket, control.Watch()):
         if isinstance(answer, control.DriveStatus):
             yield answer
 
 
 def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
-    """Ask, and yield the answers as they come, the last one included.
+    """Send a request and yield the answers as they arrive, including the last one.
 
-    Raises `UserError` when the daemon refuses, hangs up early or falls silent, and the `OSError` of
-    connecting when there is none.
+    Raises `UserError` if the daemon fails, disconnects early or stops responding, and the `OSError` of
+    connecting if there is no daemon.
     """
     for answer in _answers(path, request):
         yield answer
@@ -175,7 +176,7 @@ def exchange(path: Path, request: control.Request) -> Iterator[control.Answer]:
 
 
 def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
-    """All that comes until the connection ends."""
+    """Yield all answers until the connection is closed."""
     if (silent := silent_sockets.get(path)) is not None and clock.monotonic() < silent.until:
         raise errors.UserError(silent.said)
     with connection(path) as connected:
@@ -199,7 +200,7 @@ def _answers(path: Path, request: control.Request) -> Iterator[control.Answer]:
 
 
 def _remedy(connected: socket.socket) -> str:
-    """What to do about the process at the other end, which does not answer."""
+    """Return the remedy for a daemon that does not respond."""
     found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, _, _ = struct.unpack("3i", found)
     return (
@@ -209,18 +210,18 @@ def _remedy(connected: socket.socket) -> str:
 
 
 class _Silence(NamedTuple):
-    """What was said of a daemon that did not answer, and how long it is not asked again."""
+    """The error about a daemon that did not respond, and how long it is not asked again."""
 
     said: str
     until: float
 
 
-# A command that asks several times (`cmsfs doctor`) waits for a daemon that hangs once.
+# A command with several requests (`cmsfs doctor`) waits only once for a daemon that hangs.
 silent_sockets: dict[Path, _Silence] = {}
 
 
 def await_exit(daemon: Daemon, *, seconds: float) -> bool:
-    """Wait until the daemon's process is gone; whether it is."""
+    """Wait until the daemon's process has exited; whether it has."""
     try:
         handle = os.pidfd_open(daemon.pid)
     except ProcessLookupError:
@@ -233,10 +234,10 @@ def await_exit(daemon: Daemon, *, seconds: float) -> bool:
 
 
 def _probe(path: Path) -> Daemon | None:
-    """The daemon behind a socket.
+    """Return the daemon behind a socket.
 
-    One that ends has its socket open until its last thread is gone, and then hangs up without a word: it is
-    asked until nobody is there.
+    An exiting daemon keeps its socket open until its last thread has ended, then closes connections without
+    an answer: retry until nobody listens.
     """
     deadline = clock.monotonic() + EXIT_SECONDS
     while True:
@@ -261,13 +262,13 @@ def _pinged(path: Path) -> Daemon | None:
                     stage=answer.stage,
                 )
     except (ConnectionRefusedError, FileNotFoundError):
-        pass  # never started, or gone without removing its socket
+        pass  # never started, or exited without removing its socket
     return None
 
 
 def connection(path: Path) -> socket.socket:
-    """A connection to a Unix socket, however long its path is."""
-    # sun_path holds 107 bytes; through a descriptor of the folder any path is short.
+    """Connect to a Unix socket, even with a long path."""
+    # sun_path holds 107 bytes; through a descriptor of the folder, any path is short.
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

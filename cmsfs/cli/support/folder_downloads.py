@@ -1,9 +1,8 @@
 """Downloads whole folders, for `get`.
 
-What is here already, by its SHA-1, is left alone: a download that was interrupted goes on where it was when
-it is asked for again.
+Files that are here already, by their SHA-1, are skipped: repeating an interrupted download continues it.
 
-Rule: nothing local is replaced unasked.
+Rule: no local file is overwritten unless asked to.
 """
 
 from pathlib import Path, PurePosixPath
@@ -26,9 +25,10 @@ async def download(
     force: bool,
     exclude: Exclusions,
 ) -> FolderTransfer:
-    """Everything in the folder, into the local folder `target`, made if need be; web links as `.url`.
+    """Download a folder into the local folder `target`, which is created if necessary; web links as `.url`
+    files.
 
-    Cancelled: no file is there in part.
+    Cancelled: there are no partial files.
     """
     result = FolderTransfer()
     wanted: list[tuple[PurePosixPath, items.File | items.WebLink]] = []

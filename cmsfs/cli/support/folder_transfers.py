@@ -1,6 +1,6 @@
-"""What downloads and uploads of whole folders have in common: the account of it, what is left out, the pace.
+"""Shared by downloads and uploads of whole folders: results, exclusions, parallelism.
 
-Rule: one file that fails does not end the rest.
+Rule: a file that fails does not stop the others.
 """
 
 import fnmatch
@@ -14,16 +14,16 @@ import trio
 from cmsfs import errors, output
 from cmsfs.cli.support.progress import Bar
 
-# As many as the service serves well from one caller.
+# As many parallel transfers as the service handles well from one client.
 _AT_ONCE = 4
 
-# What will fail for each of the others, too.
+# Errors that would affect all other files, too.
 _FATAL = (errors.Offline, errors.NeedsLogin, errors.RemoteTimeout, errors.TokensLocked)
 
 
 @dataclass
 class FolderTransfer:
-    """What became of the files; `left_out`: not a file, `failed`: with the reason."""
+    """The results of the files; `left_out`: not regular files, `failed`: with the reason."""
 
     files: int = 0
     bytes: int = 0
@@ -46,7 +46,7 @@ class FolderTransfer:
 
     @contextmanager
     def attempt(self, path: str) -> Iterator[None]:
-        """What fails within is of this path."""
+        """Record an error in the block as a failure of this path."""
         try:
             yield
         except _FATAL:
@@ -59,7 +59,7 @@ class FolderTransfer:
 
 @dataclass(frozen=True)
 class Exclusions:
-    """Shell patterns of what is left out: for a name anywhere, or with a slash for a path in the folder."""
+    """Shell patterns of excluded files: for a name anywhere, or, with a slash, for a path in the folder."""
 
     patterns: Sequence[str] = ()
 
@@ -91,7 +91,8 @@ class ByteCount:
 
 @asynccontextmanager
 async def side_by_side() -> AsyncIterator[Callable[..., Awaitable[None]]]:
-    """`await start(work, *args)`: as soon as fewer than `_AT_ONCE` are at work; all are done at the end."""
+    """Yield `start`: `await start(work, *args)` runs work as soon as fewer than `_AT_ONCE` are running; the
+    block ends when all are done."""
     limit = trio.CapacityLimiter(_AT_ONCE)
 
     async def run(work: Callable[..., Awaitable[None]], args: Sequence[object], token: object) -> None:

@@ -1,9 +1,8 @@
 """Uploads whole folders, for `put`.
 
-What the service has already, by its SHA-1, is left alone: an upload that was interrupted goes on where it was
-when it is asked for again.
+Files that the service has already, by their SHA-1, are skipped: repeating an interrupted upload continues it.
 
-Rule: a file that differs gets a new version; nothing at the service is removed.
+Rule: a file that differs gets a new version; nothing at the service is deleted.
 """
 
 import os
@@ -24,7 +23,7 @@ from cmsfs.runtime import threads
 
 @dataclass
 class _LocalFolder:
-    """A folder of this machine, with what is in it."""
+    """A local folder with its contents."""
 
     path: PurePosixPath
     folders: list[str] = field(default_factory=list)
@@ -39,9 +38,9 @@ async def upload(
     *,
     exclude: Exclusions,
 ) -> FolderTransfer:
-    """Everything in the local folder, into that at the service; symbolic links and devices are left out.
+    """Upload a local folder into a folder at the service; symbolic links and devices are skipped.
 
-    Cancelled: each file is there whole or not at all.
+    Cancelled: each file is uploaded completely or not at all.
     """
     result = FolderTransfer()
     tree = await threads.run_sync(_scan, source, exclude, result)
@@ -63,13 +62,13 @@ async def upload(
             result.files += 1
             result.bytes += size
 
-    made: set[PurePosixPath] = set()  # here and now, so nothing is in them
+    made: set[PurePosixPath] = set()  # folders created just now, so they are empty
     with progress.transfer(source.name, size) as bar:
         total = ByteCount(bar)
         async with side_by_side() as start:
-            for local in tree:  # what is above comes first
+            for local in tree:  # parents first
                 if (place := places.get(local.path)) is None:
-                    continue  # the folder itself failed, and has been told
+                    continue  # the folder itself failed, which has been reported
                 there: dict[str, remote_paths.Found] | None = {} if local.path in made else None
                 if there is None:
                     with result.attempt(str(local.path)):
@@ -107,9 +106,9 @@ async def send(
     sha1: str,
     bar: progress.Bar,
 ) -> items.File:
-    """Upload a file: as a new one, or as a new version of the one that is `there`.
+    """Upload a file: as a new one, or as a new version of the existing one, `there`.
 
-    Raises `UserError` for something else of that name, and what uploads raise.
+    Raises `UserError` if `there` is not a file, and the errors of uploads.
     """
     if there is not None and not isinstance(there, items.File):
         raise errors.UserError(f"{name} already exists and is not a file.")
@@ -121,7 +120,7 @@ async def send(
 
 
 def _scan(source: Path, exclude: Exclusions, result: FolderTransfer) -> list[_LocalFolder]:
-    """The folders of a tree, those above first."""
+    """Return the folders of a tree, parents first."""
     found = []
     waiting = deque([PurePosixPath()])
     while waiting:

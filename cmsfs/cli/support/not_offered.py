@@ -1,4 +1,4 @@
-"""What to add to "there is no such item" where the service may have no such operation instead."""
+"""A hint for "there is no such item" errors at services that may lack the operation itself."""
 
 import trio
 
@@ -10,7 +10,8 @@ SECONDS = 10.0
 
 
 def hint(account: str | None) -> str:
-    """A sentence on what the account's service cannot do, with a blank before it; nothing if it can all."""
+    """Return a sentence on what the account's service cannot do, with a leading space; "" if it offers
+    everything."""
     settings = config.load(account)
     if not config.profile(settings).varies:
         return ""

@@ -1,6 +1,6 @@
-"""Secrets that are given in files, so that they stand on no command line.
+"""Reads secrets from files, so that they never appear on a command line.
 
-Rule: what is read is never printed or logged.
+Rule: a secret is never printed or logged.
 """
 
 import sys
@@ -12,21 +12,20 @@ from cmsfs import errors, output
 
 FILE = click.Path(dir_okay=False, allow_dash=True)
 
-# A password is a line; what is longer is another file.
+# A password is one line; a longer file is not a password file.
 _MOST = 4096
 
 
-def tell_if_readable(path: Path) -> None:
-    """Say so, on standard error, if others on this machine may read a file with a secret."""
+def warn_if_readable(path: Path) -> None:
+    """Warn on standard error if other users of this machine may read a file with a secret."""
     if path.expanduser().stat().st_mode & 0o077:
         output.note(f"{path} holds a secret, and others on this machine may read it: chmod 600 {path}")
 
 
 def read(name: str) -> str:
-    """The first line of the file, or of standard input for "-".
+    """Return the first line of the file, or of standard input for "-".
 
-    Raises `UserError` for a file that cannot be read or has nothing in it.  A file that others can read is
-    said on standard error.
+    Raises `UserError` for an unreadable or empty file.  Warns on standard error if others can read the file.
     """
     if name == "-":
         line = sys.stdin.readline(_MOST)
@@ -35,7 +34,7 @@ def read(name: str) -> str:
         try:
             with path.open(encoding="utf-8") as file:
                 line = file.readline(_MOST)
-            tell_if_readable(path)
+            warn_if_readable(path)
         except UnicodeDecodeError:
             raise errors.UserError(f"{path} is not a text file.") from None
         except OSError as error:

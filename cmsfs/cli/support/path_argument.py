@@ -1,7 +1,6 @@
 """The `REMOTE` argument of commands: a path on the service.
 
-What is written as a path of this machine, on a mounted drive of the account, means the same item;
-`client.remote_paths` finds it.
+A local path on a mounted drive of the account means the same item; `client.remote_paths` finds it.
 """
 
 import os
@@ -14,7 +13,7 @@ from cmsfs.cli.support import context, daemonctl
 
 
 class _Path(click.ParamType):  # type: ignore[type-arg]  # older releases have none
-    """A path of the service, or of this machine below a drive."""
+    """A path at the service, or a local path on a drive."""
 
     name = "path"
 
@@ -22,7 +21,7 @@ class _Path(click.ParamType):  # type: ignore[type-arg]  # older releases have n
         try:
             given = Path(os.path.normpath(Path(value).expanduser().absolute()))
         except (OSError, RuntimeError):
-            return value  # the folder that it would be relative to, or the home, is gone
+            return value  # the working directory or the home directory does not exist
         places = [Path(one.mountpoint) for one in mounts.listing() if one.is_drive]
         above = max((place for place in places if given.is_relative_to(place)), key=str, default=None)
         known = ctx.find_object(context.Context) if ctx is not None else None
@@ -30,7 +29,7 @@ class _Path(click.ParamType):  # type: ignore[type-arg]  # older releases have n
             return value
         daemon = daemonctl.find_mountpoint(above)
         account = known.account or known.settings().account
-        # The top of a drive of one folder is not the top of the service.
+        # The root of a partial drive is not the root of the service.
         if daemon is None or daemon.socket != config.Paths(daemon.account).socket:
             return value
         if daemon.account != account:

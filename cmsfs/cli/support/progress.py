@@ -14,15 +14,15 @@ from cmsfs import output, printable
 from cmsfs.ipc import control
 from cmsfs.runtime import clock
 
-# Between two lines in a log or a pipe: often enough to see that it lives, seldom enough to read.
+# The interval of lines in a log or pipe.
 LINE_SECONDS = 10.0
 
 
-Bar = Callable[[int], None]  # takes how many bytes have gone so far
+Bar = Callable[[int], None]  # called with the bytes transferred so far
 
 
 class Changes(Protocol):
-    """Shows how far a sync or stop has come."""
+    """Shows the progress of a sync or stop."""
 
     def update(self, progress: control.Progress) -> None: ...
 
@@ -71,14 +71,14 @@ def changes() -> Iterator[Changes]:
 
 @contextmanager
 def transfer(name: str, size: int) -> Iterator[Bar]:
-    """Show a file's bytes."""
+    """Show the transfer of a file."""
     with _bar(name, size, "DownloadColumn", "TransferSpeedColumn", "TimeRemainingColumn") as bar:
         yield bar
 
 
 @contextmanager
 def counted(name: str, total: int) -> Iterator[Bar]:
-    """Show how many of so many things are done."""
+    """Show how many of `total` things are done."""
     with _bar(name, total, "MofNCompleteColumn") as bar:
         yield bar
 

@@ -1,6 +1,6 @@
 """Renders `cmsfs status` on a terminal.
 
-Rule: the first line says whether all is well; what needs a person comes before what is merely so.
+Rule: the first line says whether all is well; items that need attention come before plain information.
 """
 
 from cmsfs import output
@@ -20,7 +20,7 @@ def show(status: control.DriveStatus) -> None:
 
 
 def rows(status: control.DriveStatus) -> list[list[str]]:
-    """The figures, by name."""
+    """Return the rows of the page: label and value."""
     cache = status.cache
     requests = ", ".join(f"{kind} {count:,}" for kind, count in sorted(status.requests.items()))
     looked = f"{output.ago(status.last_poll)}" if status.last_poll else "not yet"
@@ -84,7 +84,7 @@ def _pins(pinning: diagnostics.Pinning) -> str:
 
 
 def summary(status: control.DriveStatus) -> str:
-    """Whether all is well, in a word or two."""
+    """Return the overall state, in a word or two."""
     if status.guard:
         return "uploads are held by the guard"
     if status.queue.held:
@@ -106,7 +106,7 @@ def _connection(health: diagnostics.HealthStatus) -> str:
 
 
 def changes(queue: control.QueueStatus) -> str:
-    """What is still to be sent."""
+    """Describe the pending changes."""
     if not queue.pending and not queue.held:
         return "all uploaded"
     parts = [f"{n:,} {word}" for word, n in _counts(queue) if n]
@@ -130,7 +130,7 @@ def _missing(count: int) -> str:
 
 
 def _guard(notice: attention.GuardNotice) -> str:
-    return f"{notice.said} Nothing more is uploaded; decide with `{output.command()} guard`"
+    return f"{notice.sentence} Nothing more is uploaded; decide with `{output.command()} guard`"
 
 
 def _local(local: diagnostics.LocalStatus) -> list[list[str]]:

@@ -11,12 +11,12 @@ from cmsfs import output
 from cmsfs.cli.support import status_page
 from cmsfs.ipc import control
 
-# Uploads that are shown with a bar of their own.
+# At most this many uploads have a bar of their own.
 BARS = 8
 
 
 def show(statuses: Iterable[control.DriveStatus]) -> None:
-    """Show each as it comes; ends with Ctrl-C, or when the daemon does."""
+    """Show each status as it arrives; ends with Ctrl-C, or when the daemon exits."""
     if not sys.stdout.isatty():
         _lines(statuses)
         return
@@ -37,7 +37,7 @@ def _lines(statuses: Iterable[control.DriveStatus]) -> None:
 
 
 def page(status: control.DriveStatus) -> Any:
-    """What is drawn: the figures, and a bar for whatever has an end."""
+    """Return the page: the figures, and a bar for everything with a known total."""
     from rich import console, progress, table
 
     figures = table.Table.grid(padding=(0, 2))
@@ -55,7 +55,7 @@ def page(status: control.DriveStatus) -> Any:
 
 
 def progressing(status: control.DriveStatus) -> list[tuple[str, int, int, str]]:
-    """What has an end: (what, how far, of how much, in words)."""
+    """Return everything with a known total: (label, done, total, description)."""
     found: list[tuple[str, int, int, str]] = []
     running = [op for op in status.queue.ops if op.state == "running" and op.size]
     for op in running[:BARS]:

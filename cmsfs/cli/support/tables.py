@@ -1,9 +1,9 @@
 """Prints records of the service: several as a table, one as key-value lines, or as JSON.
 
-`--fields` chooses what of a record is shown, in dotted names (`enterprise.name`); without it a table has the
-columns its command chose and a single record everything it has.
+`--fields` selects the fields to show, by dotted names (`enterprise.name`); without it, a table has the
+columns of its command, and a single record all of its fields.
 
-Rule: all pages are fetched; whoever wants fewer says so with `--limit`.
+Rule: all pages are fetched unless `--limit` is given.
 """
 
 import sys
@@ -18,7 +18,7 @@ from cmsfs import errors, output
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# How often the line on a terminal counts, in records: often enough to see that it goes on.
+# The progress line on a terminal is updated after this many records.
 COUNTED = 200
 
 
@@ -44,12 +44,12 @@ def limit_option(command: F) -> F:
 
 
 def requested_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    """What the service is asked for to show these: the first part of each name."""
+    """Return the fields to request from the service: the first part of each name."""
     return tuple(dict.fromkeys(name.split(".")[0] for name in fields))
 
 
 async def collected(entries: AsyncIterable[Any], noun: str, *, limit: int | None = None) -> list[Any]:
-    """The entries of all pages, counted on standard error while a person waits."""
+    """Return the entries of all pages; show their count on standard error meanwhile."""
     found: list[Any] = []
     shown = False
     async for entry in entries:

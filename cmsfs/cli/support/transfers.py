@@ -1,9 +1,9 @@
 """Downloads and uploads one file, for `get` and `put`.
 
-A download goes into a temporary file beside its destination and gets its name when its SHA-1 is the
-service's; an upload is read twice, for the SHA-1 and for the sending.
+A download goes into a temporary file beside its destination, which is renamed once its SHA-1 is verified; a
+file to upload is read twice, for the SHA-1 and for the transfer.
 
-Rule: a file is read, written and hashed in a thread, never on the loop.
+Rule: a file is read, written and hashed in a thread, never on the event loop.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from cmsfs.runtime import threads
 
 
 async def sha1_of(path: Path) -> str:
-    """The SHA-1 of a local file."""
+    """Return the SHA-1 of a local file."""
 
     def digest() -> str:
         with path.open("rb") as file:
@@ -39,16 +39,16 @@ async def save(
     progress: Bar,
     version: versions.FileVersion | None = None,
 ) -> None:
-    """Download into a local file that appears whole or not at all; `version`: that one, not the current.
+    """Download into a local file, atomically; `version`: that version instead of the current one.
 
-    Raises `IntegrityError`, and `UserError` for a target that exists unless `force`.  Cancelled: nothing
-    is left.
+    Raises `IntegrityError`, and `UserError` if the target exists, unless `force`.  Cancelled: nothing is left
+    behind.
     """
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as sink:
-            # What a plain creation would have given, instead of the 0600 of a temporary file.
+            # The mode of an ordinary new file, instead of the 0600 of a temporary one.
             os.fchmod(sink.fileno(), 0o666 & ~_umask())
             await write(client, file, sink, progress=progress, version=version)
         if modified_at := (version or file).modified_at:
@@ -71,9 +71,9 @@ async def write(
     progress: Bar,
     version: versions.FileVersion | None = None,
 ) -> None:
-    """Download into an open file; `version`: that one, not the current.
+    """Download into an open file; `version`: that version instead of the current one.
 
-    Raises `IntegrityError`, after the bytes have gone into it.
+    Raises `IntegrityError`, but only after the bytes were written.
     """
     digest = hashlib.sha1(usedforsecurity=False)
 
@@ -98,7 +98,7 @@ async def write(
 
 
 def _link(temporary: Path, target: Path) -> None:
-    # link refuses an existing name where rename would silently replace what someone made meanwhile.
+    # link fails for an existing name, where rename would silently replace a file created meanwhile.
     try:
         target.hardlink_to(temporary)
     except FileExistsError:

@@ -1,1 +1,1 @@
-"""The icon in the desktop's panel: what it shows, its menu, and the bus that it is on."""
+"""The tray icon: its state, its menu, and its D-Bus interfaces."""

@@ -1,9 +1,9 @@
-"""The drives of this user, as their daemons tell: who is there, how each stands, what moved last.
+"""Follows the drives of this user: which daemons run, their summaries, and recently transferred files.
 
-A daemon says its summary when it has changed, over one connection that stays; looking for daemons is a
-listing of the folder with their sockets.
+Each daemon sends its summary whenever it changes, over one persistent connection; daemons are found by
+listing the folder with their sockets.
 
-Rule: a daemon that comes, goes, hangs up or is of an older version is no error.
+Rule: a daemon that starts, exits, disconnects or has an older version is not an error.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from cmsfs.wakeup import Signal
 
 LOOK_SECONDS = 5.0
 
-# So many files are offered; a menu is not a list.
+# At most this many recent files are in the menu.
 RECENT = 8
 
-# A line with many paths in it.
-MOST_LINE = 1024 * 1024
+# The longest line that is read; a summary may contain many paths.
+MAX_LINE_BYTES = 1024 * 1024
 
 
 class DriveFollower:
-    """What the daemons tell; `changed` is pulsed with each word."""
+    """The daemons' latest summaries; `changed` is pulsed with each message."""
 
     def __init__(self) -> None:
         self.changed = Signal()
@@ -39,7 +39,7 @@ class DriveFollower:
         return [self._drives[path] for path in sorted(self._drives)]
 
     async def run(self) -> None:
-        """Follow whoever is there, for ever."""
+        """Follow all daemons, forever."""
         followed: set[Path] = set()
         async with trio.open_nursery() as nursery:
             while True:
@@ -50,7 +50,7 @@ class DriveFollower:
                 await trio.sleep(LOOK_SECONDS)
 
     async def ask(self, account: str, request: control.Request) -> None:
-        """Have a daemon do something; that it is done is seen in what it tells."""
+        """Send a request to a daemon; its effect shows in the next summary."""
         path = config.Paths(account).socket
         try:
             async with await _connect(path) as stream:
@@ -64,12 +64,12 @@ class DriveFollower:
             async with await _connect(path) as stream:
                 await stream.send_all(control.encode(control.Follow()))
                 data = bytearray()
-                while len(data) < MOST_LINE and (chunk := await stream.receive_some()):
+                while len(data) < MAX_LINE_BYTES and (chunk := await stream.receive_some()):
                     data += chunk
                     *lines, rest = bytes(data).split(b"\n")
                     data = bytearray(rest)
                     for line in lines:
-                        self._told(path, control.parse_answer(line))
+                        self._handle_summary(path, control.parse_answer(line))
         except (OSError, trio.BrokenResourceError, pydantic.ValidationError):
             pass
         finally:
@@ -77,7 +77,7 @@ class DriveFollower:
             if self._drives.pop(path, None):
                 self.changed.pulse()
 
-    def _told(self, path: Path, answer: control.Answer) -> None:
+    def _handle_summary(self, path: Path, answer: control.Answer) -> None:
         if not isinstance(answer, control.DriveSummary):
             return
         self._drives[path] = answer

@@ -1,4 +1,4 @@
-"""What the icon and its menu can do, in the words of D-Bus introspection; some panels ask."""
+"""The D-Bus introspection data of the icon and its menu, which some panels request."""
 
 _READ = '<property name="{}" type="{}" access="read"/>'
 

@@ -1,9 +1,9 @@
 """The icon on the session's bus: org.kde.StatusNotifierItem, and com.canonical.dbusmenu for its menu.
 
-Answers what a panel asks, tells it what has changed, and registers with whichever panel is there, also with
-one that comes later or is started again.
+Answers the panel's method calls, emits signals for changes, and registers with the panel, also with one that
+starts later or is restarted.
 
-Rule: a panel that is not there, or asks for what we do not have, is no error.
+Rule: a missing panel, or a call that we do not support, is not an error.
 """
 
 import os
@@ -28,7 +28,7 @@ from jeepney.io.trio import DBusConnection, open_dbus_connection
 from cmsfs.cli.tray import tray_menu, tray_state
 from cmsfs.cli.tray.tray_introspection import XML
 
-# One icon of ours a session.
+# Owned by the process with the icon: one for each session.
 OWN_NAME = "org.cmsfs.Tray"
 WATCHER = "org.kde.StatusNotifierWatcher"
 ITEM = "org.kde.StatusNotifierItem"
@@ -42,7 +42,7 @@ Chosen = Callable[[tray_menu.MenuEntry], Awaitable[None]]
 
 
 class TrayIsShownError(Exception):
-    """Another process shows the icon already."""
+    """Another process already shows the icon."""
 
 
 class TrayItem:
@@ -57,7 +57,7 @@ class TrayItem:
         self._name = f"{ITEM}-{os.getpid()}-1"
 
     async def show(self, state: tray_state.TrayState, entries: tuple[tray_menu.MenuEntry, ...]) -> None:
-        """Show another state and menu, if they are others."""
+        """Update state and menu; emits signals only for changes."""
         if state != self._state:
             before, self._state = self._state, state
             if before.icon != state.icon:
@@ -72,13 +72,13 @@ class TrayItem:
             await self._tell(tray_menu.PATH, tray_menu.INTERFACE, "LayoutUpdated", "ui", menu)
 
     async def serve(self) -> None:
-        """Take the names, register, and answer until the connection ends.
+        """Acquire the bus names, register, and answer calls until the connection is closed.
 
         Raises `TrayIsShownError` if another process has the icon.
         """
         asked = await self._call(message_bus, "RequestName", "su", (OWN_NAME, _DO_NOT_QUEUE))
         await self._call(message_bus, "RequestName", "su", (self._name, _DO_NOT_QUEUE))
-        # Before registering: a panel that comes between would not be noticed.
+        # Before registering, or a panel that starts in between would be missed.
         rule = MatchRule(
             type="signal",
             sender=message_bus.bus_name,
@@ -106,7 +106,7 @@ class TrayItem:
         await self._call(_WATCHER, "RegisterStatusNotifierItem", "s", (self._name,))
 
     async def _call(self, address: DBusAddress, method: str, signature: str, body: tuple[Any, ...]) -> int:
-        """Its number; what is answered, `serve` hears."""
+        """Send a method call and return its serial; `serve` receives the reply."""
         serial: int = next(self._connection.outgoing_serial)
         await self._connection.send(new_method_call(address, method, signature, body), serial=serial)
         return serial
@@ -121,17 +121,17 @@ class TrayItem:
         fields = message.header.fields
         called = (fields.get(HeaderFields.interface, ""), fields[HeaderFields.member])
         try:
-            signature, body = await self._said(fields[HeaderFields.path], called, message.body)
+            signature, body = await self._reply_to(fields[HeaderFields.path], called, message.body)
         except (KeyError, ValueError, IndexError):
             reply = new_error(message, "org.freedesktop.DBus.Error.UnknownMethod")
         else:
             reply = new_method_return(message, signature, body)
         await self._connection.send(reply)
 
-    async def _said(
+    async def _reply_to(
         self, path: str, called: tuple[str, str], body: tuple[Any, ...]
     ) -> tuple[str | None, tuple[Any, ...]]:
-        """The answer to a call; `KeyError` if there is none."""
+        """Return signature and body of the reply to a call; `KeyError` for unknown calls."""
         match called:
             case ("org.freedesktop.DBus.Introspectable", "Introspect"):
                 return "s", (XML[path],)
@@ -142,7 +142,7 @@ class TrayItem:
             case ("org.freedesktop.DBus.Properties", "GetAll"):
                 return "a{sv}", (self._properties(body[0]),)
             case (tray_menu.INTERFACE, method):
-                return await self._menu_said(method, body)
+                return await self._menu_reply(method, body)
             case (_, "Activate"):
                 if entry := self._menu.first("open"):
                     await self._chosen(entry)
@@ -151,7 +151,7 @@ class TrayItem:
                 return None, ()
         raise KeyError(called)
 
-    async def _menu_said(self, method: str, body: tuple[Any, ...]) -> tuple[str | None, tuple[Any, ...]]:
+    async def _menu_reply(self, method: str, body: tuple[Any, ...]) -> tuple[str | None, tuple[Any, ...]]:
         menu = self._menu
         match method:
             case "GetLayout":
@@ -215,9 +215,9 @@ async def run(
     theme: str,
     started: Callable[[TrayItem], Awaitable[None]],
 ) -> None:
-    """Show the icon on a bus until the bus goes; `started` keeps it up to date meanwhile.
+    """Show the icon until the bus connection is closed; `started` keeps it up to date meanwhile.
 
-    Raises what connecting raises, and `TrayIsShownError`.
+    Raises the errors of connecting, and `TrayIsShownError`.
     """
     connection = await open_dbus_connection(bus)
     async with connection, trio.open_nursery() as nursery:

@@ -1,6 +1,6 @@
-"""The menu of the icon in the panel, and how com.canonical.dbusmenu says it.
+"""The tray icon's menu, and its representation in com.canonical.dbusmenu.
 
-Rule: an entry keeps its number for as long as the menu is the same; what was clicked is looked up by it.
+Rule: an entry keeps its number until the menu changes; clicks refer to it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,20 +20,20 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
-    """A line of the menu; without words it separates others."""
+    """A menu entry; a separator if it has no label."""
 
     words: str = ""
-    action: str = ""  # open, page, pause, resume, quit; none: it only says something
+    action: str = ""  # open, page, pause, resume, quit; empty for plain text
     account: str = ""
     path: str = ""
     below: tuple["MenuEntry", ...] = field(default=())
 
     @property
     def properties(self) -> dict[str, tuple[str, Any]]:
-        """As the menu's interface has them, with the signature of each."""
+        """Return the D-Bus properties, each with its signature."""
         if not self.words:
             return {"type": ("s", "separator")}
-        # An underscore would mark a key.
+        # A single underscore would mark an access key.
         label = printable.escaped(self.words).replace("_", "__")
         said: dict[str, tuple[str, Any]] = {"label": ("s", label)}
         if not (self.action or self.below):
@@ -46,7 +46,7 @@ class MenuEntry:
 def entries(
     drives: Sequence[control.DriveSummary], recent: Mapping[str, Sequence[str]]
 ) -> tuple[MenuEntry, ...]:
-    """The menu for these drives and the files that moved last on each."""
+    """Build the menu for these drives, with their recently transferred files."""
     end = (MenuEntry(), MenuEntry("Quit", "quit"))
     if not drives:
         return (MenuEntry(tray_state.NONE.words), MenuEntry("Mount and Open", "open"), *end)
@@ -83,7 +83,7 @@ def _drive(drive: control.DriveSummary, recent: Sequence[str]) -> tuple[MenuEntr
 
 
 class TrayMenu:
-    """The menu as the panel asks for it, with numbers."""
+    """The menu with numbered entries, as the panel requests it."""
 
     def __init__(self) -> None:
         self.revision = 1
@@ -92,7 +92,7 @@ class TrayMenu:
         self._below: dict[int, list[int]] = {0: []}
 
     def change(self, entries: tuple[MenuEntry, ...]) -> bool:
-        """Have other entries; whether they are others."""
+        """Replace the entries; whether they have changed."""
         if entries == self._entries:
             return False
         self._entries = entries
@@ -113,18 +113,18 @@ class TrayMenu:
         return self._numbered.get(number)
 
     def first(self, action: str) -> MenuEntry | None:
-        """The first entry that does this."""
+        """Return the first entry with this action."""
         return next((one for one in self._numbered.values() if one.action == action), None)
 
     def properties(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[str, tuple[str, Any]]]]:
-        """Of these entries, or of all if none is named."""
+        """Yield the properties of these entries, or of all if none is given."""
         for number in numbers or (0, *self._numbered):
             yield number, self._properties(number)
 
     def layout(
         self, number: int, depth: int
     ) -> tuple[int, dict[str, tuple[str, Any]], list[tuple[str, Any]]]:
-        """An entry (0: the menu) with those below it, so many levels deep; -1: all."""
+        """Return an entry (0: the menu) with `depth` levels of children; -1: all."""
         below = self._below.get(number, []) if depth else []
         return (
             number,

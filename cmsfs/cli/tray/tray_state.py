@@ -1,6 +1,6 @@
-"""What the icon in the panel shows of the drives: one of five states, and a line of words.
+"""The state that the tray icon shows: one of five icons, and a line of text.
 
-Rule: of several drives the one that needs most is shown; what needs a person comes first.
+Rule: of several drives, the one with the most urgent state is shown; user attention comes first.
 """
 
 from collections.abc import Sequence
@@ -11,26 +11,26 @@ from cmsfs.ipc import control
 
 
 class TrayState(NamedTuple):
-    """A state, as the panel is told."""
+    """A state, as sent to the panel."""
 
     icon: str  # a name of the icon theme
     status: str  # of StatusNotifierItem: Passive, Active, NeedsAttention
     words: str
 
 
-# From the one that needs most to the one that needs nothing.
+# In order of urgency.
 ICONS = ("attention", "offline", "paused", "syncing", "ok")
 NONE = TrayState("cmsfs-tray-offline", "Passive", "No drive is mounted")
 
 
 def of(drive: control.DriveSummary) -> TrayState:
-    """The state of one drive."""
+    """Return the state of one drive."""
     icon, words = _found(drive)
     return TrayState(f"cmsfs-tray-{icon}", "NeedsAttention" if icon == "attention" else "Active", words)
 
 
 def of_all(drives: Sequence[control.DriveSummary]) -> TrayState:
-    """The state of the drive that needs most."""
+    """Return the most urgent state of several drives."""
     if not drives:
         return NONE
     return min(map(of, drives), key=lambda state: ICONS.index(state.icon.removeprefix("cmsfs-tray-")))

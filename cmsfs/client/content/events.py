@@ -14,7 +14,7 @@ from cmsfs.client.transport.wire import Wire
 from cmsfs.models import base
 from cmsfs.models.content import events
 
-# A service that says that it would be silent for longer is believed no further.
+# The bounds of the silence that the service may announce for a long poll.
 SHORTEST_WAIT, LONGEST_WAIT = 10.0, 610.0
 
 PAGE = 500  # the most that a page of events may have
@@ -29,13 +29,13 @@ class EventsApi:
         self._server: events.RealtimeServer | None = None
 
     async def position(self) -> events.Position:
-        """Where the stream ends now."""
+        """Return the current end of the stream."""
         return (await self.since("now", limit=1)).next_stream_position
 
     async def since(
         self, position: events.Position, *, stream: str = "changes", limit: int = PAGE
     ) -> events.EventPage:
-        """The events after a position, the oldest first; some may have come before."""
+        """Return the events after a position, oldest first; some may be duplicates."""
         params = {"stream_type": stream, "stream_position": str(position), "limit": str(limit)}
         return await self._wire.ask(events.EventPage, "GET", self._url, repeat=Repeat.READ, params=params)
 
@@ -47,9 +47,9 @@ class EventsApi:
         before: datetime | None = None,
         words: Sequence[str] = (),
     ) -> events.EventPage:
-        """What happened in the enterprise, for its administrators: in a span of time, of these types alone.
+        """Return the enterprise's events, for administrators: in a time range, of these types only.
 
-        Raises `Forbidden` for who is none, or whose application may not manage the enterprise's properties.
+        Raises `Forbidden` for other users, or if the application may not manage the enterprise's properties.
         """
         params = {
             "stream_type": "admin_logs",
@@ -63,10 +63,11 @@ class EventsApi:
         return await self._wire.ask(events.EventPage, "GET", self._url, repeat=Repeat.READ, params=given)
 
     async def wait(self, position: events.Position) -> bool:
-        """Whether there are events after a position; False: nothing came for a long time, so ask again.
+        """Long-poll for events after a position; whether there are any.  False: the poll timed out, so repeat
+        it.
 
-        A service that tells sessions apart says nothing of what this client has done and knows by the answers
-        (`wire.applying_answers`).
+        A service that distinguishes sessions does not report this client's own changes, which it knows from
+        their responses (`wire.applying_answers`).
 
         Raises as any request does.  Cancelled: nothing is left behind.
         """
@@ -77,7 +78,7 @@ class EventsApi:
                 events.RealtimeNotice,
                 "GET",
                 server.url,
-                repeat=Repeat.CHANGE,  # whoever waits decides how often
+                repeat=Repeat.CHANGE,  # the caller decides about retries
                 params={"stream_position": str(position)},
                 headers=self._wire.session,
                 silence=min(max(SHORTEST_WAIT, server.retry_timeout), LONGEST_WAIT),

@@ -1,6 +1,6 @@
-"""Favorites: a collection that each user has, in which items are by their own field `collections`.
+"""Favorites: a collection of each user; an item's membership is in its field `collections`.
 
-Rule: an item keeps the other collections that it is in.
+Rule: an item keeps its other collections.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class FavoritesApi:
         self._id: str | None = None
 
     async def collection_id(self) -> str:
-        """The id of the user's favorites.  Raises `NotSupported` where users have none."""
+        """Return the id of the user's favorites.  Raises `NotSupported` if the service has none."""
         if self._id is None:
             found = await self._wire.ask(
                 collections.Collections, "GET", f"{self._base}/collections", repeat=Repeat.READ
@@ -39,7 +39,7 @@ class FavoritesApi:
         return self._id
 
     async def list(self, *, fields: Sequence[str] = ()) -> paging.ByOffset[Item]:
-        """All favorites, the latest first; with `fields` these and the mini ones alone."""
+        """List all favorites, the latest first; with `fields` only these and the mini form."""
         url = f"{self._base}/collections/{await self.collection_id()}/items"
 
         async def fetch(offset: int) -> collections.CollectionItems:
@@ -52,7 +52,7 @@ class FavoritesApi:
         return paging.ByOffset(fetch, key=lambda item: (item.type, item.id))
 
     async def set(self, kind: str, item_id: str, *, is_one: bool) -> None:
-        """Have an item among the favorites, or not.  Raises `NotFound` and `BadRequest` (the root)."""
+        """Add an item to the favorites, or remove it.  Raises `NotFound` and `BadRequest` (the root)."""
         mine = await self.collection_id()
         url = f"{self._base}/{kind}s/{item_id}"
         found = await self._wire.ask(

@@ -1,6 +1,6 @@
 """The files endpoint: contents, copies and permissions of a file.
 
-Rule: `content` gives exactly the bytes asked for or raises; it never ends early without a word.
+Rule: `content` yields exactly the requested bytes or raises; it never ends early without an error.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class FilesApi:
         self._links: dict[str, str] = {}
 
     def shown_by(self, link: str, file_id: str) -> None:
-        """From here on the contents of this file are asked for in the name of a shared link."""
+        """Request this file's contents with a shared link's header from now on."""
         self._links.pop(file_id, None)
         self._links[file_id] = link
         if len(self._links) > _MOST_LINKED:
             del self._links[next(iter(self._links))]
 
     async def permissions(self, file_id: str) -> items.Permissions | None:
-        """What this account may do with the file; None if the service does not say."""
+        """Return this account's permissions for the file; None if the service does not report them."""
         url, params = f"{self._url}/{file_id}", {"fields": "permissions,item_status"}
         found = await self._wire.ask(items.File, "GET", url, repeat=Repeat.READ, params=params)
         return living(found).permissions
@@ -56,8 +56,8 @@ class FilesApi:
     async def copy(
         self, file_id: str, *, parent_id: str, name: str | None = None, version: str | None = None
     ) -> items.File:
-        """A new file with the bytes of a version, the current one if none is named, copied at the service
-        with description, tags and metadata."""
+        """Copy a version of the file (by default the current one) at the service, with description, tags and
+        metadata; return the new file."""
         body = items.CopyItem(parent=Reference(id=parent_id)).body()
         if name is not None:
             body["name"] = name
@@ -71,12 +71,12 @@ class FilesApi:
     async def content(
         self, file_id: str, *, first: int = 0, last: int | None = None, version: str | None = None
     ) -> AsyncIterator[ContentStream]:
-        """The bytes from `first` to `last`, both included, as they come; without `last` the whole file.
+        """Stream the bytes from `first` to `last`, inclusive; without `last`, the whole file.
 
         Leaving the block early closes the connection.  Raises `ProtocolError` for an answer that is not
         these bytes, `Offline` for one that breaks off; both may happen after some bytes were given.
         """
-        # Ours gives the bytes at once if it is asked to; other services answer with an address.
+        # Our service sends the bytes directly on request; other services redirect to a download URL.
         headers = _range_of(first, last) | {"prefer": "return=representation"}
         if (link := self._links.get(file_id)) is not None:
             headers |= shared_links.header(link)
@@ -91,7 +91,7 @@ class FilesApi:
 
     @asynccontextmanager
     async def content_at(self, url: str, *, first: int, last: int) -> AsyncIterator[ContentStream]:
-        """As `content`, from an address that the service has given out for the file."""
+        """As `content`, from a URL that the service has issued for the file."""
         url = urljoin(self._url, url)
         if urlsplit(self._url).scheme == "https" and urlsplit(url).scheme != "https":
             raise errors.ProtocolError("a download is offered at an address without TLS")
@@ -100,7 +100,7 @@ class FilesApi:
 
 
 def _range_of(first: int, last: int | None) -> dict[str, str]:
-    """The headers for these bytes.  Compressed ones would be others, and ranges are of those as stored."""
+    """Return the headers for a byte range, without compression: ranges are of the stored bytes."""
     headers = {"accept-encoding": "identity"}
     if last is not None:
         if not 0 <= first <= last:
@@ -112,10 +112,10 @@ def _range_of(first: int, last: int | None) -> dict[str, str]:
 
 
 class ContentStream:
-    """The bytes from `first` to `last` out of an answer whose head promises them; without `last` all of it.
+    """The bytes from `first` to `last` of a response; without `last`, all of it.
 
-    A head that does not, too few bytes, or too many where the rest is not meant to be cut off, raise
-    `ProtocolError`.
+    Raises `ProtocolError` for a head that does not match the range, for too few bytes, and for too many
+    unless the response is the whole file.
     """
 
     def __init__(self, head: httpx.Response, body: Body, first: int, last: int | None) -> None:
@@ -140,7 +140,7 @@ class ContentStream:
         elif head.status_code != HTTPStatus.OK:
             raise errors.ProtocolError(f"the service answers a download with status {head.status_code}")
         elif last is not None:
-            # Ranges are not heard: what was asked for is cut out of the whole file.
+            # The range was ignored: extract it from the whole file.
             if announced is not None and announced <= last:
                 raise errors.ProtocolError(
                     f"the file has {announced} bytes, bytes {first}-{last} were asked for"
@@ -175,8 +175,8 @@ class ContentStream:
         return piece
 
     async def pour(self, sink: Sink) -> int:
-        """Have the next bytes taken by the thread that receives them; how many, none where that cannot be:
-        then iterating gives them.  Raises as that does."""
+        """Write the next bytes to `sink` in the receiving thread; return how many, 0 if not supported: then
+        iterate instead.  Raises as iterating does."""
         if self._skip or self._cut or not self._left:
             return 0
         count = await self._body.pour(sink)

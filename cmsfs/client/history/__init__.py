@@ -1,1 +1,1 @@
-"""A folder as it was: gathered from versions, trash and events, planned, and brought back."""
+"""A folder's past: reconstructs it from versions, trash and events, plans a restore and carries it out."""

@@ -1,9 +1,9 @@
-"""How items were at a moment, out of what the service says of them now, of their past and of its events.
+"""Reconstructs items as they were at a moment, from their current state, their versions and the event stream.
 
-Pure: whoever has the facts gets the tree.  A state that the service told is taken as it is; what nothing
-tells is named in `unsure`, and then the item is shown as it is now.
+Pure functions of `Facts`.  A state that the service reported is used as reported; where no source knows an
+attribute, the item shows its current value and lists the attribute in `unsure`.
 
-Rule: nothing is guessed.  An item that may have been elsewhere, or called otherwise, says so.
+Rule: nothing is guessed.  An item that may have had another place or name is marked as such.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,27 +16,28 @@ from cmsfs.models.content import events
 
 Key = tuple[str, str]  # kind and id
 
-# After these, an item's bytes may be others; after those, its name or its folder.
+# Events that may change an item's contents; its name or folder; events that create an item.
 _CONTENT = frozenset({events.UPLOAD, events.PROMOTE})
 _NAME = frozenset({events.RENAME, events.MOVE, events.PROMOTE})
 _MADE = frozenset({events.CREATE, events.COPY})
 
 
 class Unsure(StrEnum):
-    """What cannot be known of an item as it was."""
+    """An attribute of a past item that is not known for certain."""
 
     NAME = "name"
-    # It was renamed since; this is the name that its contents were saved by, perhaps not the last before.
+    # Renamed since; the name is that of the version at the moment, perhaps not the last one before it.
     SAVED_NAME = "saved-name"
     PLACE = "place"
     CONTENT = "content"
-    # It was there, and the service does not have it any more.
+    # It existed then, but the service no longer has it.
     GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class ItemState:
-    """An item as it was from `at` on; `cause` is the event that told, None: as it is now."""
+    """An item's state since `at`; `cause` is the type of the event that reported it, None for the current
+    one."""
 
     key: Key
     name: str
@@ -48,7 +49,7 @@ class ItemState:
     sha1: str | None = None
     size: int = 0
     is_trashed: bool = False
-    # What its contents say of when they were made, what a web link said, and whose it is.
+    # The modification time of its contents, a web link's target, and the owner's user id.
     mtime: datetime | None = None
     link: url_files.Shortcut | None = None
     owner: str | None = None
@@ -56,7 +57,7 @@ class ItemState:
 
 @dataclass(frozen=True, slots=True)
 class VersionState:
-    """A version of a file, and when it was made."""
+    """A version of a file, and when it was created."""
 
     id: str
     made: datetime
@@ -68,17 +69,19 @@ class VersionState:
 
 @dataclass(slots=True)
 class Facts:
-    """What is known; `reach` is the time of the oldest event: from then on every change has one."""
+    """What is known of the items: their current states, the states that events reported (`reported`, oldest
+    first), and their versions.  `reach` is the time of the oldest event: every change since then has an
+    event."""
 
     now: dict[Key, ItemState] = field(default_factory=dict)
-    told: dict[Key, list[ItemState]] = field(default_factory=dict)
+    reported: dict[Key, list[ItemState]] = field(default_factory=dict)
     reach: datetime | None = None
     versions: dict[str, list[VersionState]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class ItemThen:
-    """An item as it was at the moment; `now` is what it is, None if the service does not have it any more."""
+class HistoricalItem:
+    """An item as it was at the moment; `now` is its current state, None if the service no longer has it."""
 
     state: ItemState
     now: ItemState | None
@@ -89,16 +92,16 @@ class ItemThen:
         return self.state.key
 
 
-def item_then(facts: Facts, key: Key, moment: datetime) -> ItemThen | None:
-    """The item as it was at the moment; None if it was not there."""
-    now, told = facts.now.get(key), facts.told.get(key, [])
-    created = _first(one.created for one in [*([now] if now else []), *reversed(told)])
+def item_at(facts: Facts, key: Key, moment: datetime) -> HistoricalItem | None:
+    """Return the item as it was at the moment; None if it did not exist, or was in the trash."""
+    now, reported = facts.now.get(key), facts.reported.get(key, [])
+    created = _first(one.created for one in [*([now] if now else []), *reversed(reported)])
     if created is not None and created > moment:
         return None
     if now is not None and now.at is not None and now.at <= moment:
-        return None if now.is_trashed else ItemThen(now, now)
-    before = [one for one in told if one.at is not None and one.at <= moment]
-    after = [one for one in told if one.at is not None and one.at > moment]
+        return None if now.is_trashed else HistoricalItem(now, now)
+    before = [one for one in reported if one.at is not None and one.at <= moment]
+    after = [one for one in reported if one.at is not None and one.at > moment]
     if before:
         found = before[-1]
         if found.is_trashed:
@@ -109,44 +112,44 @@ def item_then(facts: Facts, key: Key, moment: datetime) -> ItemThen | None:
             return None
         found, unsure = _without_events_before(facts, now, after, moment)
     if key[0] == "file":
-        found, saved = _with_content(facts, found, now, moment, is_told=bool(before))
+        found, saved = _with_content(facts, found, now, moment, is_reported=bool(before))
         if Unsure.NAME in unsure and after and after[0].cause == events.RENAME and saved:
             unsure = unsure - {Unsure.NAME} | {Unsure.SAVED_NAME}
             found = replace(found, name=saved)
         if found.version is None and Unsure.GONE not in unsure:
             unsure.add(Unsure.CONTENT)
-    return ItemThen(found, now, frozenset(unsure))
+    return HistoricalItem(found, now, frozenset(unsure))
 
 
 def files_without_content(facts: Facts, moment: datetime, keys: Iterable[Key]) -> list[Key]:
-    """Those of the items whose versions have to be asked for, to know what they said at the moment."""
+    """Return the files whose versions must be fetched to know their contents or names at the moment."""
     found = []
     for key in keys:
         if key[0] == "file" and key in facts.now and key[1] not in facts.versions:
-            then = item_then(facts, key, moment)
+            then = item_at(facts, key, moment)
             if then is not None and then.unsure & {Unsure.CONTENT, Unsure.NAME}:
                 found.append(key)
     return found
 
 
 def is_covered(facts: Facts, moment: datetime) -> bool:
-    """Whether every change since the moment has its event."""
+    """Whether the event stream covers every change since the moment."""
     return facts.reach is not None and facts.reach <= moment
 
 
 def is_newer(facts: Facts, key: Key, moment: datetime) -> bool:
-    """Whether events tell that the current contents of a file were made after the moment."""
-    since = (one for one in facts.told.get(key, []) if one.at is not None and one.at > moment)
+    """Whether the events show that a file's current contents are from after the moment."""
+    since = (one for one in facts.reported.get(key, []) if one.at is not None and one.at > moment)
     return is_covered(facts, moment) and any(one.cause in _CONTENT for one in since)
 
 
-def tree_then(facts: Facts, folder: str, moment: datetime) -> dict[Key, ItemThen]:
-    """Everything that was below a folder at the moment, a folder before what was in it."""
-    below: dict[str | None, list[ItemThen]] = {}
-    for key in {*facts.now, *facts.told}:
-        if (then := item_then(facts, key, moment)) is not None:
+def tree_at(facts: Facts, folder: str, moment: datetime) -> dict[Key, HistoricalItem]:
+    """Return everything that was below a folder at the moment, each folder before its children."""
+    below: dict[str | None, list[HistoricalItem]] = {}
+    for key in {*facts.now, *facts.reported}:
+        if (then := item_at(facts, key, moment)) is not None:
             below.setdefault(then.state.parent, []).append(then)
-    found: dict[Key, ItemThen] = {}
+    found: dict[Key, HistoricalItem] = {}
     folders = [folder]
     for parent in folders:
         for then in sorted(below.get(parent, []), key=lambda one: (one.state.name, one.key)):
@@ -157,8 +160,8 @@ def tree_then(facts: Facts, folder: str, moment: datetime) -> dict[Key, ItemThen
     return found
 
 
-def paths(tree: Mapping[Key, ItemThen], folder: str) -> dict[Key, str]:
-    """The path of each item of `tree_then` below the folder."""
+def paths(tree: Mapping[Key, HistoricalItem], folder: str) -> dict[Key, str]:
+    """Return the path of each item of `tree_at`, relative to the folder."""
     known = {folder: ""}
     found = {}
     for key, then in tree.items():
@@ -169,9 +172,9 @@ def paths(tree: Mapping[Key, ItemThen], folder: str) -> dict[Key, str]:
 
 
 def _was_there(now: ItemState | None, after: list[ItemState], moment: datetime) -> bool:
-    """Whether an item that no event tells of before the moment was there."""
+    """Whether an item without an event before the moment existed at the moment."""
     if after:
-        # What came out of the trash, or was made, was not.
+        # If the first event since restored or created the item, it was not there before.
         return after[0].cause not in {events.RESTORE, *_MADE} and after[0].created is not None
     return now is not None
 
@@ -186,14 +189,14 @@ def _without_events_before(
         if not is_covered(facts, moment):
             unsure |= {Unsure.NAME, Unsure.PLACE}
         return found, unsure
-    # The first event of it since tells how it was but for what the event itself changed.
+    # The first event since reports the earlier state, except for what that event itself changed.
     found = replace(after[0], is_trashed=False)
     if after[0].cause in _NAME:
         unsure.add(Unsure.NAME)
     if after[0].cause == events.MOVE:
         unsure.add(Unsure.PLACE)
     if not is_covered(facts, moment):
-        # Something may have happened to it before the oldest event that is kept.
+        # There may have been changes before the oldest event that the service keeps.
         unsure |= {Unsure.NAME, Unsure.PLACE}
     if now is None:
         unsure.add(Unsure.GONE)
@@ -201,10 +204,11 @@ def _without_events_before(
 
 
 def _with_content(
-    facts: Facts, found: ItemState, now: ItemState | None, moment: datetime, *, is_told: bool
+    facts: Facts, found: ItemState, now: ItemState | None, moment: datetime, *, is_reported: bool
 ) -> tuple[ItemState, str | None]:
-    """The state with the version of the moment, None where not known; and the name it was saved by."""
-    if is_told and found.version is not None:
+    """Return the state with the version that was current at the moment (None if unknown), and the name that
+    the version was saved under."""
+    if is_reported and found.version is not None:
         return found, None
     if (known := facts.versions.get(found.key[1])) is not None:
         made = [one for one in known if one.made <= moment]
@@ -212,7 +216,7 @@ def _with_content(
             return replace(found, version=None, sha1=None, size=0), None
         best = max(made, key=lambda one: one.made)
         if best.id != found.version:
-            # When these contents were made is all that a version tells of its times.
+            # A version's creation time is the only time that is known of its contents.
             found = replace(found, version=best.id, sha1=best.sha1, size=best.size, mtime=best.made)
         return found, best.name
     if now is not None and is_covered(facts, moment) and not is_newer(facts, found.key, moment):

@@ -1,7 +1,7 @@
-"""Carries a plan out at the service, step after step, several side by side where their order does not matter.
+"""Executes a restore plan at the service; steps whose order does not matter run in parallel.
 
-A refused step is told and leaves the others as they are.  Where a name is taken by what is to go elsewhere,
-the step waits for that; where two wait for each other, one goes by another name in between.
+A rejected step is reported and does not affect the others.  A step whose target name is still taken by an
+item that is to be moved waits for that item; in a cycle of renames, one item gets a temporary name.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,12 +19,14 @@ from cmsfs.models import wire_names
 
 AT_ONCE = 8
 
-# A folder that came back from the trash shows only then what is in it, and that again.
+# The contents of a folder in the trash are listed only once it is restored, so that the plan grows by a
+# level.
 _PASSES = 5
 
 
 class Past(Protocol):
-    """What was and what is of some items: `load` asks again for what is, `plan` is what is still to do."""
+    """Past and current state of some items: `load` fetches the current state again, `plan` is what
+    remains."""
 
     facts: Facts
 
@@ -33,8 +35,8 @@ class Past(Protocol):
     def plan(self) -> RestorePlan: ...
 
 
-class Carrier:
-    """Does the steps of plans; `refused` has what the service did not allow, with its reason."""
+class PlanExecutor:
+    """Executes the steps of plans; `refused` lists the steps that the service rejected, with the error."""
 
     def __init__(self, client: Client, undo: IO[str] | None, progress: Callable[[int], None]) -> None:
         self._client = client
@@ -45,37 +47,38 @@ class Carrier:
         self._waiting: list[tuple[RestoreStep, errors.CmsfsError]] = []
         self._away: set[Key] = set()
 
-    async def carry_through(self, past: Past) -> RestorePlan:
-        """Do all that brings the past back, also what is seen only after a part of that; what is left."""
+    async def restore_past(self, past: Past) -> RestorePlan:
+        """Execute plans until nothing remains, including what only becomes visible after earlier steps.
+        Returns what is left."""
         plan = past.plan()
         for _ in range(_PASSES):
             tried = {(step.action, step.key) for step, _ in self.refused}
             plan.steps = [step for step in plan.steps if (step.action, step.key) not in tried]
             if not plan.steps:
                 break
-            await self.carry_out(plan, past.facts.now)
+            await self.execute(plan, past.facts.now)
             await past.load()
             plan = past.plan()
         return plan
 
-    async def carry_in_order(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
-        """One step after the other; none is put off."""
-        self._note(plan, now)
+    async def execute_in_order(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
+        """Execute the steps one after the other, without deferring any."""
+        self._log_for_undo(plan, now)
         for step in plan.steps:
             await self._try(step)
         self.refused += self._drain()
 
-    def _note(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
+    def _log_for_undo(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
         if self._undo is not None:
             for step in plan.steps:
                 UndoLog.note(self._undo, now[step.key])
 
-    async def carry_out(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
-        """Name and place may wait for each other, the rest goes by kinds, in the plan's order."""
-        self._note(plan, now)
+    async def execute(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
+        """Execute the steps by action, in the plan's order; moves and renames may wait for each other."""
+        self._log_for_undo(plan, now)
         files = [step for step in plan.of("trash") if step.key[0] != "folder"]
         await self._together(files)
-        # A folder comes back before what was in it and was deleted before it.
+        # Restore folders first: an item that was deleted before its folder needs the folder back.
         for step in plan.of("restore"):
             if step.key[0] == "folder":
                 await self._try(step)
@@ -86,13 +89,14 @@ class Carrier:
         for step in plan.of("trash"):
             if step.key[0] == "folder":
                 await self._try(step)
-        # The folders that went now may have had the names of what is left.
+        # The folders trashed just now may have held the names that the remaining steps need.
         self.refused += self._drain() + await self._place([step for step, _ in stuck], now)
 
     async def _place(
         self, steps: list[RestoreStep], now: Mapping[Key, ItemState]
     ) -> list[tuple[RestoreStep, errors.CmsfsError]]:
-        """Those that find their names taken, by what nothing here moves away."""
+        """Execute moves and renames; return those whose names are taken by items that the plan does not
+        move."""
         while steps:
             await self._in_turn(steps, now)
             stuck = self._drain()
@@ -102,7 +106,8 @@ class Carrier:
         return []
 
     async def _in_turn(self, steps: list[RestoreStep], now: Mapping[Key, ItemState]) -> None:
-        """Each step after the one whose item has its name, so that a chain of renames is one request each."""
+        """Run each step after the one whose item holds its target name, so that a chain of renames needs one
+        request a step."""
         holders = {
             _place_key(now[step.key].parent, now[step.key].name): step
             for step in steps
@@ -123,12 +128,12 @@ class Carrier:
                 await self._together(ready)
                 moved = ready
             else:
-                # All that are left wait for one another.
-                moved = [_on_circle(next(iter(after)), waits)]
-                await self._step_aside(moved[0])
+                # The remaining steps form a cycle.
+                moved = [_step_on_cycle(next(iter(after)), waits)]
+                await self._rename_temporarily(moved[0])
             ready = [next_one for step in moved for next_one in after.pop(step, [])]
 
-    async def _step_aside(self, step: RestoreStep) -> None:
+    async def _rename_temporarily(self, step: RestoreStep) -> None:
         self._away.add(step.key)
         kind, number = step.key
         await self._client.items.update(kind, number, name=f"{step.name} (id {number})")
@@ -174,7 +179,7 @@ class Carrier:
         try:
             await self._client.versions.promote(number, step.version)
         except errors.NotFound:
-            # It was deleted by itself, and comes back for this.
+            # The version itself is in the trash: restore it first.
             await self._client.versions.restore(number, step.version)
             await self._client.versions.promote(number, step.version)
 
@@ -182,7 +187,7 @@ class Carrier:
         kind, number = step.key
         await self._client.items.update(kind, number, name=step.name, parent_id=step.parent)
 
-    _actions: Mapping[Action, Callable[["Carrier", RestoreStep], Awaitable[None]]] = {
+    _actions: Mapping[Action, Callable[["PlanExecutor", RestoreStep], Awaitable[None]]] = {
         "trash": _trash,
         "restore": _restore,
         "promote": _promote,
@@ -194,7 +199,7 @@ def _place_key(parent: str | None, name: str) -> tuple[str | None, str]:
     return parent, wire_names.name_key(name)
 
 
-def _on_circle(step: RestoreStep, waits: Mapping[RestoreStep, RestoreStep]) -> RestoreStep:
+def _step_on_cycle(step: RestoreStep, waits: Mapping[RestoreStep, RestoreStep]) -> RestoreStep:
     seen: set[RestoreStep] = set()
     while step not in seen:
         seen.add(step)
@@ -203,18 +208,18 @@ def _on_circle(step: RestoreStep, waits: Mapping[RestoreStep, RestoreStep]) -> R
 
 
 async def undo_plan(client: Client, before: Sequence[ItemState]) -> tuple[RestorePlan, dict[Key, ItemState]]:
-    """The steps that take a restore back, given how the items were before it, and how they are now."""
+    """Return the steps that undo a restore, given the items' states before it; and their current states."""
     found: list[list[RestoreStep]] = [[] for _ in before]
     now: dict[Key, ItemState] = {}
     limit = trio.CapacityLimiter(AT_ONCE)
 
-    async def look(place: int, was: ItemState) -> None:
+    async def plan_one(position: int, was: ItemState) -> None:
         async with limit:
-            found[place], now[was.key] = await _undo_steps(client, was)
+            found[position], now[was.key] = await _undo_steps(client, was)
 
     async with trio.open_nursery() as nursery:
-        for place, was in enumerate(before):
-            nursery.start_soon(look, place, was)
+        for position, was in enumerate(before):
+            nursery.start_soon(plan_one, position, was)
     return RestorePlan([step for steps in found for step in steps]), now
 
 
@@ -235,7 +240,7 @@ async def _undo_steps(client: Client, was: ItemState) -> tuple[list[RestoreStep]
     steps = []
     if version != was.version and was.version is not None:
         steps.append(RestoreStep("promote", was.key, was.name, version=was.version))
-    # After a promotion too, which may bring an older name.
+    # After a promotion as well: promoting a version may bring back an older name.
     if (item.name, parent) != (was.name, was.parent) or version != was.version:
         steps.append(RestoreStep("place", was.key, was.name, was.parent))
     return steps, now

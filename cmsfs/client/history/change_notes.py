@@ -1,6 +1,6 @@
-"""What an event says, for people: who did what to which item, and when.
+"""Describes events for people: who did what to which item, and when.
 
-Rule: the words are ours; an event of a type that is not known here is told by its type.
+Rule: the wording is ours; an event of an unknown type is described by its type's name.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from datetime import datetime
 from cmsfs.client import remote_paths
 from cmsfs.models.content import events, items
 
-# A collaboration's sources are no items.
+# The source of a collaboration event is not an item.
 DONE = {
     events.CREATE: "created",
     events.UPLOAD: "uploaded",
@@ -37,24 +37,24 @@ DONE = {
     events.TASK_ASSIGNMENT_UPDATE: "answered a task",
     events.TASK_ASSIGNMENT_DELETE: "took a task back",
 }
-_AWAY = "moved away"
+_MOVED_AWAY = "moved away"
 
 
-def what(event: events.Event) -> str:
-    """What was done."""
+def action_of(event: events.Event) -> str:
+    """Return what was done, in words."""
     word = event.event_type or ""
     return DONE.get(word, word.lower().replace("_", " "))
 
 
-def who(event: events.Event) -> str:
-    """By whom; "" where that is not told."""
+def author_of(event: events.Event) -> str:
+    """Return who did it; "" if the event does not say."""
     by = event.created_by
     return (by.name or by.login or by.id) if by else ""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeNote:
-    """One change; `path` is where the item was after it, as far as the service shows that."""
+    """One change; `path` is the item's path after it, as far as the service reports that."""
 
     at: datetime | None
     by: str
@@ -79,9 +79,9 @@ class ChangeNote:
 
 
 class ChangeNotes:
-    """Picks what is about one item, or of a folder what is about anything in it, out of a stream of events.
+    """Filters a stream of events for those about one item, or, for a folder, about anything in it.
 
-    Events have to come in their order: what leaves a folder is told by having been in it.
+    Events must be passed in order: an item that leaves the folder is recognized by earlier events in it.
     """
 
     def __init__(self, item: remote_paths.Found) -> None:
@@ -91,7 +91,7 @@ class ChangeNotes:
         self._within: set[tuple[str, str]] = set()
 
     def of(self, event: events.Event) -> ChangeNote | None:
-        """What the event says about it; None for an event that is about something else."""
+        """Return the change that the event describes; None if it is about something else."""
         item = event.item()
         if item is None:
             return None
@@ -103,8 +103,8 @@ class ChangeNotes:
         word = event.event_type or ""
         return ChangeNote(
             at=event.created_at,
-            by=who(event),
-            done=what(event) if is_here else _AWAY,
+            by=author_of(event),
+            done=action_of(event) if is_here else _MOVED_AWAY,
             path=remote_paths.path_of(item) if item.path_collection else item.name or item.id,
             event=word,
             item_id=item.id,

@@ -1,7 +1,6 @@
-"""Reads facts of the past from the service: events from where the last reading ended, what is in the trash,
-the versions of a file.
+"""Fetches what the service knows of the past: new events since the last read, the trash, a file's versions.
 
-Rule: an event says how an item was after it; of its place it tells only where it names one.
+Rule: an event reports an item's state after it, but its folder only if the event names a parent.
 """
 
 import logging
@@ -17,28 +16,29 @@ from cmsfs.models.content import events, items
 log = logging.getLogger(__name__)
 
 
-class HeardEvents:
-    """What events tell: the states of each item in their order, and since when (`reach`)."""
+class EventStates:
+    """The item states that events reported (`reported`, oldest first), and the time of the oldest event
+    (`reach`)."""
 
     def __init__(self) -> None:
-        self.told: dict[Key, list[ItemState]] = {}
+        self.reported: dict[Key, list[ItemState]] = {}
         self.reach: datetime | None = None
         self._position: events.Position = 0
         self._seen: set[str] = set()
 
     async def read(self, client: Client) -> None:
-        """All that there are since the last reading.  Raises what the service answers."""
+        """Read all events since the last call.  Raises the service's errors."""
         while True:
             page = await client.events.since(self._position, stream="all")
             for event in page.entries:
                 if event.event_id not in self._seen:
                     self._seen.add(event.event_id)
-                    self._heard(event)
+                    self._record(event)
             if not page.entries or page.next_stream_position == self._position:
                 return
             self._position = page.next_stream_position
 
-    def _heard(self, event: events.Event) -> None:
+    def _record(self, event: events.Event) -> None:
         if event.created_at is None:
             return
         if self.reach is None or event.created_at < self.reach:
@@ -47,7 +47,7 @@ class HeardEvents:
             return
         is_trashed = event.event_type == events.TRASH
         state = state_of(item, at=event.created_at, cause=event.event_type, is_trashed=is_trashed)
-        states = self.told.setdefault(state.key, [])
+        states = self.reported.setdefault(state.key, [])
         states.append(state)
         if len(states) > 1 and _when(states[-2]) > event.created_at:
             states.sort(key=_when)
@@ -59,21 +59,21 @@ def _when(state: ItemState) -> datetime:
 
 
 async def trashed(client: Client) -> dict[Key, ItemState]:
-    """What is in the trash by itself.  Raises what the service answers."""
+    """Return the items that were trashed themselves (not with their folder).  Raises the service's errors."""
     found = [state_of(item, is_trashed=True) async for item in client.trash.items()]
     return {state.key: state for state in found}
 
 
 async def versions_of(client: Client, now: ItemState, *, is_newer: bool) -> list[VersionState] | None:
-    """The versions of a file, also those in the trash; the current one too, unless it is known to be newer
-    than what is asked for.  None: nobody is told."""
+    """Return the versions of a file, including trashed ones; also the current version, unless it is known to
+    be newer than the moment (`is_newer`).  None: the service does not show them."""
     _, number = now.key
     try:
         found = await client.versions.past(number)
         if now.version is not None and not is_newer:
             found.append(await client.versions.get(number, now.version))
     except (errors.NotFound, errors.Forbidden) as error:
-        log.info("the versions of %s are not told: %s", number, error)
+        log.info("the versions of %s are not available: %s", number, error)
         return None
     return [
         VersionState(one.id, made, one.sha1, int(one.size or 0), one.name, one.trashed_at is not None)
@@ -85,7 +85,7 @@ async def versions_of(client: Client, now: ItemState, *, is_newer: bool) -> list
 def state_of(
     item: AnyItem, *, at: datetime | None = None, cause: str | None = None, is_trashed: bool = False
 ) -> ItemState:
-    """The state that an item of the service amounts to."""
+    """Convert an item of the service to its state."""
     file = item if isinstance(item, items.File) else None
     link = None
     if isinstance(item, items.WebLink) and item.url is not None:

@@ -1,6 +1,6 @@
-"""Gathers what the service knows of a folder's past: what is in it, the trash, the events, the versions.
+"""Gathers what the service knows of a folder's past: its listing, the trash, events and versions.
 
-Rule: a version is asked for where nothing else says what a file said; a request for each such file.
+Rule: versions are fetched only for files whose past contents no other source knows; one request a file.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,19 +12,19 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.history import as_of
-from cmsfs.client.history.as_of import Facts, ItemState, ItemThen, Key
-from cmsfs.client.history.facts import HeardEvents, state_of, trashed, versions_of
+from cmsfs.client.history.as_of import Facts, HistoricalItem, ItemState, Key
+from cmsfs.client.history.facts import EventStates, state_of, trashed, versions_of
 from cmsfs.client.history.restore_plan import RestorePlan, make_plan
 from cmsfs.client.session import Client
 
-# Requests side by side: what a service answers to one account without complaint.
+# Parallel requests: as many as a service answers for one account without rate-limiting it.
 AT_ONCE = 8
 
 T = TypeVar("T")
 
 
 class PastOfFolder:
-    """What was and what is below one folder; `load` asks for everything, and again for what is then."""
+    """The past and current contents of one folder; each `load` fetches the current state again."""
 
     def __init__(self, client: Client, folder: str, moment: datetime) -> None:
         self._client = client
@@ -32,32 +32,32 @@ class PastOfFolder:
         self.folder = folder
         self.moment = moment
         self.facts = Facts()
-        self._heard = HeardEvents()
+        self._event_states = EventStates()
         self.present: dict[Key, ItemState] = {}
-        self.then: dict[Key, ItemThen] = {}
-        self.elsewhere: dict[Key, ItemThen] = {}
+        self.then: dict[Key, HistoricalItem] = {}
+        self.elsewhere: dict[Key, HistoricalItem] = {}
 
     async def load(self) -> None:
         """Raises what the service answers."""
-        await self._heard.read(self._client)
+        await self._event_states.read(self._client)
         facts = self.facts = Facts(
-            told=self._heard.told, reach=self._heard.reach, versions=self.facts.versions
+            reported=self._event_states.reported, reach=self._event_states.reach, versions=self.facts.versions
         )
         await self._list(self.folder)
         self.present = dict(facts.now)
         facts.now |= await trashed(self._client)
-        # What was in it, and is now somewhere else on the service.
-        then = as_of.tree_then(facts, self.folder, self.moment)
-        await self._each(self._look, [key for key, one in then.items() if one.now is None])
+        # Items that were in the folder and are now elsewhere at the service.
+        then = as_of.tree_at(facts, self.folder, self.moment)
+        await self._each(self._fetch_item, [key for key, one in then.items() if one.now is None])
         wanted = as_of.files_without_content(facts, self.moment, {**then, **self.present})
-        await self._each(self._past, wanted)
-        self.then = as_of.tree_then(facts, self.folder, self.moment)
-        strangers = self.present.keys() - self.then.keys()
-        others = {key: as_of.item_then(facts, key, self.moment) for key in strangers}
+        await self._each(self._fetch_versions, wanted)
+        self.then = as_of.tree_at(facts, self.folder, self.moment)
+        added = self.present.keys() - self.then.keys()
+        others = {key: as_of.item_at(facts, key, self.moment) for key in added}
         self.elsewhere = {key: one for key, one in others.items() if one is not None}
 
     def plan(self) -> RestorePlan:
-        """What brings the folder back to what it was."""
+        """Return the steps that restore the folder to its past state."""
         return make_plan(self.then, self.present, self.elsewhere)
 
     async def _each(self, work: Callable[[T], Awaitable[None]], these: Iterable[T]) -> None:
@@ -70,7 +70,7 @@ class PastOfFolder:
                 nursery.start_soon(one, what)
 
     async def _list(self, folder: str) -> None:
-        """All that is below a folder, several folders side by side."""
+        """List everything below a folder, several folders in parallel."""
         level = [folder]
         while level:
             below: list[str] = []
@@ -85,18 +85,20 @@ class PastOfFolder:
             await self._each(one, level)
             level = below
 
-    async def _look(self, key: Key) -> None:
+    async def _fetch_item(self, key: Key) -> None:
         try:
             item = await self._client.items.get(*key)
         except errors.NotFound:
             return
         self.facts.now[key] = state_of(item)
 
-    async def _past(self, key: Key) -> None:
-        """The versions of a file, in the trash, too; and the current one, as far as the service tells."""
+    async def _fetch_versions(self, key: Key) -> None:
+        """Fetch a file's versions, including trashed ones and the current one, as far as the service shows
+        them."""
         now = self.facts.now[key]
         if now.is_trashed:
-            # Nobody is told the past of what is in the trash: it is what it was there.
+            # The service does not show the versions of a trashed file; its contents do not change in the
+            # trash.
             return
         is_newer = as_of.is_newer(self.facts, key, self.moment)
         if (found := await versions_of(self._client, now, is_newer=is_newer)) is not None:
@@ -104,7 +106,7 @@ class PastOfFolder:
 
 
 class PastOfItems(PastOfFolder):
-    """What was and what is of some items alone, wherever they are."""
+    """The past and current state of single items, wherever they are."""
 
     def __init__(self, client: Client, keys: Iterable[Key], moment: datetime) -> None:
         super().__init__(client, "", moment)
@@ -112,21 +114,21 @@ class PastOfItems(PastOfFolder):
 
     async def load(self) -> None:
         """Raises what the service answers."""
-        await self._heard.read(self._client)
+        await self._event_states.read(self._client)
         facts = self.facts = Facts(
-            told=self._heard.told, reach=self._heard.reach, versions=self.facts.versions
+            reported=self._event_states.reported, reach=self._event_states.reach, versions=self.facts.versions
         )
         keys = self._keys
         if as_of.is_covered(facts, self.moment):
-            # What nobody has changed since is what it was.
+            # Items without an event since the moment are unchanged.
             keys = [
-                key for key in keys if any(_is_after(one, self.moment) for one in facts.told.get(key, []))
+                key for key in keys if any(_is_after(one, self.moment) for one in facts.reported.get(key, []))
             ]
         found = await trashed(self._client)
         facts.now |= {key: found[key] for key in keys if key in found}
-        await self._each(self._look, [key for key in keys if key not in facts.now])
-        await self._each(self._past, as_of.files_without_content(facts, self.moment, keys))
-        then = {key: as_of.item_then(facts, key, self.moment) for key in keys}
+        await self._each(self._fetch_item, [key for key in keys if key not in facts.now])
+        await self._each(self._fetch_versions, as_of.files_without_content(facts, self.moment, keys))
+        then = {key: as_of.item_at(facts, key, self.moment) for key in keys}
         self.then = {key: one for key, one in then.items() if one is not None}
         self.present = {key: one for key, one in facts.now.items() if not one.is_trashed}
 
@@ -135,14 +137,14 @@ def _is_after(state: ItemState, moment: datetime) -> bool:
     return state.at is not None and state.at > moment
 
 
-async def folder_then(client: Client, parent: str, name: str, moment: datetime) -> ItemThen | None:
-    """The folder that was called so in another at the moment, wherever it is now; None if it is nowhere.
-    Raises what the service answers."""
-    heard = HeardEvents()
-    await heard.read(client)
-    facts = Facts(now=await trashed(client), told=heard.told, reach=heard.reach)
-    for key in dict.fromkeys([*facts.told, *facts.now]):
-        then = as_of.item_then(facts, key, moment) if key[0] == "folder" else None
+async def find_past_folder(client: Client, parent: str, name: str, moment: datetime) -> HistoricalItem | None:
+    """Find the folder that had this parent and name at the moment, wherever it is now; None if it is gone.
+    Raises the service's errors."""
+    history = EventStates()
+    await history.read(client)
+    facts = Facts(now=await trashed(client), reported=history.reported, reach=history.reach)
+    for key in dict.fromkeys([*facts.reported, *facts.now]):
+        then = as_of.item_at(facts, key, moment) if key[0] == "folder" else None
         if then is None or (then.state.parent, then.state.name) != (parent, name):
             continue
         if then.now is not None:
@@ -150,5 +152,5 @@ async def folder_then(client: Client, parent: str, name: str, moment: datetime) 
         try:
             return replace(then, now=state_of(await client.items.get(*key)), unsure=frozenset())
         except errors.NotFound:
-            continue  # deleted for good, or with the folder that it was in
+            continue  # permanently deleted, or trashed together with its parent
     return None

@@ -1,6 +1,6 @@
-"""Moments of the past as people write them: `2h`, `yesterday`, `2026-11-20`, `2026-11-20T14:00`.
+"""Parses moments of the past as people write them: `2h`, `yesterday`, `2026-11-20`, `2026-11-20T14:00`.
 
-Rule: a day is meant as it ended; without a zone it is local time.
+Rule: a day means its end; without a time zone it is local time.
 """
 
 import re
@@ -13,13 +13,14 @@ _AGO = re.compile(r"(\d{1,6})(s|min|m|h|d|w)")
 
 
 def parse(text: str) -> datetime:
-    """The moment, with its zone.  Raises `ValueError` for what is none, or is not over yet."""
+    """Return the moment with its time zone.  Raises `ValueError` for other text and for times in the
+    future."""
     now = clock.datetime_now().astimezone()
     if text == "yesterday":
         return _end_of(clock.date_today() - timedelta(days=1))
-    if (said := _AGO.fullmatch(text)) is not None:
+    if (ago := _AGO.fullmatch(text)) is not None:
         try:
-            return now - timedelta(**{_UNITS[said[2]]: int(said[1])})
+            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         except OverflowError:
             raise ValueError(f"{text!r} is too long ago") from None
     try:

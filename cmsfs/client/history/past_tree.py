@@ -1,9 +1,10 @@
-"""The account as it was at one moment, folder by folder as each is looked into.
+"""The account as it was at one moment, loaded folder by folder on demand.
 
-`gathering` asks for all of a folder at once, to plan; this asks for what somebody looks at.  A folder is what
-is listed in it now, less what was elsewhere, with what events and the trash tell that was in it.
+`gathering` fetches a whole folder tree at once, to plan a restore; this module fetches only the folders that
+are opened.  A past folder is its current listing, minus items that were elsewhere, plus items that events and
+the trash place in it.
 
-Rule: a folder that may have held more than is known says so (`is_complete`).
+Rule: a folder that may have held more than is known has `is_complete` False.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -14,93 +15,93 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.history import as_of
-from cmsfs.client.history.as_of import Facts, ItemState, ItemThen, Key
-from cmsfs.client.history.facts import HeardEvents, state_of, versions_of
+from cmsfs.client.history.as_of import Facts, HistoricalItem, ItemState, Key
+from cmsfs.client.history.facts import EventStates, state_of, versions_of
 from cmsfs.client.session import Client
 
-# Requests side by side: what a service answers to one account without complaint.
+# Parallel requests: as many as a service answers for one account without rate-limiting it.
 AT_ONCE = 8
 
-# Sorting out what was where goes over all that is known; others have their turn after so many items.
-_IN_A_ROW = 500
+# Grouping the items by past folder goes over everything known; yield to other tasks after this many items.
+_ITEMS_PER_CHECKPOINT = 500
 
 
 @dataclass(frozen=True, slots=True)
-class FolderThen:
-    """What was in a folder, and whether that is all."""
+class HistoricalFolder:
+    """The past contents of a folder, and whether they are complete."""
 
-    items: Sequence[ItemThen]
+    items: Sequence[HistoricalItem]
     is_complete: bool
 
 
 class PastTree:
-    """What was at a moment; what is known once stays known, as the past does not change."""
+    """The tree at a moment; results are cached without expiry, since the past does not change."""
 
     def __init__(
-        self, client: Client, moment: datetime, heard: HeardEvents, trash: Mapping[Key, ItemState]
+        self, client: Client, moment: datetime, history: EventStates, trash: Mapping[Key, ItemState]
     ) -> None:
         self.moment = moment
         self._client = client
-        self._facts = Facts(now=dict(trash), told=heard.told, reach=heard.reach)
+        self._facts = Facts(now=dict(trash), reported=history.reported, reach=history.reach)
         self._trash = trash
-        # What events and the trash tell of, by the folder that it was in.
-        self._told_in: dict[str | None, list[Key]] | None = None
-        self._folders: dict[str, FolderThen] = {}
-        self._turn = trio.Lock()
+        # The items known from events and the trash, by the folder that they were in.
+        self._known_by_folder: dict[str | None, list[Key]] | None = None
+        self._folders: dict[str, HistoricalFolder] = {}
+        self._lock = trio.Lock()
 
     @property
     def reach(self) -> datetime | None:
-        """From when on every change is known."""
+        """The time since when every change is known."""
         return self._facts.reach
 
-    def known(self, folder: str) -> FolderThen | None:
-        """What was in a folder, if it was asked for before."""
+    def cached_folder(self, folder: str) -> HistoricalFolder | None:
+        """Return the past contents of a folder if they were loaded before."""
         return self._folders.get(folder)
 
-    def remembers(self, key: Key) -> bool:
-        """Whether `item` needs nothing of the service."""
+    def is_cached(self, key: Key) -> bool:
+        """Whether `item` needs no request to the service."""
         return key in self._facts.now
 
-    async def item(self, key: Key) -> ItemThen | None:
-        """An item as it was; None if it was not there.  Raises what the service answers."""
-        async with self._turn:
+    async def item(self, key: Key) -> HistoricalItem | None:
+        """Return an item as it was; None if it did not exist.  Raises the service's errors."""
+        async with self._lock:
             if key not in self._facts.now:
-                await self._look(key)
-            return as_of.item_then(self._facts, key, self.moment)
+                await self._fetch_item(key)
+            return as_of.item_at(self._facts, key, self.moment)
 
-    async def folder(self, number: str) -> FolderThen:
-        """What was in a folder.  Raises what the service answers."""
-        async with self._turn:
-            if (known := self._folders.get(number)) is None:
-                known = self._folders[number] = await self._gather(number)
-            return known
+    async def folder(self, number: str) -> HistoricalFolder:
+        """Return the past contents of a folder.  Raises the service's errors."""
+        async with self._lock:
+            if (cached := self._folders.get(number)) is None:
+                cached = self._folders[number] = await self._load_folder(number)
+            return cached
 
-    async def _gather(self, number: str) -> FolderThen:
-        if self._told_in is None:
-            self._told_in = await self._sorted()
-        facts, told = self._facts, self._told_in.get(number, [])
+    async def _load_folder(self, number: str) -> HistoricalFolder:
+        if self._known_by_folder is None:
+            self._known_by_folder = await self._group_by_folder()
+        facts, known = self._facts, self._known_by_folder.get(number, [])
         listed = await self._list(number)
-        await self._each(self._look, [key for key in told if key not in facts.now])
-        keys = list(dict.fromkeys([*told, *(listed or [])]))
-        asked = as_of.files_without_content(facts, self.moment, keys)
-        # Nobody is told the past of what is in the trash.
-        await self._each(self._ask_versions, [key for key in asked if not facts.now[key].is_trashed])
-        found = [as_of.item_then(facts, key, self.moment) for key in keys]
+        await self._each(self._fetch_item, [key for key in known if key not in facts.now])
+        keys = list(dict.fromkeys([*known, *(listed or [])]))
+        wanted = as_of.files_without_content(facts, self.moment, keys)
+        # The service does not show the versions of trashed files.
+        await self._each(self._fetch_versions, [key for key in wanted if not facts.now[key].is_trashed])
+        found = [as_of.item_at(facts, key, self.moment) for key in keys]
         inside = [one for one in found if one is not None and one.state.parent == number]
-        return FolderThen(inside, self._is_complete(number, is_listed=listed is not None))
+        return HistoricalFolder(inside, self._is_complete(number, is_listed=listed is not None))
 
-    async def _sorted(self) -> dict[str | None, list[Key]]:
+    async def _group_by_folder(self) -> dict[str | None, list[Key]]:
         found: dict[str | None, list[Key]] = {}
-        for place, key in enumerate(list(dict.fromkeys([*self._facts.told, *self._facts.now]))):
-            if place % _IN_A_ROW == 0:
+        for index, key in enumerate(list(dict.fromkeys([*self._facts.reported, *self._facts.now]))):
+            if index % _ITEMS_PER_CHECKPOINT == 0:
                 await trio.lowlevel.checkpoint()
-            if (then := as_of.item_then(self._facts, key, self.moment)) is not None:
+            if (then := as_of.item_at(self._facts, key, self.moment)) is not None:
                 found.setdefault(then.state.parent, []).append(key)
         return found
 
     async def _list(self, number: str) -> list[Key] | None:
-        """What is in a folder now; None: the service lists it for nobody."""
-        if self._went_with(("folder", number)) is not None:
+        """List a folder's current contents; None if the service does not list it (trashed or gone)."""
+        if self._trashed_root_of(("folder", number)) is not None:
             return None
         found = []
         try:
@@ -113,41 +114,44 @@ class PastTree:
         return found
 
     def _is_complete(self, number: str, *, is_listed: bool) -> bool:
-        """Nothing can have left a folder without an event that is known, and what stayed was listed, or came
-        with one, too."""
+        """Whether every item that was in the folder is known: what left it has an event, and what stayed was
+        listed or arrived with an event."""
         if not as_of.is_covered(self._facts, self.moment):
             return False
         if is_listed:
             return True
         key, reach = ("folder", number), self._facts.reach
-        states = [*self._facts.told.get(key, []), *([self._facts.now[key]] if key in self._facts.now else [])]
+        states = [
+            *self._facts.reported.get(key, []),
+            *([self._facts.now[key]] if key in self._facts.now else []),
+        ]
         made = next((one.created for one in states if one.created is not None), None)
         return made is not None and reach is not None and made >= reach
 
-    async def _look(self, key: Key) -> None:
-        if (above := self._went_with(key)) is not None:
-            # The service tells nobody of it until the folder comes back.
-            if key not in self._facts.now and (told := self._facts.told.get(key)):
-                self._facts.now[key] = replace(told[-1], at=above.at, is_trashed=True)
+    async def _fetch_item(self, key: Key) -> None:
+        if (above := self._trashed_root_of(key)) is not None:
+            # The service does not show the item until its folder is restored.
+            if key not in self._facts.now and (reported := self._facts.reported.get(key)):
+                self._facts.now[key] = replace(reported[-1], at=above.at, is_trashed=True)
             return
         try:
             self._facts.now[key] = state_of(await self._client.items.get(*key))
         except errors.NotFound:
             return
 
-    def _went_with(self, key: Key) -> ItemState | None:
-        """The item of the trash that an item is, or went there with, by what was last told of its place."""
+    def _trashed_root_of(self, key: Key) -> ItemState | None:
+        """Return the trashed item that this item is, or was trashed with, by its last reported parent."""
         seen: set[Key] = set()
         while key not in seen:
             seen.add(key)
             if (found := self._trash.get(key)) is not None:
                 return found
-            if not (told := self._facts.told.get(key)) or told[-1].parent is None:
+            if not (reported := self._facts.reported.get(key)) or reported[-1].parent is None:
                 return None
-            key = ("folder", told[-1].parent)
+            key = ("folder", reported[-1].parent)
         return None
 
-    async def _ask_versions(self, key: Key) -> None:
+    async def _fetch_versions(self, key: Key) -> None:
         is_newer = as_of.is_newer(self._facts, key, self.moment)
         if (found := await versions_of(self._client, self._facts.now[key], is_newer=is_newer)) is not None:
             self._facts.versions[key[1]] = found

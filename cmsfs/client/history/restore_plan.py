@@ -1,19 +1,20 @@
-"""What brings a folder back to what it was: the steps, out of how it was and how it is.
+"""Plans the restore of a folder: computes the steps from its past and current state.
 
-Pure.  What is not known stays as it is and is listed with the reason.
+Pure.  What is not known stays unchanged and is listed with the reason.
 
-Rule: nothing is removed for good; what is new goes to the trash.
+Rule: nothing is permanently deleted; new items go to the trash.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cmsfs.client.history.as_of import ItemState, ItemThen, Key, Unsure
+from cmsfs.client.history.as_of import HistoricalItem, ItemState, Key, Unsure
 
 Action = Literal["trash", "restore", "promote", "place"]
 
-# In this order: names get free before they are taken, and a folder goes when what it held is out of it.
+# In this order, names are freed before they are reused, and a folder is trashed after items were moved out of
+# it.
 ORDER: tuple[Action, ...] = ("trash", "restore", "promote", "place")
 
 _WHY = {
@@ -27,7 +28,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class RestoreStep:
-    """One change; `name` and `parent` are where the item is to be, `version` what it is to say."""
+    """One change; `name` and `parent` are the target place, `version` the target contents."""
 
     action: Action
     key: Key
@@ -38,7 +39,7 @@ class RestoreStep:
 
 @dataclass(slots=True)
 class RestorePlan:
-    """The steps in their order, and the items of which something cannot be known, each with the reason."""
+    """The steps in order, and the items with unknown attributes: key, name and reason."""
 
     steps: list[RestoreStep] = field(default_factory=list)
     unknown: list[tuple[Key, str, str]] = field(default_factory=list)
@@ -48,10 +49,12 @@ class RestorePlan:
 
 
 def make_plan(
-    then: Mapping[Key, ItemThen], present: Mapping[Key, ItemState], elsewhere: Mapping[Key, ItemThen]
+    then: Mapping[Key, HistoricalItem],
+    present: Mapping[Key, ItemState],
+    elsewhere: Mapping[Key, HistoricalItem],
 ) -> RestorePlan:
-    """What makes of `present`, what is below the folder now, what was there `then` (a folder before what was
-    in it).  `elsewhere`: what of `present` was at that time in another place."""
+    """Return the steps from `present`, the current items below the folder, to `then`, the past ones (each
+    folder before its children).  `elsewhere`: items of `present` that were in another place then."""
     plan = RestorePlan()
     for key, one in then.items():
         state, now = one.state, one.now
@@ -67,13 +70,14 @@ def make_plan(
             plan.steps.append(RestoreStep("place", key, name, parent))
         if key[0] == "file" and state.version is not None and state.sha1 != now.sha1:
             plan.steps.append(RestoreStep("promote", key, state.name, version=state.version))
-    plan.steps += _new({key: one for key, one in present.items() if key not in then}, elsewhere)
+    plan.steps += _remove_added({key: one for key, one in present.items() if key not in then}, elsewhere)
     plan.steps.sort(key=_rank)
     return plan
 
 
-def folder_plan(then: ItemThen, in_the_way: Key | None) -> RestorePlan:
-    """What brings a folder itself back to where it was, with what is in it; `in_the_way` is new there."""
+def folder_plan(then: HistoricalItem, in_the_way: Key | None) -> RestorePlan:
+    """Return the steps that move a folder itself back, with its contents; `in_the_way` is a new item there,
+    which is trashed."""
     state, now = then.state, then.now
     assert now is not None
     action: Action = "restore" if now.is_trashed else "place"
@@ -83,8 +87,11 @@ def folder_plan(then: ItemThen, in_the_way: Key | None) -> RestorePlan:
     return RestorePlan(steps)
 
 
-def _new(others: Mapping[Key, ItemState], elsewhere: Mapping[Key, ItemThen]) -> list[RestoreStep]:
-    """What came in goes back to where it was, what is new to the trash, with what is in it."""
+def _remove_added(
+    others: Mapping[Key, ItemState], elsewhere: Mapping[Key, HistoricalItem]
+) -> list[RestoreStep]:
+    """Return the steps that move items back that came from elsewhere, and trash new ones with their
+    contents."""
     new = {key for key in others if key not in elsewhere}
     steps = []
     for key, state in others.items():
@@ -99,7 +106,8 @@ def _new(others: Mapping[Key, ItemState], elsewhere: Mapping[Key, ItemThen]) -> 
 
 
 def _rank(step: RestoreStep) -> int:
-    # New files free their names at once, new folders may hold what is to be moved out of them.
+    # New files are trashed first to free their names; new folders last, as items may have to move out of
+    # them.
     if step.action == "trash" and step.key[0] == "folder":
         return len(ORDER)
     return ORDER.index(step.action)

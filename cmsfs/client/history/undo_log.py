@@ -1,6 +1,7 @@
-"""What a restore has done, on this disk, so that it can be undone: a line for each change, before it.
+"""The undo log of a restore, on the local disk: one line for each change, written before the change.
 
-Rule: a line says how the item was before, never what to do: a line whose change never happened does no harm.
+Rule: a line holds the item's previous state, not an action, so a line whose change never happened is
+harmless.
 """
 
 import json
@@ -15,22 +16,22 @@ _FOLDER, _ENDED = "folder", "ended"
 
 
 class UndoLog:
-    """The changes of one restore, the last of which `read` gives first.
+    """The changes of one restore; `read` yields the last one first.
 
-    A restore that was interrupted goes on with the next one of the same folder: the log is of both, then.
+    The next restore of the same folder continues an interrupted one; the log then covers both.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def begin(self, folder: str) -> IO[str]:
-        """Forget the restore before, unless it was of this folder (its id) and has not ended; close what is
-        returned."""
-        goes_on = self._is_open(folder)
-        mode = os.O_APPEND if goes_on else os.O_TRUNC
+        """Open the log and discard the previous restore, unless that was of this folder (its id) and
+        unfinished.  The caller closes the file."""
+        is_continued = self._is_unfinished(folder)
+        mode = os.O_APPEND if is_continued else os.O_TRUNC
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | mode, 0o600)
         file = os.fdopen(descriptor, "a", encoding="utf-8")
-        if not goes_on:
+        if not is_continued:
             _write(file, {_FOLDER: folder})
         return file
 
@@ -42,42 +43,42 @@ class UndoLog:
 
     @staticmethod
     def end(file: IO[str]) -> None:
-        """The restore was carried through, so the next one is another."""
+        """Mark the restore as finished, so that the next one starts a new log."""
         _write(file, {_ENDED: True})
 
     def _lines(self) -> list[dict[str, Any]]:
         if not self._path.exists():
             return []
-        said = []
+        lines = []
         for line in self._path.read_text(encoding="utf-8").splitlines():
             try:
-                said.append(json.loads(line))
+                lines.append(json.loads(line))
             except ValueError:
-                continue  # cut off in the middle, so its change never began
-        return said
+                continue  # truncated by a crash, so its change never began
+        return lines
 
-    def _is_open(self, folder: str) -> bool:
+    def _is_unfinished(self, folder: str) -> bool:
         lines = self._lines()
         return bool(lines) and lines[0].get(_FOLDER) == folder and _ENDED not in lines[-1]
 
     def read(self) -> Iterator[ItemState]:
-        """How each item was before it was changed, the last change first; nothing without a restore."""
+        """Yield each item's state before the restore, last changed first; nothing if there was no restore."""
         seen = set()
         states = []
-        for said in self._lines():
-            if "kind" not in said:
+        for line in self._lines():
+            if "kind" not in line:
                 continue
-            key = said["kind"], said["id"]
+            key = line["kind"], line["id"]
             if key not in seen:
-                # What counts is how it was before the first of its changes.
+                # The state before the first change of the item counts.
                 seen.add(key)
                 states.append(
                     ItemState(
                         key,
-                        said["name"],
-                        said["parent"],
-                        version=said["version"],
-                        is_trashed=said["trashed"],
+                        line["name"],
+                        line["parent"],
+                        version=line["version"],
+                        is_trashed=line["trashed"],
                     )
                 )
         yield from reversed(states)

@@ -1,10 +1,11 @@
 """Bandwidth limits per direction, shared by all transfers of a client.
 
-The wire hands the bytes of downloads and of uploads through `TransferLimits`; metadata is not counted.  A
-limit is asked for at every piece, so one that follows the time of day takes hold in the middle of a file.
+The wire passes the bytes of downloads and uploads through `TransferLimits`; metadata is not counted.  The
+limit is evaluated for every piece, so one that depends on the time of day takes effect in the middle of a
+file.
 
-Rule: pieces are small while there is a limit, so that every stream gets on all the time, and none looks dead
-to whoever waits for a sign of life.
+Rule: pieces are small while there is a limit, so that all streams progress steadily and none runs into a
+timeout.
 """
 
 import math
@@ -18,7 +19,7 @@ Limit = Callable[[], float | None]
 # With twenty streams at the slowest rate that can be set (32 kB/s) each gets one every ten seconds.
 PIECE = 16 * 1024
 
-# So many seconds of the rate may go at once after a silence.
+# After an idle period, this many seconds' worth of bytes may go at once.
 BURST_SECONDS = 1.0
 
 
@@ -27,20 +28,21 @@ class DirectionLimit:
 
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
-        self._free_at = -math.inf  # when all that was let through so far has gone, at the rate
+        self._free_at = -math.inf  # when everything let through so far has been sent at the rate
 
     @property
     def is_limited(self) -> bool:
         return self._limit() is not None
 
-    async def passed(self, nbytes: int) -> None:
-        """Wait until so many bytes may have gone, in the order of the callers.  Cancelled: they have."""
+    async def throttle(self, nbytes: int) -> None:
+        """Wait until this many more bytes fit the rate, in the order of the callers.  Cancelled: they
+        count."""
         rate = self._limit()
         if rate is None:
             self._free_at = -math.inf
             return
         now = trio.current_time()
-        # atomic: no await between the look at the line and the place in it
+        # atomic: no await between reading and advancing the schedule
         self._free_at = max(self._free_at, now - BURST_SECONDS) + nbytes / rate
         if self._free_at > now:
             await trio.sleep(self._free_at - now)
@@ -55,12 +57,12 @@ class TransferLimits:
 
 
 def pieces(body: AsyncIterator[bytes], line: DirectionLimit) -> AsyncIterator[bytes]:
-    """The pieces of a body, each when it may go."""
+    """Iterate over a body in pieces, each delayed to stay within the limit."""
     return _Pieces(body, line)
 
 
 class _Pieces:
-    """The pieces of one sending.  No generator: one that is left in the middle would have to be closed."""
+    """The throttled pieces of one body.  Not a generator, which would have to be closed if abandoned."""
 
     def __init__(self, pieces: AsyncIterator[bytes], line: DirectionLimit) -> None:
         self._pieces = pieces
@@ -76,5 +78,5 @@ class _Pieces:
             self._rest = b""
             return piece
         piece, self._rest = piece[:PIECE], piece[PIECE:]
-        await self._line.passed(len(piece))
+        await self._line.throttle(len(piece))
         return piece

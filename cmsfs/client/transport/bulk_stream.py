@@ -1,13 +1,13 @@
-"""A connection whose bytes are read in large pieces, by a thread while they flow.
+"""A connection that is read in large pieces, in a thread while data keeps arriving.
 
-TLS comes in records of 16 KiB.  A task that wakes up for each of them, and carries it through every layer
-above by itself, costs ten times what decrypting it does.  So all that has come is taken at once; and behind
-the beginning of an answer a thread gathers the pieces, and decrypts them, while the loop does something else.
-Who takes the pieces in that thread, too (`Sink`), has one thread for many of them.
+TLS records are 16 KiB.  Waking a task for each of them, and passing it through every layer, costs ten times
+as much as decrypting it.  So everything received is read at once; and after the beginning of a response, a
+thread gathers and decrypts the pieces while the event loop does other work.  A `Sink` takes the pieces in
+that thread, so that one thread call serves many of them.
 
-Rules: a thread begins only when something has come, and ends when nothing more has for `GATHER_SECONDS`, or
-behind the piece in which it was cancelled, so that it holds up neither a reader nor a cancellation.  What was
-taken from the network is given on, whatever follows it.
+Rules: a thread starts only when data has arrived, and ends when no more has arrived for `GATHER_SECONDS`, or
+after the piece during which it was cancelled, so that it delays neither a reader nor a cancellation.  Data
+that was read from the network is always delivered, whatever error follows it.
 """
 
 import select
@@ -20,16 +20,16 @@ import trio
 
 from cmsfs.runtime import clock, threads
 
-# What a thread gathers into one piece: a thousand pieces a GiB.
+# What a thread gathers into one piece: a thousand pieces for a GiB.
 PIECE_BYTES = 1024 * 1024
 
-# So much of an answer the loop takes by itself, as it comes: somebody waits for its beginning, and most
-# answers end there.
+# The event loop itself reads this much of a response, as it arrives: its beginning is urgent, and most
+# responses are not longer.
 LOOP_BYTES = 256 * 1024
 
-# A gathered piece is given on when it is all that was asked for, and after so long in any case; and if it is
-# large enough already, when nothing has come for a moment.  On a slow line, or with several connections that
-# share one, a hop of a thread, and all that follows a piece, would be for some KiB else.
+# A gathered piece is delivered when it is complete, and after this time in any case; if it is large enough
+# already, as soon as nothing has arrived for a moment.  Otherwise, on a slow line, or on one shared by
+# several connections, each thread switch and all further processing would serve only a few KiB.
 GATHER_SECONDS = 0.05
 LARGE_BYTES = 256 * 1024
 LINGER_SECONDS = 0.004
@@ -37,38 +37,39 @@ LINGER_SECONDS = 0.004
 # The most that one record of TLS holds.
 RECORD_BYTES = 16 * 1024
 
-# A socket's buffer, mostly, in one system call.
+# Mostly the whole socket buffer in one system call.
 RECEIVE_BYTES = 256 * 1024
 
 
 class Sink(Protocol):
-    """Takes the bytes of an answer in the thread in which they are gathered, all but `begins`."""
+    """Takes the bytes of a response in the thread that gathers them; only `begins` is called on the event
+    loop."""
 
     def begins(self) -> None:
-        """Something has come, and a thread is about to take it; on the loop."""
+        """Called on the event loop when data has arrived, before a thread reads it."""
 
     def space(self) -> memoryview:
-        """Where the next bytes go; not empty."""
+        """Return the buffer for the next bytes; not empty."""
 
     def came(self, count: int) -> bool:
-        """So many bytes have come there; whether it takes more.  Raises nothing."""
+        """Called after so many bytes were written to the buffer; whether it takes more.  Must not raise."""
 
 
 class _Layer(Protocol):
-    """What bytes pass on their way; never waits."""
+    """A layer between the socket and the reader; non-blocking."""
 
     def take(self) -> bytes | None:
-        """Some bytes that have come; none at the end, None if there are none yet."""
+        """Return received bytes; empty at the end of the stream, None if there are none yet."""
 
     def take_into(self, space: memoryview) -> int | None:
-        """As `take`, into a place of one's own: how many bytes."""
+        """As `take`, into a given buffer; returns the number of bytes."""
 
     def wrap(self, data: bytes) -> bytes:
-        """The bytes to send for these."""
+        """Return the bytes to send for this data."""
 
 
 class _Plain:
-    """The socket itself."""
+    """The plain socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -90,15 +91,15 @@ class _Plain:
 
 
 class _Tls:
-    """TLS, over the socket or over the TLS of a proxy."""
+    """TLS, over the socket or over a proxy's TLS connection."""
 
     def __init__(self, below: _Layer, context: ssl.SSLContext, hostname: str | None) -> None:
         self._below = below
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=hostname)
 
-    def greet(self) -> bool:
-        """Go on with the handshake as far as can be; whether it is done.  Raises `ssl.SSLError`."""
+    def continue_handshake(self) -> bool:
+        """Continue the handshake as far as possible; whether it is done.  Raises `ssl.SSLError`."""
         while True:
             try:
                 self.tls.do_handshake()
@@ -115,7 +116,7 @@ class _Tls:
                 if not self._fill():
                     return None
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                # Few servers take leave as they should; whether all has come, the length says.
+                # Few servers send close_notify; the content length shows whether the response is complete.
                 return b""
 
     def take_into(self, space: memoryview) -> int | None:
@@ -145,7 +146,7 @@ class _Tls:
 
 
 class BulkStream(httpcore.AsyncNetworkStream):
-    """A connection over a socket that does not block, which is closed with it."""
+    """A connection over a non-blocking socket, which it owns."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -153,12 +154,12 @@ class BulkStream(httpcore.AsyncNetworkStream):
         self._tls: ssl.SSLObject | None = None
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._answered = 0  # bytes that have come since something was sent
+        self._answered = 0  # bytes received since the last write
         self._ended = False
-        self._rest = b""  # of a record that came with more than was asked for
+        self._rest = b""  # received, but more than was asked for
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come, up to `max_bytes`; nothing at the end.
+        """Read up to `max_bytes` of what has arrived; empty at the end of the stream.
 
         Cancelled: nothing is lost.
         """
@@ -166,7 +167,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
             data: bytes | None = self._rest or self._layer.take()
             self._rest = b""
             if data is None:
-                # Only here: most of what a scope costs is for who waits.
+                # A cancel scope only here: it is needed only if there is something to wait for.
                 with trio.fail_after(float("inf") if timeout is None else timeout):
                     while data is None:
                         await trio.lowlevel.wait_readable(self._socket)
@@ -186,7 +187,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
         return data
 
     def _gathered(self, first: bytes, most: int, until: float) -> bytes:
-        """`first` and what comes behind it, of which some may take until then."""
+        """Return `first` and the bytes that follow it until `until` (monotonic seconds), up to `most`."""
         pieces, held = [first], len(first)
         while held < most:
             piece = self._layer.take()
@@ -205,7 +206,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
         return b"".join(pieces) if len(pieces) > 1 else pieces[0]
 
     async def pour(self, sink: Sink, most: int, timeout: float | None = None) -> int:
-        """Give up to `most` bytes to a sink, while they come, by a thread; how many, and none at the end.
+        """Write up to `most` bytes to a sink in a thread as they arrive; return how many, 0 at the end.
 
         Cancelled: nothing is lost.
         """
@@ -221,24 +222,25 @@ class BulkStream(httpcore.AsyncNetworkStream):
                     else:
                         self._rest = data
             sink.begins()
-            count = await threads.run_sync(self._poured, sink, most)
+            count = await threads.run_sync(self._pour, sink, most)
         except (OSError, trio.ClosedResourceError, trio.TooSlowError) as error:
             raise _as_httpcore(error, timeout, httpcore.ReadTimeout, httpcore.ReadError) from error
         self._answered += count
         return count
 
-    def _poured(self, sink: Sink, most: int) -> int:
+    def _pour(self, sink: Sink, most: int) -> int:
         done = 0
         while True:
             space = sink.space()[: most - done]
-            count = self._filled(space)
+            count = self._fill(space)
             done += count
             if not (count and sink.came(count)) or count < len(space) or done == most:
                 return done
             threads.check_cancelled()
 
-    def _filled(self, space: memoryview) -> int:
-        """What has come, and what comes within a moment, up to the end of the place."""
+    def _fill(self, space: memoryview) -> int:
+        """Fill the buffer with what has arrived or arrives within `GATHER_SECONDS`; return the number of
+        bytes."""
         held = min(len(self._rest), len(space))
         space[:held], self._rest = self._rest[:held], self._rest[held:]
         until = clock.monotonic() + GATHER_SECONDS
@@ -255,7 +257,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
         return held
 
     def _more_comes(self, held: int, until: float) -> bool:
-        """Wait for more, behind so many bytes."""
+        """Wait for more data after `held` bytes; whether it has arrived."""
         left = until - clock.monotonic()
         wait = left if held < LARGE_BYTES else min(left, LINGER_SECONDS)
         return left > 0 and bool(self._poll.poll(wait * 1000))
@@ -264,17 +266,17 @@ class BulkStream(httpcore.AsyncNetworkStream):
         self._answered = 0
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
-            left = self._sent(memoryview(self._layer.wrap(buffer)))
+            left = self._send_now(memoryview(self._layer.wrap(buffer)))
             if left or len(buffer) > LARGE_BYTES:
                 with trio.fail_after(float("inf") if timeout is None else timeout):
-                    # Also a reader who is always faster lets others have the loop.
+                    # Yield to other tasks even if the peer always reads fast enough.
                     await trio.lowlevel.checkpoint()
                     await self._send_rest(left)
         except (OSError, trio.ClosedResourceError, trio.TooSlowError) as error:
             raise _as_httpcore(error, timeout, httpcore.WriteTimeout, httpcore.WriteError) from error
 
-    def _sent(self, data: memoryview) -> memoryview:
-        """What is left of this after what the socket takes at once."""
+    def _send_now(self, data: memoryview) -> memoryview:
+        """Send what the socket takes without blocking; return the rest."""
         while data:
             try:
                 data = data[self._socket.send(data) :]
@@ -283,7 +285,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
         return data
 
     async def _send_rest(self, left: memoryview) -> None:
-        while left := self._sent(left):
+        while left := self._send_now(left):
             await trio.lowlevel.wait_writable(self._socket)
 
     async def _send(self, data: bytes) -> None:
@@ -293,11 +295,11 @@ class BulkStream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """The same connection, with TLS from here on; closed if that fails."""
+        """Upgrade this connection to TLS; close it if that fails."""
         layer = _Tls(self._layer, ssl_context, server_hostname)
         try:
             with trio.fail_after(float("inf") if timeout is None else timeout):
-                while not layer.greet():
+                while not layer.continue_handshake():
                     await self._send(layer.wrap(b""))
                     await trio.lowlevel.wait_readable(self._socket)
                 await self._send(layer.wrap(b""))
@@ -327,7 +329,7 @@ class BulkStream(httpcore.AsyncNetworkStream):
             case "server_addr":
                 return self._socket.getpeername()
             case "is_readable":
-                # What can be read while nothing was asked is the end.
+                # Readable while no response is expected: the peer has closed the connection.
                 return bool(self._ended or self._rest or self._socket.fileno() < 0 or self._poll.poll(0))
         return None
 
@@ -338,5 +340,5 @@ def _as_httpcore(
     slow: type[httpcore.TimeoutException],
     broken: type[httpcore.NetworkError],
 ) -> Exception:
-    """What went wrong as httpcore has it: `slow` after the timeout, else `broken`."""
+    """Return the error as an httpcore exception: `slow` after a timeout, else `broken`."""
     return slow(f"after {timeout:g} s") if isinstance(error, trio.TooSlowError) else broken(str(error))

@@ -1,7 +1,8 @@
-"""How a client connects: to streams that are read in large pieces, and which addresses it may connect to.
+"""Opens connections: streams that are read in large pieces, and a guard against requests to local addresses.
 
-A name may lead into this machine where an address may not.  Looking it up beforehand proves nothing, since
-the next answer may be another one.  So the connection is made and looked at, before a byte is sent on it.
+A host name may resolve to this machine even where the address itself is forbidden.  Resolving it beforehand
+proves nothing, since the next lookup may differ.  So the peer's address is checked after connecting, before
+any byte is sent.
 """
 
 import socket
@@ -17,7 +18,7 @@ from cmsfs.client.transport.hosts import Hosts, is_inside
 
 
 class BulkBackend(httpcore.AsyncNetworkBackend):
-    """Connects to streams that are read in large pieces."""
+    """Opens connections as `BulkStream`, which reads in large pieces."""
 
     async def connect_tcp(
         self,
@@ -43,8 +44,8 @@ class BulkBackend(httpcore.AsyncNetworkBackend):
 
 
 class OutboundGuard(httpcore.AsyncNetworkBackend):
-    """Connects as `inner` does; raises `ProtocolError` where a stranger's name has led to this machine or its
-    link."""
+    """Connects as `inner` does; raises `ProtocolError` if a host that is not the service's resolved to a
+    loopback or link-local address."""
 
     def __init__(self, inner: httpcore.AsyncNetworkBackend, hosts: Hosts) -> None:
         self._inner = inner

@@ -1,14 +1,14 @@
-"""The httpx transport of everything but what goes through a proxy: heads are h11's, bytes go past it.
+"""The httpx transport for requests without a proxy: h11 parses the heads, bodies bypass it.
 
-httpcore carries a body through three copies and a chain of generators, and looks at each of its connections
-at every request; that is half of what a download takes of the processor, and a third of what a small upload
-takes.  So requests that are marked (`DIRECT`) have connections of their own here: a head leaves with what of
-its body is small, the head of an answer is parsed by h11, and of a body whose length is said, each piece is
-given on as it comes from the connection.  All else goes to httpx's own transport, as do requests by a proxy.
+httpcore passes a body through three copies and a chain of generators, and checks all its connections at every
+request; that is half of a download's processor time, and a third of a small upload's.  So requests marked
+`DIRECT` use connections of this transport: the head is sent together with a small body, the head of the
+response is parsed by h11, and a body with a content length is delivered piece by piece as it arrives.  All
+other requests, and those through a proxy, go to httpx's own transport.
 
-Rules: a connection serves again only when exactly the announced bytes have come, and all of the request has
-gone.  A request goes out anew only if it is a GET, where a connection that had served before was closed
-without a byte of an answer.
+Rules: a connection is reused only if exactly the announced bytes were received and the whole request was
+sent.  A request is resent only if it is a GET and a reused connection was closed before any byte of a
+response.
 """
 
 import abc
@@ -26,21 +26,21 @@ import trio
 from cmsfs.client.transport.bodies import DIRECT
 from cmsfs.client.transport.bulk_stream import PIECE_BYTES, BulkStream, Sink
 
-# Connections that wait for another request, and how long: as many as a drive reads and uploads with.
-KEPT = 64
-KEPT_SECONDS = 30.0
+# Idle connections in the pool, and how long they are kept: as many as a drive reads and uploads with.
+MAX_IDLE = 64
+IDLE_SECONDS = 30.0
 
-# A head is no larger.
+# The largest head of a response.
 HEAD_BYTES = 100 * 1024
 
-# A request's head and the first of its body leave together if that is no larger.
-JOINED = 128 * 1024
+# A request's head and the first piece of its body are sent together up to this size.
+MAX_JOINED_BYTES = 128 * 1024
 
 Origin = tuple[str, str, int]
 
 
 class Cookies(httpx.Cookies):
-    """Cookies, looked for where there are some: to look costs as much as to parse an answer's head."""
+    """Extracts cookies only if there are any: the search costs as much as parsing a response's head."""
 
     def extract_cookies(self, response: httpx.Response) -> None:
         if "set-cookie" in response.headers:
@@ -48,7 +48,7 @@ class Cookies(httpx.Cookies):
 
 
 class DirectTransport(httpx.AsyncBaseTransport):
-    """Sends marked requests over connections of its own, others by `inner`."""
+    """Sends marked requests over its own connections, others through `inner`."""
 
     def __init__(
         self,
@@ -73,33 +73,33 @@ class DirectTransport(httpx.AsyncBaseTransport):
         port = url.port or (443 if url.scheme == "https" else 80)
         origin = (url.scheme, url.raw_host.decode("ascii"), port)
         with _as_httpx():
-            while (kept := await self._kept(origin)) is not None:
-                if (response := await kept.ask(request, timeouts)) is not None:
+            while (idle := await self._take_idle(origin)) is not None:
+                if (response := await idle.send(request, timeouts)) is not None:
                     return response
-            response = await (await self._connected(origin, timeouts)).ask(request, timeouts)
+            response = await (await self._connect(origin, timeouts)).send(request, timeouts)
         if response is None:
             raise httpx.RemoteProtocolError("the connection was closed without an answer")
         return response
 
     async def aclose(self) -> None:
-        with trio.CancelScope(shield=True):  # each is closed at once
+        with trio.CancelScope(shield=True):  # closing does not block
             for connections in self._idle.values():
                 for connection in connections:
                     await connection.stream.aclose()
         self._idle.clear()
         await self.inner.aclose()
 
-    async def _kept(self, origin: Origin) -> "_Connection | None":
-        """A connection that has served before and is still good; the one used last, so that others may go."""
+    async def _take_idle(self, origin: Origin) -> "_Connection | None":
+        """Take a usable idle connection from the pool; the most recently used one, so that others expire."""
         while connections := self._idle.get(origin):
             connection = connections.pop()
-            is_old = trio.current_time() - connection.kept_at > KEPT_SECONDS
+            is_old = trio.current_time() - connection.idle_since > IDLE_SECONDS
             if not is_old and not connection.stream.get_extra_info("is_readable"):
                 return connection
             await connection.stream.aclose()
         return None
 
-    async def _connected(self, origin: Origin, timeouts: dict[str, float]) -> "_Connection":
+    async def _connect(self, origin: Origin, timeouts: dict[str, float]) -> "_Connection":
         scheme, host, port = origin
         timeout = timeouts.get("connect")
         stream = await self._backend.connect_tcp(host, port, timeout, socket_options=self._socket_options)
@@ -107,18 +107,18 @@ class DirectTransport(httpx.AsyncBaseTransport):
             stream = await stream.start_tls(self._context, host, timeout)
         return _Connection(self, origin, stream)
 
-    async def keep(self, connection: "_Connection") -> None:
-        """It has served, and can again."""
-        connection.kept_at = trio.current_time()
+    async def put_back(self, connection: "_Connection") -> None:
+        """Return a reusable connection to the pool; close the oldest one if there are too many."""
+        connection.idle_since = trio.current_time()
         self._idle.setdefault(connection.origin, []).append(connection)
-        if sum(map(len, self._idle.values())) > KEPT:
-            oldest = min((found[0] for found in self._idle.values() if found), key=lambda one: one.kept_at)
+        if sum(map(len, self._idle.values())) > MAX_IDLE:
+            oldest = min((found[0] for found in self._idle.values() if found), key=lambda one: one.idle_since)
             self._idle[oldest.origin].remove(oldest)
             await oldest.stream.aclose()
 
 
 class _Connection:
-    """One connection, which serves one request at a time."""
+    """One connection, for one request at a time."""
 
     def __init__(
         self, transport: DirectTransport, origin: Origin, stream: httpcore.AsyncNetworkStream
@@ -126,12 +126,13 @@ class _Connection:
         self._transport = transport
         self.origin = origin
         self.stream = stream
-        self.kept_at = 0.0
+        self.idle_since = 0.0
 
-    async def ask(self, request: httpx.Request, timeouts: dict[str, float]) -> httpx.Response | None:
-        """The head of the answer, with its body to come; None if the connection was closed before."""
+    async def send(self, request: httpx.Request, timeouts: dict[str, float]) -> httpx.Response | None:
+        """Send a request; return the response with its body unread, None if the connection was closed before
+        it."""
         try:
-            return await self._ask(request, timeouts)
+            return await self._exchange(request, timeouts)
         except h11.ProtocolError as error:
             await self.done(reusable=False)
             raise httpx.RemoteProtocolError(str(error)) from error
@@ -139,27 +140,27 @@ class _Connection:
             await self.done(reusable=False)
             raise
 
-    async def _ask(self, request: httpx.Request, timeouts: dict[str, float]) -> httpx.Response | None:
+    async def _exchange(self, request: httpx.Request, timeouts: dict[str, float]) -> httpx.Response | None:
         http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
-        # For its state alone: what is sent is made here.
+        # Only to set h11's state: the bytes to send are built here.
         http.send(_METHODS[request.method])
         http.send(_END)
         sent = False
-        heard = False
+        has_answer = False
         try:
-            await self._send(request, timeouts.get("write"))
+            await self._write_request(request, timeouts.get("write"))
             sent = True
         except httpcore.WriteError:
-            pass  # it may have answered before it closed; otherwise reading says so
+            pass  # the server may have responded before it closed; otherwise reading fails
         while not isinstance(event := http.next_event(), h11.Response):
             if event is h11.NEED_DATA:
-                data = await self._read(timeouts, heard=heard)
-                if not data and not heard:
+                data = await self._read(timeouts, has_answer=has_answer)
+                if not data and not has_answer:
                     await self.done(reusable=False)
                     if request.method == "GET":
                         return None
                     raise httpx.RemoteProtocolError("the connection was closed without an answer")
-                heard = True
+                has_answer = True
                 http.receive_data(data)
             elif not isinstance(event, h11.InformationalResponse):
                 raise h11.RemoteProtocolError("the answer has no head")
@@ -183,11 +184,11 @@ class _Connection:
             },
         )
 
-    async def _send(self, request: httpx.Request, timeout: float | None) -> None:
+    async def _write_request(self, request: httpx.Request, timeout: float | None) -> None:
         head = _head(request)
         assert isinstance(request.stream, httpx.AsyncByteStream)
         async for piece in request.stream:
-            if head and len(head) + len(piece) > JOINED:
+            if head and len(head) + len(piece) > MAX_JOINED_BYTES:
                 await self.stream.write(head, timeout)
                 head = b""
             await self.stream.write(head + piece if head else piece, timeout)
@@ -195,23 +196,23 @@ class _Connection:
         if head:
             await self.stream.write(head, timeout)
 
-    async def _read(self, timeouts: dict[str, float], *, heard: bool) -> bytes:
+    async def _read(self, timeouts: dict[str, float], *, has_answer: bool) -> bytes:
         try:
             return await self.stream.read(HEAD_BYTES, timeouts.get("read"))
         except httpcore.ReadError:
-            if heard:
+            if has_answer:
                 raise
-            return b""  # a connection that was reset while nobody used it
+            return b""  # the connection was reset while idle
 
     async def done(self, *, reusable: bool) -> None:
-        """The answer has been taken, or given up."""
+        """Release the connection after a response was read or abandoned."""
         if reusable:
-            await self._transport.keep(self)
+            await self._transport.put_back(self)
         else:
             await self.stream.aclose()
 
 
-# What h11 is told of a request: it answers by the method alone how an answer ends.
+# The requests as shown to h11: it needs only the method to determine how the response ends.
 _METHODS = {
     method: h11.Request(method=method, target="/", headers=[("host", "-")])
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -223,7 +224,8 @@ _VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
 def _head(request: httpx.Request) -> bytes:
-    """The head of a request.  Raises `httpx.LocalProtocolError`: no name and no value begins another line."""
+    """Return the head of a request.  Raises `httpx.LocalProtocolError` if a header could inject another
+    line."""
     target = request.url.raw_path
     lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), target)]
     is_good = not (b" " in target or b"\r" in target or b"\n" in target)
@@ -238,7 +240,7 @@ def _head(request: httpx.Request) -> bytes:
 
 @contextmanager
 def _as_httpx() -> Iterator[None]:
-    """What httpcore raises as httpx has it."""
+    """Translate exceptions of httpcore to those of httpx."""
     try:
         yield
     except (httpcore.NetworkError, httpcore.TimeoutException) as error:
@@ -247,7 +249,7 @@ def _as_httpx() -> Iterator[None]:
 
 
 def _length(head: h11.Response) -> int | None:
-    """The bytes of the body where they follow the head as they are; None: h11 knows."""
+    """Return the length of an unencoded body; None if h11 must determine the framing."""
     if head.status_code in (204, 304):
         return 0
     headers = dict(head.headers)
@@ -257,7 +259,7 @@ def _length(head: h11.Response) -> int | None:
 
 
 class _Body(httpx.AsyncByteStream):
-    """The rest of an answer; its end, or `aclose`, gives the connection back."""
+    """The body of a response; reading it to the end, or `aclose`, releases the connection."""
 
     def __init__(self, connection: _Connection, timeouts: dict[str, float]) -> None:
         self._connection = connection
@@ -275,10 +277,10 @@ class _Body(httpx.AsyncByteStream):
 
     @abc.abstractmethod
     async def _piece(self) -> bytes:
-        """The next bytes; none at the end.  Raises `httpx.TransportError`."""
+        """Return the next bytes; empty at the end.  Raises `httpx.TransportError`."""
 
     async def pour(self, sink: Sink) -> int:
-        """Have the next bytes taken by the thread that receives them; how many, none if that cannot be.
+        """Write the next bytes to `sink` in the receiving thread; return how many, 0 if not supported.
 
         Raises `httpx.TransportError`.
         """
@@ -291,7 +293,7 @@ class _Body(httpx.AsyncByteStream):
     @property
     @abc.abstractmethod
     def _is_whole(self) -> bool:
-        """Whether all of it has come, and the connection can serve again."""
+        """Whether the body was received completely, so that the connection can be reused."""
 
     async def aclose(self) -> None:
         if self._is_open:
@@ -300,7 +302,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 class _PlainBody(_Body):
-    """Bytes of a length that was announced."""
+    """A body with a content length."""
 
     def __init__(
         self,
@@ -325,9 +327,9 @@ class _PlainBody(_Body):
         if not self._left:
             self._reusable &= not piece
             return b""
-        came = self._length - self._left
-        # Up to where the next piece begins, so that whoever takes them one by one need not join them.
-        wanted = min(self._left, PIECE_BYTES - came % PIECE_BYTES)
+        received = self._length - self._left
+        # Align reads to piece boundaries, so that the consumer need not join partial pieces.
+        wanted = min(self._left, PIECE_BYTES - received % PIECE_BYTES)
         if not piece and not (piece := await self._received(wanted)):
             raise self._too_early()
         if len(piece) > self._left:
@@ -353,7 +355,7 @@ class _PlainBody(_Body):
 
 
 class _FramedBody(_Body):
-    """Bytes in chunks, or as many as come."""
+    """A chunked body, or one that ends with the connection."""
 
     def __init__(
         self, connection: _Connection, timeouts: dict[str, float], http: h11.Connection, *, reusable: bool

@@ -1,22 +1,22 @@
 """Caches the redirect targets of downloads while they are valid.
 
-A service answers a question for bytes with an address of its own for them, good for some minutes.  Whoever
-reads a file range by range need not ask for it each time.
+A service redirects a download request to a URL that is valid for some minutes.  A file that is read range by
+range need not request the redirect for every range.
 
-Rule: an address that gave anything but the bytes is forgotten, and the service is asked again.
+Rule: a URL that returned anything but the contents is dropped, and the service is asked again.
 """
 
 import collections
 
 import trio
 
-# The public API's are good for a quarter of an hour, which is "subject to change".
+# The public API's URLs are valid for a quarter of an hour, which is "subject to change".
 LIFETIME_SECONDS = 300
 MOST = 1000
 
 
 class DownloadUrls(collections.OrderedDict[str, tuple[str, float]]):
-    """Addresses, and when they end, by what they give; the oldest go first when there are too many."""
+    """Download URLs with their expiry, by request URL; the oldest are dropped when there are too many."""
 
     def find(self, what: str) -> str | None:
         address, ends = self.get(what, ("", 0.0))

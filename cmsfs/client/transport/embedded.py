@@ -1,12 +1,12 @@
 """An httpx transport for an ASGI app: the embedded service in our own process, without a socket.
 
-The app runs as a task of the given nursery.  It pulls the request's body piece by piece, and its answer
-comes through a channel of capacity 0, so that a body of any length costs the memory of one piece.  The last
-piece, which is the only one of most answers, waits for its reader without the app.
+The app runs as a task of the given nursery.  It pulls the request's body piece by piece, and its response is
+passed through a channel of capacity 0, so that a body of any length needs the memory of one piece.  The last
+piece, the only one of most responses, is stored, so that the app need not wait for the reader.
 
 Rules: when a call has failed or its response is closed, the app no longer touches the request's body.
-What goes wrong in the app becomes an httpx error for its caller and never ends the nursery.  Deadlines
-are the caller's; the timeouts of httpx are for sockets.
+An exception in the app becomes an httpx error for the caller and never ends the nursery.  Deadlines are the
+caller's; httpx's timeouts are for sockets only.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class EmbeddedTransport(httpx.AsyncBaseTransport):
-    """Hands requests to `app`.  It holds no state of its own: several clients may share it."""
+    """Passes requests to `app`.  Stateless: several clients may share it."""
 
     def __init__(self, app: App, nursery: trio.Nursery) -> None:
         self._app = app
@@ -44,28 +44,28 @@ class EmbeddedTransport(httpx.AsyncBaseTransport):
             if exchange.head is None:
                 exchange.fail("no answer")
         except BaseException:
-            # The head may have come in the very moment of the cancellation: hang up in any case.
+            # The head may have arrived at the moment of the cancellation: close the exchange in any case.
             await exchange.aclose()
             raise
         return httpx.Response(exchange.head["status"], headers=exchange.head["headers"], stream=exchange)
 
 
 class _Exchange(httpx.AsyncByteStream):
-    """One request and its response, whose body it is."""
+    """One request and its response; also the stream of the response's body."""
 
     def __init__(self, request: httpx.Request) -> None:
         self.head: Message | None = None
-        self.answered = trio.Event()  # the head is there, or there will be none
+        self.answered = trio.Event()  # the head has arrived, or there will be none
         self._request = request
         self._body: AsyncIterator[bytes] | None = None
-        self._body_error: Exception | None = None  # the caller's own body failed
+        self._body_error: Exception | None = None  # raised by the request's body
         self._app_error: Exception | None = None
         self._all_received = False
         self._all_sent = trio.Event()
-        self._missing: int | None = None  # bytes of the announced length that are still to come
-        self._begun = trio.Event()  # the body is on its way, or there will be none
+        self._missing: int | None = None  # announced bytes that have not arrived yet
+        self._begun = trio.Event()  # the body has started, or there will be none
         self._last = b""
-        # Of a body in several pieces.
+        # Only for a body in several pieces.
         self._sender: trio.MemorySendChannel[bytes] | None = None
         self._receiver: trio.MemoryReceiveChannel[bytes] | None = None
         self._scope = trio.CancelScope()
@@ -95,7 +95,7 @@ class _Exchange(httpx.AsyncByteStream):
             if (aclose := getattr(self._body, "aclose", None)) is not None:
                 await aclose()
         except Exception as error:
-            # We are the app's server here, and this is where a server reports.
+            # Here we are the app's server, which has to log its errors.
             log.exception("the embedded app failed")
             self._app_error = error
         finally:
@@ -116,7 +116,7 @@ class _Exchange(httpx.AsyncByteStream):
             self._all_received = True
             return {"type": "http.request", "body": b"", "more_body": False}
         except Exception as error:
-            # The caller hears of it below; to the app he has hung up.
+            # The caller gets the error in `fail`; to the app the client has disconnected.
             self._body_error = error
             self._scope.cancel()
             await trio.lowlevel.checkpoint()
@@ -147,7 +147,7 @@ class _Exchange(httpx.AsyncByteStream):
 
     # -- the caller's side ----------------------------------------------------------------------------
 
-    # No generator: whoever reads may stop anywhere, and one that is left in the middle has to be closed.
+    # Not a generator, which would have to be closed if the reader stops early.
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
@@ -171,7 +171,7 @@ class _Exchange(httpx.AsyncByteStream):
         return piece
 
     async def aclose(self) -> None:
-        """Hang up: an app that has not answered completely is cancelled."""
+        """Disconnect: cancel the app if its response is incomplete."""
         if not self._all_sent.is_set():
             self._scope.cancel()
             with trio.CancelScope(shield=True):  # short: the app itself is being cancelled

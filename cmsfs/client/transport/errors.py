@@ -1,10 +1,10 @@
 """Maps httpx exceptions and error responses to the exceptions of `cmsfs.errors`.
 
-Everything that `client/` lets out has passed through here.
+Every exception that leaves `client/` is translated here.
 
-Rule: an error answer may have any body, or none; it never makes the report of the error fail.
+Rule: an error response may have any body, or none; parsing it never raises.
 
-Rule: that something is not there, or not for us, is believed in the service's own words only.
+Rule: "not found" and "forbidden" count only in the service's own error format, never from a gateway.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from cmsfs.client.transport.lazy import httpx
 from cmsfs.models import problems
 from cmsfs.runtime import clock
 
-# A message of a foreign body is shown to people; a page of HTML is not.
+# Messages from error bodies are shown to people, up to this length: no whole HTML pages.
 MAX_MESSAGE = 500
 
 LONGEST_RETRY_AFTER = 3600.0
 
-# What OpenSSL finds where plain text comes, or nothing but an end.
+# OpenSSL's reasons if the peer sends plain text, or closes the connection at once.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_EOF_WHILE_READING"})
 
-# Refusals from which it would be concluded that an item is gone, or not ours.
+# Statuses from which callers conclude that an item is gone or not accessible.
 _TERMS = "terms_of_service_required"
 _WORDED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 
 
 def from_httpx(error: Exception) -> errors.RemoteError | None:
-    """`Offline`, `RemoteTimeout` or `ProtocolError` for what httpx raises, to be raised from it; None for any
-    other exception."""
+    """Return the `Offline`, `RemoteTimeout` or `ProtocolError` for an exception of httpx, to be raised from
+    it; None for any other exception."""
     match error:
         case httpx.ConnectTimeout() | httpx.ProxyError():
             return errors.Offline(_text(error))
@@ -53,7 +53,7 @@ def from_httpx(error: Exception) -> errors.RemoteError | None:
 
 
 def _text(error: BaseException | None) -> str:
-    """What the error says, or what caused it where it says nothing itself."""
+    """Return the error's message, or that of its cause if it has none."""
     chain, cause = list[BaseException](), error
     while cause is not None:
         chain.append(cause)
@@ -64,7 +64,7 @@ def _text(error: BaseException | None) -> str:
 
 
 def _certificate_problem(error: BaseException) -> str | None:
-    """Why TLS refused the other side; waiting for the network would not help there."""
+    """Return why the certificate was rejected, if it was: then retrying does not help."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -74,18 +74,18 @@ def _certificate_problem(error: BaseException) -> str | None:
 
 
 def from_response(response: httpx.Response) -> errors.ApiError:
-    """The exception for an error answer whose body has been read."""
+    """Return the exception for an error response whose body has been read."""
     problem = _problem(response)
     try:
         phrase = HTTPStatus(response.status_code).phrase
     except ValueError:
         phrase = ""
-    if _is_anothers(response, problem):
+    if _is_from_gateway(response, problem):
         kind: type[errors.ApiError] = errors.NotOurs
     else:
         kind = errors.api_error_class(response.status_code)
         if problem.code == _TERMS:
-            # A 400 at the service; what is missing is a right, until somebody agrees.
+            # The service sends 400; it is a missing permission until the user accepts the terms.
             kind = errors.Forbidden
     return kind(
         response.status_code,
@@ -97,19 +97,19 @@ def from_response(response: httpx.Response) -> errors.ApiError:
     )
 
 
-def _is_anothers(response: httpx.Response, problem: problems.Problem) -> bool:
-    """Whether this refusal is somebody's before the service, who knows nothing of its items.
+def _is_from_gateway(response: httpx.Response, problem: problems.Problem) -> bool:
+    """Whether the response comes from a gateway before the service, which knows nothing of its items.
 
-    The service says its errors with a code, and a token that may too little in a header.
+    The service's own errors have a code, or, for insufficient scope, a `www-authenticate` header.
     """
     if response.status_code not in _WORDED or "www-authenticate" in response.headers:
         return False
-    told = problem.status is None or problem.status == response.status_code
-    return not (problem.type == "error" and problem.code and not problem.code.isdigit() and told)
+    is_consistent = problem.status is None or problem.status == response.status_code
+    return not (problem.type == "error" and problem.code and not problem.code.isdigit() and is_consistent)
 
 
 def from_token_response(response: httpx.Response) -> errors.RemoteError:
-    """The exception for a refusal of the token endpoint, which has a body form of its own."""
+    """Return the exception for an error response of the token endpoint, which has its own error format."""
     body = _json(response)
     if isinstance(body, dict) and isinstance(body.get("error"), str):
         description = body.get("error_description")
@@ -135,7 +135,7 @@ def _problem(response: httpx.Response) -> problems.Problem:
     try:
         return problems.Problem.model_validate(body)
     except pydantic.ValidationError:
-        # Take what can be taken: a handler needs the code most of all.
+        # Keep the valid fields: handlers need the code most of all.
         kept = {key: body[key] for key in ("code", "message", "request_id") if isinstance(body.get(key), str)}
         if isinstance(body.get("context_info"), dict):
             kept["context_info"] = body["context_info"]
@@ -143,20 +143,21 @@ def _problem(response: httpx.Response) -> problems.Problem:
 
 
 def _challenge(response: httpx.Response) -> str:
-    """A 401 has no body; what there is to know stands in this header, which carries no secret."""
+    """Return the `www-authenticate` header, the only detail of a 401, which has no body; it has no
+    secrets."""
     challenge: str = response.headers.get("www-authenticate", "")
     return challenge[:MAX_MESSAGE]
 
 
 def retry_after(response: httpx.Response) -> float | None:
-    """Seconds that the service asks us to wait: given as such or as a date; None if it does not say.
+    """Return the seconds that the service asks us to wait, given as a number or a date; None if it does not.
 
-    An hour at most: who means longer says so again, and who errs does not keep us away for a year.
+    At most an hour: a service that means longer repeats it, and a wrong value does not block us for a year.
     """
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return min(float(value), LONGEST_RETRY_AFTER)
-    from email.utils import parsedate_to_datetime  # many modules for what few services write
+    from email.utils import parsedate_to_datetime  # imported here: many modules, and few services send dates
 
     try:
         moment = parsedate_to_datetime(value)

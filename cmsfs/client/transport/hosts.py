@@ -1,17 +1,17 @@
 """The hosts that belong to the service: only these receive its tokens.
 
-Rule: an address that the service names, for a download or something to read, is a stranger's until it is
-shown to be the service's.
+Rule: a URL that the service returns, such as a download URL, is untrusted unless its host belongs to the
+service.
 """
 
 import ipaddress
 
-# Of `api.example.com` the domain is `example.com`; of a shorter name there is none that would be its own.
+# The domain of `api.example.com` is `example.com`; a shorter name has no domain of its own.
 _LABELS = 3
 
 
 class Hosts:
-    """The hosts of the configured addresses, and their neighbours by name (uploads go to some)."""
+    """The hosts of the configured URLs, and other hosts of their domains (uploads go to some)."""
 
     def __init__(self, named: set[str]) -> None:
         self._named = {_plain(host) for host in named}
@@ -26,7 +26,8 @@ class Hosts:
         return host in self._named or any(host.endswith(f".{domain}") for domain in self._domains)
 
     def may_lead_to(self, host: str) -> bool:
-        """Whether a download may go there: never to this machine or its link, unless the service is there."""
+        """Whether a download may go there: never to a loopback or link-local address, unless the service is
+        there."""
         return self.is_own(host) or not is_inside(host)
 
 
@@ -34,12 +35,12 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(_plain(host)).is_loopback
     except ValueError:
-        # Another name may lead anywhere, whatever it leads to at the moment.
+        # Any other name may resolve to another address the next time.
         return _plain(host) == "localhost"
 
 
 def is_inside(host: str) -> bool:
-    """Whether an address is this machine's or its link's, by what it says."""
+    """Whether a host is literally a loopback, link-local or unspecified address, or a localhost name."""
     try:
         found = ipaddress.ip_address(_plain(host))
     except ValueError:

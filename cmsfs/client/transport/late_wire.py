@@ -1,9 +1,9 @@
-"""The wire of a client that is there before its service is: a request waits until the service is open.
+"""A wire that exists before its service is open: requests wait until it is.
 
-A drive that starts answers programs from its replica while the service is opened beside it; what must ask
-the service waits here, as for a slow answer.
+A starting drive answers programs from its replica while the service is opened in the background; operations
+that need the service wait here, as for a slow response.
 
-Rule: nobody waits for a service that will not come (`give_up`).
+Rule: requests do not wait for a service that could not be opened (`give_up`).
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from cmsfs.client.transport.wire import Counters, M, Wire
 
 
 class LateWire(Wire):
-    """Hands every request on to the wire that `become` brings."""
+    """Forwards every request to the wire that `become` sets."""
 
     def __init__(
         self,
-    ) -> None:  # what its wire has, it has not, but for these
+    ) -> None:  # no super(): the other state is in `_wire`
         self.counters = Counters()
         self.session = {}
         self._wire: Wire | None = None
         self._settled = trio.Event()
 
     def become(self, wire: Wire) -> None:
-        """Let requests go, through this wire."""
+        """Forward waiting and later requests to this wire."""
         self.session = wire.session
         self._wire = wire
         self._settled.set()
 
     def give_up(self) -> None:
-        """The service could not be opened, or is closed: who waits, or comes later, is told `Offline`."""
+        """The service could not be opened, or is closed: waiting and later requests raise `Offline`."""
         self._wire = None
         self._settled.set()
 

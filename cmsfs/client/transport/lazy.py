@@ -1,8 +1,9 @@
-"""`httpx`, loaded when the first request is made.
+"""`httpx`, imported with the first request.
 
-A drive that starts answers programs from its replica before it has a connection, and the library takes a
-tenth of such a start.  The modules of this package take `httpx` from here, name its types in annotations
-only, and inherit from them where a request is on its way (`throttled_body`, `embedded`, `connections`).
+A starting drive answers programs from its replica before it has a connection, and importing the library takes
+a tenth of such a start.  The modules of this package import `httpx` from here and use its types in
+annotations only; modules that inherit from its classes are imported later (`throttled_body`, `embedded`,
+`connections`).
 """
 
 import importlib
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 else:
 
     class _LazyHttpx:
-        """The module, loaded with the first look at a name of it."""
+        """The module, imported on first access to an attribute."""
 
         def __getattr__(self, name: str) -> Any:
             found = getattr(importlib.import_module("httpx"), name)

@@ -1,9 +1,9 @@
 """Iterates over paged collections, by offset or by marker.
 
-The iterators are objects and not generators, so that whoever stops early need not close them.
+The iterators are objects and not generators, so that a caller that stops early need not close them.
 
-Rule: step by what the answer says, never by how many entries it had: a page may be short, since items
-that the caller may not see are taken out after it was cut.
+Rule: advance by what the response says, never by its number of entries: a page may be short, since items that
+the caller may not see are filtered out after paging.
 """
 
 from abc import abstractmethod
@@ -19,12 +19,12 @@ from cmsfs.models import paging
 T = TypeVar("T")
 
 
-# A page may be empty since all on it was filtered out; not so many one after the other.
+# A page may be empty since everything on it was filtered out; more than this many in a row are an error.
 EMPTY_PAGES = 100
 
 
 class OffsetPageLike(Protocol[T]):
-    """What an answer by offset has, `search.SearchResults` among them."""
+    """A page of an offset-based response, such as `search.SearchResults`."""
 
     total_count: int
     limit: int
@@ -33,7 +33,7 @@ class OffsetPageLike(Protocol[T]):
 
 
 class _Entries(Generic[T]):
-    """Fetches a page when the one before is used up."""
+    """Iterates over entries; fetches the next page when the previous one is used up."""
 
     def __init__(self) -> None:
         self._waiting: deque[T] = deque()
@@ -50,17 +50,17 @@ class _Entries(Generic[T]):
         return self._waiting.popleft()
 
     async def aclose(self) -> None:
-        """Nothing is open between two pages; here so that any iterator of entries may be closed."""
+        """Do nothing: no resource is open between pages; callers may close any iterator of entries."""
 
     @abstractmethod
     async def _next_page(self) -> Sequence[T]:
-        """The next entries; clears `_more` after the last page."""
+        """Return the next entries; clears `_more` after the last page."""
 
 
 class ByOffset(_Entries[T]):
-    """Pages from `offset` on, until the total is reached or nothing comes.
+    """Pages from `offset` on, until the total is reached or a page is empty.
 
-    An entry that came before is left out: while the collection changes, entries slide over pages.
+    Duplicates are skipped: while the collection changes, entries may move between pages.
     """
 
     def __init__(
@@ -114,14 +114,15 @@ class ByMarker(_Entries[T]):
 
 
 def fields_param(fields: Sequence[str]) -> dict[str, str]:
-    """The parameter `fields`: a record's mini form and these; none leaves the choice to the service."""
+    """Return the parameter `fields`: the mini form plus these fields; no fields leave the choice to the
+    service."""
     return {"fields": ",".join(fields)} if fields else {}
 
 
 def pages(
     wire: Wire, shape: type[paging.MarkerPage[T]], url: str, params: Mapping[str, str] | None = None
 ) -> ByMarker[T]:
-    """The entries of a collection by marker at `url`."""
+    """Iterate over the marker-based collection at `url`."""
 
     async def fetch(marker: str | None) -> paging.MarkerPage[T]:
         given = dict(params or {}) | ({} if marker is None else {"marker": marker})

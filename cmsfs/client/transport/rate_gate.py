@@ -1,7 +1,7 @@
 """Rate limiting: the hook that delays each request attempt.
 
-The wire knows which kind of request it is (search, upload, download, token, other); who asks for it, and
-what the account may still spend, is known above, and comes in as a `RateGate`.
+The wire knows the kind of a request (search, upload, download, token, other); priorities and the account's
+remaining budget are known to upper layers, which provide a `RateGate`.
 """
 
 from collections.abc import AsyncIterator
@@ -13,14 +13,14 @@ class RateGate(Protocol):
     """Delays requests to stay below a rate."""
 
     def turn(self, kind: str) -> AbstractAsyncContextManager[None]:
-        """Entered when one attempt of this kind may be made, left when it has been answered."""
+        """Wait until an attempt of this kind may be made; exit after its response."""
 
     def refused(self, kind: str, retry_after: float | None) -> None:
-        """The service said that there were too many (429), and when to come back, if it did."""
+        """Called after a 429, with the seconds to wait if the service gave them."""
 
 
 class UnlimitedGate:
-    """Lets every request go at once."""
+    """Never delays a request."""
 
     @asynccontextmanager
     async def turn(self, kind: str) -> AsyncIterator[None]:

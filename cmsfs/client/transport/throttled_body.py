@@ -1,6 +1,6 @@
-"""A request body that is sent no faster than its limit allows, as httpx takes it.
+"""A request body that is throttled to its bandwidth limit, as an httpx stream.
 
-Loaded with the first upload, since the class is one of httpx's.
+Imported with the first upload, since the class inherits from httpx.
 """
 
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from cmsfs.client.transport.bodies import RequestBody
 
 @dataclass(eq=False)
 class ThrottledBody(httpx.AsyncByteStream):
-    """The pieces of another body, each when it may go; without a limit, at once."""
+    """Another body, throttled to the limit if there is one."""
 
     body: RequestBody
     line: DirectionLimit | None

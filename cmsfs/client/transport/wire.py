@@ -1,13 +1,13 @@
 """Sends one request: retries if safe, checks the status, decodes the response.
 
-The capability modules of this folder say what to ask; how asking goes is here, once.
+The API modules in `client` define the requests; how a request is sent is defined only here.
 
-What is read whole is counted as it comes out of the decompression, and while it comes: a small answer can be
-the whole memory of a machine.  Only gzip is asked for, since how much comes out of it can be limited.
+A body that is read as a whole is limited while it is decompressed: a small response can expand to fill the
+machine's memory.  Only gzip is accepted, since its output can be limited.
 
-Rule: an error answer never leaves as a response, and an httpx exception never leaves at all.
+Rule: an error response is always raised, never returned, and an httpx exception never leaves this module.
 
-Rule: an endless, a huge or an endlessly slow answer is an error like any other.
+Rule: an endless, huge or extremely slow response is an error like any other.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 
 MAX_REDIRECTS = 5
 
-# The largest answers are pages: 1,000 entries with all their fields are some MiB.
+# The largest responses are pages: 1,000 entries with all their fields are some MiB.
 PAGE_BYTES = 32 * 1024 * 1024
-# Tokens, errors, and what comes along with a redirection.
+# Tokens, errors, and the bodies of redirects.
 SMALL_BYTES = 1024 * 1024
 
-# An answer may take a minute (`bodies.GRACE_SECONDS`), and a second more for so many bytes.
+# A response may take a minute (`bodies.GRACE_SECONDS`), plus a second for this many bytes.
 LEAST_BYTES = 2048
 
 _GZIP = 16 + zlib.MAX_WBITS
@@ -51,8 +51,8 @@ _applied: contextvars.ContextVar[bool] = contextvars.ContextVar("applied", defau
 
 @contextlib.contextmanager
 def applying_answers() -> Iterator[None]:
-    """What is changed inside, and by tasks started inside, is known here by the answers: whoever waits for
-    changes with the same client need not be told (`Wire.session`)."""
+    """Mark requests in the block, and in tasks started in it, as changes whose responses are applied locally:
+    the service need not report them to a poll of the same client (`Wire.session`)."""
     token = _applied.set(True)
     try:
         yield
@@ -78,18 +78,18 @@ class Wire:
         self._hosts = hosts.Hosts(own)
         self._in_process = in_process
         self._flow = flow
-        # Inherits from classes of httpx, which is loaded by now.
+        # Imported here: it inherits from classes of httpx, which is imported by now.
         from cmsfs.client.transport import exchange
 
         self._http = http
         self._exchange = exchange.Exchange(http)
         self._auth = auth
-        self._ours: set[tuple[str, str]] = set()  # schemes and hosts that have been found to get a token
+        self._ours: set[tuple[str, str]] = set()  # schemes and hosts already verified to receive the token
         self._policy = policy
         self.counters = counters
         self._pace = pace
         self._addresses = download_urls.DownloadUrls()
-        # As a header it tells the service whose change this is, and who waits for those of others.
+        # Sent as a header, so that the service does not report a client's own changes to it.
         self.session = {wire_names.SESSION_HEADER: chance.token_hex(8)}
 
     async def ask(
@@ -106,19 +106,19 @@ class Wire:
         content: bodies.RequestBody | None = None,
         silence: float | None = None,
     ) -> M:
-        """The answer as a model.  `body` is sent as JSON, `content` as it is.
+        """Send a request and return the response as a model.  `body` is sent as JSON, `content` as it is.
 
-        `silence` is how many seconds the service may take before it answers, if not as long as usual.
+        `silence` is the read timeout in seconds, if not the default.
         """
         request = self._request(method, url, params=params, headers=headers, json=body)
         if silence is not None:
             request.extensions["timeout"] = self._http.timeout.as_dict() | {"read": silence}
         if content is not None:
-            # A class of httpx's.
+            # Imported here: it inherits from a class of httpx.
             from cmsfs.client.transport import throttled_body
 
             line = None if self._flow is None else self._flow.up
-            # Not through httpx's encoder, which would wrap it in a generator.
+            # Set directly: httpx's encoder would wrap it in a generator.
             request.stream = throttled_body.ThrottledBody(content, line)
         return _decoded(shape, await self._answer(request, kind=kind, repeat=repeat))
 
@@ -133,7 +133,7 @@ class Wire:
         headers: Mapping[str, str] | None = None,
         body: Any = None,
     ) -> M | float:
-        """The answer to a change that may be "not ready yet" (202): then how many seconds to wait."""
+        """Send a change whose response may be "not ready yet" (202); then return the seconds to wait."""
         request = self._request(method, url, params=params, headers=headers, json=body)
         response = await self._answer(request, kind=kind, repeat=Repeat.CHANGE)
         if response.status_code == httpx.codes.ACCEPTED:
@@ -143,16 +143,17 @@ class Wire:
     async def tell(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Any = None
     ) -> None:
-        """A change whose answer has no body."""
+        """Send a change whose response has no body."""
         request = self._request(method, url, headers=headers, json=body)
         await self._answer(request, kind="other", repeat=Repeat.CHANGE)
 
     async def token(self, shape: type[M], url: str, form: Mapping[str, str], *, repeat: Repeat) -> M:
-        """The token endpoint: a form, sent without a bearer token; a refusal is an `OAuthError`."""
+        """Post a form to the token endpoint, without a bearer token; an error response raises
+        `OAuthError`."""
         return _decoded(shape, await self.form(url, form, repeat=repeat))
 
     async def form(self, url: str, form: Mapping[str, str], *, repeat: Repeat) -> httpx.Response:
-        """As `token`, for an answer that holds nothing."""
+        """As `token`, for a response without a body."""
         request = self._request("POST", url, data=form)
         if not self.is_private(request.url):
             raise _in_the_clear(request.url)
@@ -175,20 +176,20 @@ class Wire:
         headers: Mapping[str, str],
         lasting: bool = False,
     ) -> AsyncIterator[tuple[httpx.Response, bodies.Body]]:
-        """The head of the answer to a GET, and its bytes as they come; redirections are followed.
+        """GET `url`; yield the response and its body as it arrives.  Redirects are followed.
 
-        Attempts are repeated until the head is there.  An answer of 202 means "not ready yet".  `lasting`:
-        the bytes there are always the same, so that where a redirection led is asked again while it is good.
+        Retried until the head has arrived.  A 202 means "not ready yet".  `lasting`: the contents at `url`
+        never change, so that the redirect target is cached while it is valid.
         """
         request = self._request("GET", url, params=params, headers=headers)
         what = str(request.url)
 
         async def send(request: httpx.Request, **how: Any) -> httpx.Response:
-            if what in self._addresses and (known := await self._known(what, headers)) is not None:
-                return known
+            if what in self._addresses and (cached := await self._from_cached_url(what, headers)) is not None:
+                return cached
             response = await self._exchange.send(request, **how)
             if response.next_request is not None:
-                response = await self._redirected(response)
+                response = await self._follow_redirects(response)
             if lasting and response.request is not request and response.is_success:
                 self._addresses.keep(what, str(response.url))
             if response.status_code == httpx.codes.ACCEPTED:
@@ -211,8 +212,8 @@ class Wire:
                 self._addresses.forget(what)
                 raise
 
-    async def _known(self, what: str, headers: Mapping[str, str]) -> httpx.Response | None:
-        """The answer from where the bytes were before, if they are there still; no token goes there."""
+    async def _from_cached_url(self, what: str, headers: Mapping[str, str]) -> httpx.Response | None:
+        """GET the cached redirect target, without a token; None if it is no longer valid."""
         address = self._addresses.find(what)
         if address is None:
             return None
@@ -230,9 +231,9 @@ class Wire:
         return None
 
     def _auth_for(self, url: httpx.URL) -> httpx.Auth | None:
-        """What signs a request; nothing for another host than the service's.
+        """Return the auth for a URL; None for hosts that are not the service's.
 
-        Raises `ProtocolError` where others could read it.
+        Raises `ProtocolError` if the token would be sent unencrypted.
         """
         if self._auth is None or not self._hosts.is_own(url.host):
             return None
@@ -242,7 +243,7 @@ class Wire:
         return self._auth
 
     def is_private(self, url: httpx.URL) -> bool:
-        """Whether nobody on the way reads what is sent there."""
+        """Whether the connection cannot be read on the way: TLS, loopback or in-process."""
         return url.scheme == "https" or self._in_process or hosts.is_loopback(url.host)
 
     def _request(
@@ -254,7 +255,7 @@ class Wire:
         headers: Mapping[str, str] | None = None,
         **parts: Any,
     ) -> httpx.Request:
-        # Downloads may lead to hosts whose business this is not.
+        # Not for GET: downloads may be redirected to other hosts, which must not see it.
         if method != "GET" and _applied.get():
             headers = {**(headers or {}), **self.session}
         try:
@@ -275,9 +276,9 @@ class Wire:
         limit: int | None = PAGE_BYTES,
         refusal: Callable[[httpx.Response], errors.RemoteError] = client_errors.from_response,
     ) -> httpx.Response:
-        """The answer to a request, which is sent again as the policy allows, by `send` if not as usual.
+        """Send a request (with `send` if given), retry it as the policy allows, and return the response.
 
-        With its body of at most `limit` bytes; None: the body is left to whoever asks.
+        The body is read, up to `limit` bytes; None leaves it to the caller.
         """
         url, auth = request.url, None
         if is_signed:
@@ -304,8 +305,8 @@ class Wire:
                 failed += 1
                 await retry.pause(error, failed=failed, repeat=repeat, policy=self._policy)
 
-    async def _redirected(self, response: httpx.Response) -> httpx.Response:
-        """Go where the bytes are.  Another host gets no token, which httpx leaves out, and no link."""
+    async def _follow_redirects(self, response: httpx.Response) -> httpx.Response:
+        """Follow redirects.  Other hosts get neither the token, which httpx removes, nor the link header."""
         for _ in range(MAX_REDIRECTS):
             target = response.next_request
             if target is None:
@@ -323,7 +324,7 @@ class Wire:
 
 
 async def read_whole(response: httpx.Response, *, limit: int = PAGE_BYTES) -> None:
-    """Have `response.content`.  Raises `ProtocolError` for more than `limit`, `RemoteTimeout` for a crawl."""
+    """Read `response.content`.  Raises `ProtocolError` for more than `limit`, `RemoteTimeout` if too slow."""
     if hasattr(response, "_content"):
         await response.aclose()
         return
@@ -331,7 +332,7 @@ async def read_whole(response: httpx.Response, *, limit: int = PAGE_BYTES) -> No
         limit = min(limit, SMALL_BYTES)
     is_direct, have_ended = bodies.DIRECT in response.extensions, False
     pieces = aiter(response.extensions[bodies.DIRECT]) if is_direct else response.aiter_raw()
-    data, came = bytearray(), 0
+    data, received = bytearray(), 0
     try:
         match response.headers.get("content-encoding", "").strip().lower():
             case "" | "identity":
@@ -345,15 +346,15 @@ async def read_whole(response: httpx.Response, *, limit: int = PAGE_BYTES) -> No
         began = trio.current_time()
         with trio.CancelScope(deadline=began + bodies.GRACE_SECONDS) as scope:
             async for piece in pieces:
-                came += len(piece)
-                scope.deadline = began + bodies.GRACE_SECONDS + came / LEAST_BYTES
-                # One byte more than there may be shows that there is more.
+                received += len(piece)
+                scope.deadline = began + bodies.GRACE_SECONDS + received / LEAST_BYTES
+                # One byte beyond the limit shows that there is more.
                 data += piece if inflate is None else inflate.decompress(piece, limit - len(data) + 1)
                 if len(data) > limit:
                     raise errors.ProtocolError(f"the answer is larger than {limit} bytes")
             have_ended = True
         if scope.cancelled_caught:
-            raise errors.RemoteTimeout(f"an answer comes too slowly: {came} bytes so far")
+            raise errors.RemoteTimeout(f"an answer comes too slowly: {received} bytes so far")
         response._content = bytes(data)
     except zlib.error as error:
         raise errors.ProtocolError(f"the answer cannot be unpacked: {error}") from None

@@ -1,14 +1,14 @@
 """Applies remote items to the tree.
 
-`apply` takes items of a listing or a change feed, as the table in `decisions` says; `adopt` takes the answer
-to a change of ours; deletions are `deletions`.  All run inside a caller's transaction and return the changes
-to publish after its commit.
+`apply` merges items of a listing or a change feed, by the table in `decisions`; `adopt` merges the response
+to a change of ours; deletions are in `deletions`.  All run inside the caller's transaction and return the
+changes to publish after its commit.
 
-Rule: local work that the service does not have yet always survives.  A node with a pending operation
-keeps what the operation is about (its bytes, its place, its times); only the base columns learn.
+Rule: local changes that are not uploaded always survive.  A node with a pending operation keeps what the
+operation is about (contents, place, times); only its base columns are updated.
 
-Rule: `sequence` is that of the base.  What is left aside, and what an answer of ours may have hidden, is
-noted in the same transaction (`local_work`).
+Rule: `sequence` is that of the base.  Updates that are deferred, or that our own response may have hidden,
+are recorded in the same transaction (`local_work`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,25 +27,25 @@ from cmsfs.replica.merge import (
     placement,
 )
 from cmsfs.replica.merge.decisions import Verdict
-from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Node, NodeKind, Remote, said_by
+from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, Node, NodeKind, Remote, shortcut_of
 from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.replica.sharing import lost_access, shares
 
 ROOT_ID = bulk_insert.ROOT_ID
 
-# So few items take less statements one by one than a page takes at once, where all are news of what is here.
+# Up to this many updates of known items need fewer statements one by one than as a page.
 FEW = 2
 
-# What the service says of an item: the base that a later change of ours starts from.
+# The service's state of an item: the base that a later change of ours starts from.
 BASE_COLUMNS = (
     "remote_id = :id, etag = :etag, sequence = :sequence, version = :version, base_sha1 = :sha1,"
     " base_parent = :parent, base_name = :name, base_key = coalesce(:key, base_key), item = :item"
 )
 
-# No item has this one: whatever is sent over it is refused, and decided with what the service has at hand.
+# An etag that no item has: an upload conditional on it is rejected, and the conflict is resolved then.
 NO_ETAG = "none"
 
-# The `sequence` that a node had when the service was asked for its item by its id.
+# The `sequence` that a node had when its item was requested by id.
 Believed = Mapping[tuple[NodeKind, str], int]
 
 
@@ -57,12 +57,12 @@ def apply(
     is_listing: bool = False,
     believed: Believed | None = None,
 ) -> list[Change]:
-    """Bring the tree up to what these items say; the changes for the kernel.
+    """Update the tree with these items; return the changes for the kernel.
 
-    Items may come in any order: a parent that is not known yet gets a placeholder, which its own item
-    fills in later.  An item older than what we know is ignored, unless it is `believed`: the answer to a
-    question for this very item, of which nothing has been heard since.  Where `is_listing`, it is asked for:
-    a service that came back from a backup has older items than we know.
+    Items may come in any order: an unknown parent gets a placeholder, which its own item fills in later.  An
+    item older than our state is ignored, unless it is `believed`: the response to a request for this item,
+    without an update since.  With `is_listing`, an older item is deferred and requested: a service restored
+    from a backup has older items than we know.
     """
     changes: list[Change] = []
     left = list(remotes)
@@ -90,7 +90,7 @@ def apply(
 
 
 def _leave_old(conn: Connection, node: Node, remote: Remote, generation: int, *, is_listing: bool) -> None:
-    """We know something newer of the item, by its number."""
+    """Handle an item that is older, by its sequence, than our state."""
     if is_listing:
         local_work.defer(conn, local_work.DeferredUpdate(remote.kind, remote.id, local_work.ANYHOW, node.ino))
     tree.note_seen(conn, remote.kind, remote.id, generation)
@@ -108,7 +108,7 @@ def _apply_one(
             lost_access.regain(conn, node, remote.parent_id)
         pending = tree.pending(conn, node.ino)
         if node.parent is None and "upload" in pending:
-            # What was deleted here goes with what was to be sent of it, should the item come back.
+            # The local deletion includes the pending upload, should the item come back.
             op_rows.delete_waiting(conn, node.ino, "upload")
             pending = tree.pending(conn, node.ino)
     verdict = decisions.decide(conn, node, remote, pending)
@@ -127,7 +127,7 @@ def _apply_one(
 def _merge(
     conn: Connection, node: Node, remote: Remote, verdict: Verdict, pending: set[str], changes: list[Change]
 ) -> None:
-    """Bring the node to where the item is, and to what it is as far as the verdict says."""
+    """Update the node's place, and its contents as far as the verdict allows."""
     if verdict in (Verdict.PART, Verdict.PART_DISARM):
         node = lineages.split_off(conn, node, changes)
         pending = tree.pending(conn, node.ino)
@@ -136,7 +136,8 @@ def _merge(
     if verdict is Verdict.KEEP:
         _leave_news_aside(conn, node, remote)
         if remote.etag == node.etag:
-            # Other bytes under the number that ours were laid over: no upload may take them for those.
+            # The same version has other contents than our base: no upload may overwrite them as if they were
+            # the base.
             conn.execute("UPDATE node SET etag = ? WHERE ino = ?", (NO_ETAG, node.ino))
     elif verdict is not Verdict.PLACE:
         _update_content(conn, node, remote, pending, changes)
@@ -146,7 +147,7 @@ def _merge(
 def _appear_beside(
     conn: Connection, node: Node, remote: Remote, generation: int, changes: list[Change]
 ) -> None:
-    """The item gets a node of its own; `node`, which had it and is in no folder, is only ours from now on."""
+    """Create a new node for the item; `node`, which had it and is detached, is local-only from now on."""
     into = tree.remote_at(conn, NodeKind.FOLDER, remote.parent_id) if remote.parent_id is not None else None
     if into is not None and not move_cycles.is_open(conn, node.ino, into.ino, changes):
         _leave_aside(conn, node, remote.sequence)
@@ -158,12 +159,12 @@ def _appear_beside(
         lineages.set_successor(conn, node.ino, theirs.ino)
         if was_shown:
             lineages.transfer_item_data(conn, node.ino, theirs)
-            # What was in it came before it.
+            # Its children arrived before it.
             placement.take_along(conn, node.ino, theirs.ino, changes)
 
 
 def note_remote_name(conn: Connection, ino: Ino, name: str) -> None:
-    """Note what the service calls a node's item by now."""
+    """Record the current name of a node's item at the service."""
     conn.execute(
         "UPDATE node SET base_name = ?, base_key = ? WHERE ino = ?", (name, wire_names.name_key(name), ino)
     )
@@ -172,21 +173,23 @@ def note_remote_name(conn: Connection, ino: Ino, name: str) -> None:
 def _update_content(
     conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
 ) -> None:
-    """The node learns what the item is; bytes of ours stay, and are laid over the same ones as before."""
+    """Update the node to the item's version; unsent contents stay, with the same base as before."""
     is_link = node.kind is NodeKind.LINK
     same = (
-        is_link and link_texts.said(conn, node.ino) == said_by(remote.item) and remote.sha1 == node.base_sha1
+        is_link
+        and link_texts.remote_shortcut(conn, node.ino) == shortcut_of(remote.item)
+        and remote.sha1 == node.base_sha1
     )
     conn.execute(
         "UPDATE node SET etag = ?, sequence = ?, version = ?, base_sha1 = ?, item = ? WHERE ino = ?",
         (remote.etag, remote.sequence, remote.version, remote.sha1, remote.json, node.ino),
     )
     if "upload" in pending or node.draft is not None:
-        # The bytes here are ours; whether somebody has locked it, say, is theirs.
+        # The contents stay ours; attributes such as a lock are the service's.
         changes.append(Change(ChangeKind.ATTRIBUTES, node.ino))
         return
     if same:
-        # Its time is that of what it says, and its bytes may be those that were written here.
+        # Its mtime follows its target, and its text may be the one that was written here.
         link_texts.restore(conn, node.ino)
         changes.append(Change(ChangeKind.ATTRIBUTES, node.ino))
         return
@@ -212,20 +215,20 @@ def _update_place(
         )
     if "move" in pending:
         if not placement.is_in_place(conn, node, remote):
-            # Our move may be at the service already, and this one the later of the two.
+            # Our move may have reached the service already, with this one after it.
             _leave_aside(conn, node, remote.sequence)
         return
     parent, name = placement.place_of(conn, remote, changes, before=node.parent)
     if parent is None or (node.parent, node.name) == (parent, name):
         return
     if _is_gone(conn, parent) and local_work.has_unsent_below(conn, node.ino):
-        # It may have gone with the folder, or the folder comes back with this page: what only we have of it
-        # stays where it can be seen until that is known.
+        # It may have been deleted with the folder, or the folder is restored by this page: unsent contents
+        # stay visible until that is known.
         _leave_aside(conn, node, remote.sequence)
         return
     is_moved_folder = node.parent != parent and node.is_folder
     if is_moved_folder and not move_cycles.is_open(conn, node.ino, parent, changes):
-        # One of a pair of folder moves would close a ring, while the other is still to come.
+        # One of a pair of folder moves would form a cycle until the other arrives.
         _leave_aside(conn, node, remote.sequence)
         return
     if placement.keeps_addition(conn, node, remote, parent, name):
@@ -249,7 +252,7 @@ def _update_place(
 
 
 def place_from_remote(conn: Connection, node: Node, remote: Remote, changes: list[Change]) -> None:
-    """As if the service had just told where this item is and what it is called."""
+    """Update the node's place and name as if the service had just reported them."""
     _update_place(conn, node, remote, tree.pending(conn, node.ino), changes)
 
 
@@ -259,7 +262,7 @@ def _leave_aside(conn: Connection, node: Node, sequence: int) -> None:
 
 
 def _leave_news_aside(conn: Connection, node: Node, remote: Remote) -> None:
-    # A service that came back from a backup gives numbers a second time: by its number it is no news.
+    # A service restored from a backup reuses sequence numbers: by its number the item may not be newer.
     _leave_aside(conn, node, remote.sequence if remote.sequence > node.sequence else local_work.ANYHOW)
 
 
@@ -273,10 +276,11 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         and not is_shared
         and _is_same(conn, holder, remote, name)
     ):
-        # What we were about to make exists already: made by us and unheard, or equal bytes by somebody else.
+        # The item that we were about to create exists already: our own request whose response was lost, or
+        # the same contents from somebody else.
         _become_base(conn, holder, remote)
         op_rows.delete_kinds(conn, holder.ino, "mkdir", "upload", "move")
-        # Somebody else may have put something into the folder that we have not heard of.
+        # The folder may have children of somebody else that we do not know.
         tree.mark_unlisted(conn, holder.ino)
         return
     if remote.sha1 is not None:
@@ -306,16 +310,17 @@ def _is_gone(conn: Connection, folder: Ino) -> bool:
     node = tree.get(conn, folder)
     while node.parent is not None:
         node = tree.get(conn, node.parent)
-    # A folder of which nothing is known yet is in no folder either.
+    # A placeholder, of which nothing is known yet, has no parent either.
     return node.ino != ROOT and node.etag is not None and node.base_parent is None
 
 
 def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:
-    """The answer to making or replacing an item for the node `ino`; the node that has the item now.
+    """Apply the response to the creation or replacement of node `ino`'s item; return the node that has the
+    item now.
 
-    Since it was asked for, the node may have been renamed, deleted, written again, or given the identity of
-    another item.  So the answer goes to the node that stands for the item now; an item that nothing stands
-    for any more is surplus, and goes.
+    Since the request, the node may have been renamed, deleted, written again, or given the identity of
+    another item.  So the response is applied to the node that has the item now; an item without a node is
+    surplus and is deleted.
     """
     there = tree.remote_at(conn, answer.kind, answer.id)
     if there is not None:
@@ -326,7 +331,7 @@ def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:
     if now.remote_id is None and (may_be_link or answer.kind is not NodeKind.LINK):
         _become_base(conn, now, answer)
         return tree.get(conn, ino)
-    # The node stands for another item by now, and the bytes are on their way there too; or it has a name that
+    # The node has another item by now, to which its contents are being uploaded too; or it has a name that
     # only a file can have.
     surplus = tree.insert(conn, None, answer.name, answer.kind, now_ns=answer.mtime_ns)
     _become_base(conn, tree.get(conn, surplus), answer)
@@ -336,13 +341,13 @@ def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:
 
 
 def _become_base(conn: Connection, before: Node, remote: Remote) -> None:
-    """What the service says becomes the base of a node that is so; its place and bytes here stay.
+    """Make the item the base of a node that already equals it; its local place and contents stay.
 
-    News may have overtaken an answer: they are asked for again.
+    A newer update may have arrived before the response: the item is requested again.
     """
     if before.remote_id == remote.id and before.kind is remote.kind and before.sequence > remote.sequence:
         _leave_aside(conn, before, before.sequence)
-    # A listing that began earlier has not seen it and must not remove it.
+    # A listing that started earlier has not seen it and must not remove it.
     conn.execute(
         f"UPDATE node SET {BASE_COLUMNS}, seen = {kv_store.NEWEST_LISTING}, kind = :kind, local = 0"
         " WHERE ino = :ino",
@@ -351,7 +356,7 @@ def _become_base(conn: Connection, before: Node, remote: Remote) -> None:
 
 
 def _base_values(remote: Remote, ino: Ino, known_name: str | None = None) -> dict[str, Any]:
-    """`known_name`: that of its base as the row has it by now, with its key."""
+    """`known_name`: the base name that the row already has, with its key."""
     return {
         "ino": ino,
         "id": remote.id,
@@ -367,5 +372,5 @@ def _base_values(remote: Remote, ino: Ino, known_name: str | None = None) -> dic
 
 
 def same_time(ours_ns: int, theirs_ns: int) -> bool:
-    """Whether the service's time is ours, cut to the resolution that it keeps."""
+    """Whether the service's time equals ours, truncated to the service's resolution."""
     return theirs_ns in (ours_ns, ours_ns // 1000 * 1000, ours_ns // 10**6 * 10**6, ours_ns // 10**9 * 10**9)

@@ -1,10 +1,10 @@
 """Inserts new items into the tree in bulk, one page at a time.
 
-A first listing brings little else, and brings it a million times; one statement for a page is five times
-faster than the statements that an item needs when something here may be in its way.
+A first listing consists almost only of new items, perhaps a million; one statement for a page is five times
+faster than the statements needed for an item that may conflict with something.
 
-Rule: only what is plainly new is taken; whatever has a row, a rival for its name or no folder is handed back,
-to be looked at one by one in `remote`.
+Rule: only plainly new items are inserted; items that have a row, a name clash or no folder are returned, to
+be merged one by one in `apply_remote`.
 """
 
 import itertools
@@ -16,22 +16,22 @@ from typing import Any
 from cmsfs.models import url_files, wire_names
 from cmsfs.replica import local_attributes, naming, numbers, tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, NodeKind, Remote, said_by
+from cmsfs.replica.nodes import FILE_MODE, FOLDER_MODE, ROOT, Ino, NodeKind, Remote, shortcut_of
 from cmsfs.replica.sharing import shares
 
 ROOT_ID = "0"
 
-# CROSS JOIN fixes the order of the loops: from the page to the index, never the other way about.
+# CROSS JOIN fixes the order of the loops: from the page to the index, never the reverse.
 
-# A clash of names is ignored by the statement, and seen in what is not there afterwards.
+# The statement ignores name clashes; they are found by what is missing afterwards.
 _COLUMNS = (
     "ino, parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1,"
     " remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item, seen, number"
 )
 _ROW = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
 
-# Rows a statement: between two statements the interpreter's lock is up for whoever wants it, and the event
-# loop does not give it back for a while.
+# Rows for each statement: between two statements the interpreter's lock is released, and the event loop keeps
+# it for a while.
 _INSERTS = {
     count: f"INSERT OR IGNORE INTO node({_COLUMNS}) VALUES {', '.join([_ROW] * count)}"
     for count in (40, 5, 1)
@@ -42,7 +42,7 @@ _KNOWN = """
     SELECT 1 FROM node WHERE kind = ?1 AND remote_id = j.value)
 """
 
-# In one row, for the reason that is told at `_INSERTS`.
+# In one row, for the same reason as `_INSERTS`.
 _FOLDERS = """
   SELECT json_group_object(n.remote_id, n.ino) FROM json_each(?) AS j
   CROSS JOIN node AS n ON n.kind = 'folder' AND n.remote_id = j.value
@@ -60,7 +60,7 @@ _UNCHANGED = """
 def insert(
     conn: Connection, remotes: Sequence[Remote], generation: int, changes: list[Change]
 ) -> list[Remote]:
-    """Put what is plainly new into the tree; what is left to be looked at."""
+    """Insert plainly new items into the tree; return the others, to be merged one by one."""
     left: list[Remote] = []
     known = _known(conn, remotes)
     rules = shares.rules(conn)
@@ -77,11 +77,11 @@ def insert(
     while waiting:
         ready = [remote for remote in waiting if remote.parent_id in folders]
         if not ready:
-            # A folder that is on no page yet, or on none of those to come.
+            # Its folder was on no page so far, and may be on none.
             folders[waiting[0].parent_id or ""] = placeholder(conn, waiting[0])
             continue
         waiting = [remote for remote in waiting if remote.parent_id not in folders]
-        # Folders first: what waits may be inside.
+        # Folders first: waiting items may be inside.
         ready.sort(key=lambda remote: remote.kind is not NodeKind.FOLDER)
         inos = _insert(conn, ready, folders, rules, generation, changes)
         local_attributes.restore(conn, (ino for ino in inos if ino is not None))
@@ -91,7 +91,7 @@ def insert(
             elif remote.kind is NodeKind.FOLDER:
                 folders[remote.id] = ino
         if None in inos:
-            # What is inside a folder that is in the way of another waits until that is settled.
+            # Items inside a folder with a name clash wait until the clash is resolved.
             stuck = {remote.id for remote, ino in zip(ready, inos, strict=True) if ino is None}
             left += [remote for remote in waiting if remote.parent_id in stuck]
             waiting = [remote for remote in waiting if remote.parent_id not in stuck]
@@ -99,7 +99,7 @@ def insert(
 
 
 def unchanged(conn: Connection, remotes: Iterable[Remote], generation: int) -> list[Remote]:
-    """Mark what is exactly as it is known as seen by this listing; the rest."""
+    """Mark items that are unchanged as seen by this listing; return the others."""
     by_kind: dict[NodeKind, dict[str, Remote]] = {}
     for remote in remotes:
         by_kind.setdefault(remote.kind, {})[remote.id] = remote
@@ -114,7 +114,7 @@ def unchanged(conn: Connection, remotes: Iterable[Remote], generation: int) -> l
             if (
                 known == (remote.sequence, remote.etag, remote.parent_id, remote.sha1)
                 and name == naming.file_name(kind, remote.name)
-                and (kind is not NodeKind.LINK or url_files.of_item(item) == said_by(remote.item))
+                and (kind is not NodeKind.LINK or url_files.of_item(item) == shortcut_of(remote.item))
             ):
                 seen.append(ino)
                 same.add((kind, remote_id))
@@ -127,7 +127,7 @@ def unchanged(conn: Connection, remotes: Iterable[Remote], generation: int) -> l
 
 
 def placeholder(conn: Connection, remote: Remote) -> Ino:
-    """A row for the folder that an item is in, which is not known but for its name."""
+    """Insert a row for the unknown parent folder of an item, with only its name."""
     name = remote.parent_name or remote.parent_id or ""
     ino = tree.insert(conn, None, name, NodeKind.FOLDER, now_ns=0)
     conn.execute("UPDATE node SET remote_id = ? WHERE ino = ?", (remote.parent_id, ino))
@@ -143,7 +143,7 @@ def _known(conn: Connection, remotes: Sequence[Remote]) -> set[tuple[NodeKind, s
 
 
 def _folders(conn: Connection, remotes: Sequence[Remote]) -> dict[str, Ino]:
-    """The folders that these items are in, as far as they are known, by the service's id."""
+    """Return the known parent folders of these items, by the service's id."""
     wanted = {remote.parent_id for remote in remotes} - {ROOT_ID}
     found: dict[str, Ino] = json.loads(conn.execute(_FOLDERS, (json.dumps(list(wanted)),)).fetchone()[0])
     found[ROOT_ID] = ROOT
@@ -158,7 +158,7 @@ def _insert(
     generation: int,
     changes: list[Change],
 ) -> list[Ino | None]:
-    """The numbers that these items got; None where something was in the way."""
+    """Insert these items; return their inode numbers, None for those with a name clash."""
     last = conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'node'").fetchone()
     first: Ino = last[0] + 1
     rows: list[tuple[Any, ...]] = []

@@ -1,9 +1,9 @@
 """The decision table of the merge: what a remote update does, by the local state of the node.
 
-`decide` looks at both sides and says it; `cmsfs.replica.merge.apply_remote` carries it out.
+`decide` compares both sides and returns the verdict; `cmsfs.replica.merge.apply_remote` executes it.
 
-Rule: local work that the service does not have yet always survives: no verdict on a node with unsent bytes or
-with a deletion to be sent touches these.
+Rule: local changes that are not uploaded always survive: no verdict on a node with unsent contents or a
+pending deletion touches these.
 """
 
 import enum
@@ -13,53 +13,53 @@ from sqlite3 import Connection
 from cmsfs.models.content.entries import Entry
 from cmsfs.replica import inodes, link_texts, tree
 from cmsfs.replica.merge import placement
-from cmsfs.replica.nodes import ROOT, Node, NodeKind, Remote, said_by
+from cmsfs.replica.nodes import ROOT, Node, NodeKind, Remote, shortcut_of
 from cmsfs.replica.sharing import offers, shares
 
 EXECUTE = 0o111
 
 
 class Local(enum.Enum):
-    """The local state of an item's node; of those that apply, the first."""
+    """The local state of an item's node; the first one that applies."""
 
-    UNKNOWN = enum.auto()  # there is none
-    OFFERED = enum.auto()  # it gets none: others share it, and nobody has accepted that
-    ROOT = enum.auto()  # it is what the drive begins at
-    TRASHED = enum.auto()  # it was deleted here, and the service is still to be told
-    UNLINKED = enum.auto()  # it went from the drive, and somebody may go on writing it or standing in it
-    UNSENT = enum.auto()  # it has bytes that only we have
-    RUNNING = enum.auto()  # a file that may be run, and is open
-    PROGRAM = enum.auto()  # a file that may be run
-    OPEN = enum.auto()  # somebody has it open
-    CLEAN = enum.auto()  # it is as the service has it
+    UNKNOWN = enum.auto()  # there is no node
+    OFFERED = enum.auto()  # there is no node: the item is a share that the user has not accepted
+    ROOT = enum.auto()  # the root of the drive
+    TRASHED = enum.auto()  # deleted locally, and the deletion is pending
+    UNLINKED = enum.auto()  # removed from the drive, but perhaps still open or a working directory
+    UNSENT = enum.auto()  # has contents that are not uploaded
+    RUNNING = enum.auto()  # an executable file that is open
+    PROGRAM = enum.auto()  # an executable file
+    OPEN = enum.auto()  # open
+    CLEAN = enum.auto()  # equal to the service's item
 
 
 class News(enum.Enum):
-    """What has changed of the item; bytes are new where a reader of the node would get others.
+    """What has changed of the item; its bytes have changed if a reader of the node would get others.
 
-    Of bytes that only we have: where the service has others than those they were laid over.
+    For unsent contents: if the service's contents differ from their base.
     """
 
-    PLACE = enum.auto()  # its place or its name, of the version that is known
-    FACTS = enum.auto()  # its version, but not its bytes
-    MY_BYTES = enum.auto()  # its bytes, which the account itself has changed elsewhere
-    THEIR_BYTES = enum.auto()  # its bytes, which somebody else has changed
-    WHOSE_BYTES = enum.auto()  # its bytes, and it was not told who has changed them
+    PLACE = enum.auto()  # place or name, of the known version
+    FACTS = enum.auto()  # the version, but not the bytes
+    MY_BYTES = enum.auto()  # the bytes, by this account on another machine
+    THEIR_BYTES = enum.auto()  # the bytes, by somebody else
+    WHOSE_BYTES = enum.auto()  # the bytes, and it is unknown by whom
 
 
 class Verdict(enum.Enum):
     """The action to take."""
 
-    IGNORE = enum.auto()  # nothing
-    ASIDE = enum.auto()  # nothing now: it is noted, and asked about when what is in the way has ended
-    APPEAR = enum.auto()  # the item gets a node
-    BESIDE = enum.auto()  # the item gets a node of its own, and the one that was its is only ours
-    PLACE = enum.auto()  # the node goes where the item is
-    TAKE = enum.auto()  # and becomes what the item is
-    KEEP = enum.auto()  # the node goes where the item is; its bytes stay, and the new ones are noted
-    PART = enum.auto()  # name and item go to a fresh node, which takes it; the open one goes on without
-    DISARM = enum.auto()  # it is taken, and may not be run any more
-    PART_DISARM = enum.auto()  # both
+    IGNORE = enum.auto()  # do nothing
+    ASIDE = enum.auto()  # defer: record it, and request the item when the local change is done
+    APPEAR = enum.auto()  # create a node for the item
+    BESIDE = enum.auto()  # create a new node for the item; the previous one becomes local-only
+    PLACE = enum.auto()  # move the node to the item's place
+    TAKE = enum.auto()  # PLACE, and update the node to the item's version
+    KEEP = enum.auto()  # PLACE; the node keeps its contents, and the new version is recorded
+    PART = enum.auto()  # a new node gets the name and the item; the open one continues without them
+    DISARM = enum.auto()  # TAKE, and remove the execute bits
+    PART_DISARM = enum.auto()  # PART and DISARM
 
 
 _N, _V = News, Verdict
@@ -71,15 +71,15 @@ _ROWS = {
     Local.UNKNOWN:         (_V.APPEAR,   _V.APPEAR,   _V.APPEAR,   _V.APPEAR,      _V.APPEAR),
     Local.OFFERED:         (_V.IGNORE,   _V.IGNORE,   _V.IGNORE,   _V.IGNORE,      _V.IGNORE),
     Local.ROOT:            (_V.IGNORE,   _V.IGNORE,   _V.IGNORE,   _V.IGNORE,      _V.IGNORE),
-    # Whether the deletion still holds is decided when it is sent, by the etag it started from.
+    # Whether the deletion is still valid is decided when it is sent, by its base etag.
     Local.TRASHED:         (_V.IGNORE,   _V.ASIDE,    _V.ASIDE,    _V.ASIDE,       _V.ASIDE),
-    # What comes back is theirs; who has it open goes on with ours.  And the kernel shows a folder that went
-    # as empty for good, for as long as somebody stands in it.
+    # The restored item gets a new node; open handles keep the old one.  And the kernel shows a removed folder
+    # as empty for as long as it is some process's working directory.
     Local.UNLINKED:        (_V.BESIDE,   _V.BESIDE,   _V.BESIDE,   _V.BESIDE,      _V.BESIDE),
-    # Both sides have new bytes: the version we started from is kept, so that the upload is refused and the
-    # conflict is decided there, with both contents at hand.
+    # Both sides have new contents: the base version is kept, so that the upload is rejected and the conflict
+    # is resolved then, with both contents available.
     Local.UNSENT:          (_V.PLACE,    _V.TAKE,     _V.KEEP,     _V.KEEP,        _V.KEEP),
-    # Whose bytes they are decides whether they may be run: the item is asked about.
+    # The author decides whether the file stays executable: request the item to find out.
     Local.RUNNING:         (_V.PLACE,    _V.TAKE,     _V.PART,     _V.PART_DISARM, _V.ASIDE),
     Local.PROGRAM:         (_V.PLACE,    _V.TAKE,     _V.TAKE,     _V.DISARM,      _V.ASIDE),
     Local.OPEN:            (_V.PLACE,    _V.TAKE,     _V.PART,     _V.PART,        _V.PART),
@@ -95,8 +95,8 @@ _OPEN = {Local.PROGRAM: Local.RUNNING, Local.CLEAN: Local.OPEN}
 
 
 def decide(conn: Connection, node: Node | None, remote: Remote, pending: Set[str]) -> Verdict:
-    """What becomes of what the service says of the item of this node (None: it has none), of which these
-    kinds of changes are still to be sent."""
+    """Return the verdict on a remote item, for its node (None: it has none) with these kinds of pending
+    changes."""
     if node is None:
         rules = shares.rules(conn)
         is_offered = rules.asks and offers.holds(conn, rules, remote)
@@ -107,29 +107,29 @@ def decide(conn: Connection, node: Node | None, remote: Remote, pending: Set[str
     if not is_version and placement.is_in_place(conn, node, remote):
         return Verdict.IGNORE
     local = _local(conn, node, remote, pending)
-    # What comes back is what the service has, whatever it was here when it was deleted.
+    # A restored item has the service's version, whatever the node was when it was deleted.
     is_version = is_version or (node.parent is None and local is not Local.TRASHED)
     news = _news_of_bytes(conn, node, remote, pending) if is_version else None
     if news is None:
         return VERDICTS[local, News.FACTS if is_version else News.PLACE]
-    # Asked only where it matters: who opens the node later waits for the end of this transaction.
+    # Checked only where it matters: a later open waits for the end of this transaction.
     if local in _OPEN and inodes.is_open(conn, node.ino):
         local = _OPEN[local]
     return VERDICTS[local, news]
 
 
 def _is_version(conn: Connection, node: Node, remote: Remote) -> bool:
-    """Whether the service says something else of the item than it said last, beside where it is."""
+    """Whether the item differs from its last known state in anything but its place."""
     if node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag:
         return True
-    # A service that came back from a backup gives numbers a second time, for something else.
+    # A service restored from a backup reuses sequence numbers for other states.
     if node.kind is NodeKind.LINK:
-        return link_texts.said(conn, node.ino) != said_by(remote.item)
+        return link_texts.remote_shortcut(conn, node.ino) != shortcut_of(remote.item)
     return remote.sha1 != node.base_sha1
 
 
 def _local(conn: Connection, node: Node, remote: Remote, pending: Set[str]) -> Local:
-    """How the node stands, but for whether somebody has it open."""
+    """Return the local state of the node, except whether it is open."""
     if "trash" in pending:
         return Local.TRASHED
     if node.parent is None:
@@ -144,18 +144,18 @@ def _local(conn: Connection, node: Node, remote: Remote, pending: Set[str]) -> L
 
 
 def _news_of_bytes(conn: Connection, node: Node, remote: Remote, pending: Set[str]) -> News | None:
-    """Whose bytes the item has got; None: it has those that it had."""
+    """Return who changed the item's bytes; None if they are unchanged."""
     if "upload" in pending or node.draft is not None:
         has_others = remote.sha1 != node.base_sha1
     else:
-        # A web link has no SHA-1: it is what it says.
+        # A web link has no SHA-1: its target and description are compared.
         has_others = node.kind is not NodeKind.LINK and remote.sha1 != node.sha1
     if node.kind is NodeKind.LINK and not has_others:
-        has_others = link_texts.said(conn, node.ino) != said_by(remote.item)
+        has_others = link_texts.remote_shortcut(conn, node.ino) != shortcut_of(remote.item)
     if not has_others:
         return None
     changed_by = remote.user_id("modified_by")
     if changed_by is None and isinstance(remote.item, Entry):
-        return News.WHOSE_BYTES  # who asks for this very item is told more
+        return News.WHOSE_BYTES  # a request for the item itself returns the author
     is_mine = changed_by is not None and changed_by == shares.rules(conn).me
     return News.MY_BYTES if is_mine else News.THEIR_BYTES

@@ -1,8 +1,8 @@
 """Removes nodes whose items were deleted at the service or are no longer shared with us.
 
-Inside a caller's transaction; the changes are published after its commit.
+Runs inside the caller's transaction; the changes are published after its commit.
 
-Rule: bytes and folders that only we have stay.
+Rule: contents and folders that are not uploaded stay.
 """
 
 from sqlite3 import Connection
@@ -16,11 +16,11 @@ from cmsfs.replica.sharing import lost_access, offers, shares
 
 
 def remove_gone(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
-    """The service no longer has this node (or shows it to us); what it held that only we have stays.
+    """Remove a node that the service no longer has (or shows to us); unsent contents below it stay.
 
-    `sequence` is that of the deletion, if it was told: what is older than it is ignored from now on.  A
-    folder with unsent work below becomes a folder of ours to be made again, and so does one into which
-    something is being moved that the service still has elsewhere.
+    `sequence` is that of the deletion, if reported: older updates are ignored from now on.  A folder with
+    unsent changes below it is kept and will be created again, and so is one into which an item is being moved
+    that the service still has elsewhere.
     """
     changes: list[Change] = []
     inos = tree.subtree(conn, ino)
@@ -37,8 +37,8 @@ def remove_gone(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change
 
 
 def remove_below(conn: Connection, folder: Ino) -> list[Change]:
-    """A folder that was deleted here is gone at the service: so is what came back into it meanwhile, for it
-    had been changed there."""
+    """Remove what is below a folder whose local deletion has reached the service: items that had reappeared
+    in it, because they were changed there, are gone as well."""
     changes: list[Change] = []
     inos = tree.subtree(conn, folder)
     elsewhere = _elsewhere(conn, inos)
@@ -49,7 +49,8 @@ def remove_below(conn: Connection, folder: Ino) -> list[Change]:
 
 
 def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
-    """Of a folder and all below it: what the service still has in other folders, with all below that."""
+    """Return the nodes of a subtree that the service still has in other folders, with everything below
+    them."""
     found: set[Ino] = set()
     for ino in subtree[1:]:
         node = tree.get(conn, ino)
@@ -59,14 +60,14 @@ def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
 
 
 def _is_elsewhere(conn: Connection, node: Node) -> bool:
-    """Whether the service has the node in another folder than it is in here."""
+    """Whether the node is in another folder at the service than locally."""
     if node.remote_id is None or node.parent is None or "move" not in tree.pending(conn, node.ino):
         return False
     return tree.at_service(conn, node.parent).remote_id != node.base_parent
 
 
 def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_lost: bool = False) -> None:
-    """One node of those; what is below it comes first.  `is_lost`: with what others shared."""
+    """Remove one such node; its descendants must be removed first.  `is_lost`: we have lost access to it."""
     if node.remote_id is None:
         return
     if node.is_folder:
@@ -80,10 +81,10 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         offers.forget(conn, node.kind, node.remote_id)
     op_rows.delete_all(conn, node.ino)
     tree.mark_unlisted(conn, node.ino)
-    # The sequence stays: what went with its folder comes back with it, unchanged.
+    # The sequence stays: an item trashed with its folder is restored with it, unchanged.
     node_rows.leave_base_folder(conn, node.ino)
     if node.parent is not None:
-        # Who has it open may go on writing.
+        # Programs that have it open may continue writing.
         lineages.displace(conn, node, is_lost=is_lost)
         tree.detach(conn, node.ino)
         changes.append(Change(ChangeKind.GONE, node.ino, node.parent, node.name))
@@ -91,7 +92,7 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
 
 
 def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None:
-    """A folder that goes takes its symbolic links along, unless something else is left in it."""
+    """Remove the symbolic links of a removed folder, unless something else is left in it."""
     rows = conn.execute("SELECT ino, name, kind FROM node WHERE parent = ?", (folder,)).fetchall()
     if all(row["kind"] == NodeKind.SYMLINK for row in rows):
         for row in rows:
@@ -100,7 +101,7 @@ def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None
 
 
 def is_detached_as(conn: Connection, ino: Ino, kind: str, item_id: str) -> bool:
-    """Whether the node is in no folder here, and stands for this item still."""
+    """Whether the node is detached and still has this item."""
     found = conn.execute(
         "SELECT 1 FROM node WHERE ino = ? AND parent IS NULL AND kind = ? AND remote_id = ?",
         (ino, kind, item_id),
@@ -109,5 +110,6 @@ def is_detached_as(conn: Connection, ino: Ino, kind: str, item_id: str) -> bool:
 
 
 def mark_deleted(conn: Connection, ino: Ino) -> None:
-    """The service deleted the node as we asked: a page that still shows it is older, and is ignored."""
+    """Record that the service has executed our deletion: a page that still lists the node is older and
+    ignored."""
     conn.execute("UPDATE node SET sequence = sequence + 1, base_parent = NULL WHERE ino = ?", (ino,))

@@ -1,21 +1,21 @@
-"""Whether an inode keeps its identity: one inode is one history of bytes, from one item version or from a
-local creation, changed only by writes of this machine.
+"""Inode identity: an inode is one history of contents, from one item version or a local creation, changed
+only by writes of this machine.
 
-Size, pages, mappings and handles are the kernel's inode's.  So news that would give an open file other bytes
-give name, item and all that hangs on the item to a fresh inode (`part`), and the open one goes on without a
-name, as after a rename over it.  The same becomes of a file whose item goes from the drive (`left`).  What a
-program then writes to such an inode is nowhere else, and nobody here has thrown it away: with the first bytes
-that are recorded it gets a name again (`name_displaced`).
+Size, pages, mappings and handles belong to the kernel's inode.  So a remote update that would replace the
+contents of an open file moves the name, the item and everything attached to the item to a new inode
+(`split_off`); the open one continues without a name, as after a rename over it.  The same happens to a file
+whose item leaves the drive (`displace`).  What a program then writes to such an inode exists nowhere else,
+and nobody here has deleted it: when the first bytes are recorded, it gets a name again (`name_displaced`).
 
     what took its name                 the name that it gets
     a newer version of its item        a conflict copy beside that version, wherever that is by then
-    nothing: the item is gone          its own, where it was; folders that went with it are made anew
-    nothing, and another has it now    a conflict copy beside that one
-    nothing: we may not see it         its own, as what it is (`lost_access`)
+    nothing: the item was deleted      its old name and place; deleted parent folders are created again
+    nothing, but the name is taken     a conflict copy beside the item that has it
+    nothing: we lost access            its old name, as the same item (`lost_access`)
 
-Rule: a row of `lineage` says that news took the name, or gave it one under which a program has met it that
-meant another file.  An inode without a name and without a row was unlinked or replaced by a program of this
-machine, and its bytes go with its last handle.
+Rule: a row of `lineage` means that a remote update took the inode's name, or gave it a name under which a
+program used it that meant another file.  An inode without a name and without a row was unlinked or replaced
+by a program of this machine, and its contents are deleted with its last handle.
 """
 
 import json
@@ -31,7 +31,8 @@ from cmsfs.replica.sharing import shares
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
-# What is the item's, and goes with it; sha1, size, draft and times are the lineage's and are on both.
+# The columns that belong to the item and move with it; sha1, size, draft and times belong to the inode's
+# history and are on both.
 _ITEM = (
     "parent, name, name_key, kind, size, mtime_ns, ctime_ns, mode, sha1, remote_id, etag, version, base_sha1,"
     " base_parent, base_name, base_key, sequence, item, seen, local, atime_ns"
@@ -39,12 +40,12 @@ _ITEM = (
 
 
 def split_off(conn: Connection, node: Node, changes: list[Change]) -> Node:
-    """Give name and item of an open inode to a fresh one, which is returned; it shows what the service has.
+    """Move name and item of an open inode to a new one, which is returned; it shows the service's version.
 
-    Bytes that were written to `node`, and their upload, stay with it.
+    Contents that were written to `node`, and their upload, stay with it.
     """
     row = tuple(conn.execute(f"SELECT {_ITEM} FROM node WHERE ino = ?", (node.ino,)).fetchone())
-    # What it was based on is not its own any more, but still where its bytes can be had.
+    # It no longer has its base version as its item, but can still download it from there.
     if node.base_sha1 is not None and node.remote_id is not None:
         tree.keep_version(conn, node.base_sha1, node.remote_id, node.version)
     conn.execute(
@@ -69,7 +70,7 @@ def split_off(conn: Connection, node: Node, changes: list[Change]) -> Node:
 
 
 def transfer_item_data(conn: Connection, ino: Ino, item: Node | None) -> None:
-    """A conflict was decided: what hangs on the item goes to the node that is it now."""
+    """After a conflict was resolved, move the item's attached data to the node that has the item now."""
     if item is not None and item.ino != ino:
         _hand_on(conn, ino, item.ino)
         conn.execute(
@@ -78,7 +79,7 @@ def transfer_item_data(conn: Connection, ino: Ino, item: Node | None) -> None:
 
 
 def _hand_on(conn: Connection, old: Ino, new: Ino) -> None:
-    """Rows that speak of the item are of `new`; those that speak of the file are of both."""
+    """Move rows about the item to `new`; copy rows about the file."""
     pins.transfer(conn, old, new)
     item_details.transfer(conn, old, new)
     op_rows.transfer_description(conn, old, new)
@@ -88,7 +89,8 @@ def _hand_on(conn: Connection, old: Ino, new: Ino) -> None:
 
 
 def displace(conn: Connection, node: Node, *, successor: Ino | None = None, is_lost: bool = False) -> None:
-    """News take the node from its place, which it has until now; `is_lost`: the service still has it."""
+    """Record that a remote update takes the node from its current place; `is_lost`: the service still has
+    it."""
     conn.execute(
         "INSERT OR REPLACE INTO lineage(ino, parent, name, successor, lost) VALUES (?, ?, ?, ?, ?)",
         (node.ino, node.parent, node.name, successor, is_lost),
@@ -96,27 +98,27 @@ def displace(conn: Connection, node: Node, *, successor: Ino | None = None, is_l
 
 
 def set_successor(conn: Connection, ino: Ino, successor: Ino) -> None:
-    """The item of an inode that news took the name from is another inode now."""
+    """Set the inode that now has the item of a displaced one."""
     conn.execute("UPDATE lineage SET successor = ? WHERE ino = ?", (successor, ino))
 
 
 def is_displaced(conn: Connection, ino: Ino) -> bool:
-    """Whether news took the inode's name, and no program has given it up."""
+    """Whether a remote update took the inode's name, and no program has unlinked it."""
     return conn.execute("SELECT 1 FROM lineage WHERE ino = ?", (ino,)).fetchone() is not None
 
 
 def is_displaced_now(db: Database, ino: Ino) -> bool:
-    """As `is_displaced`, here and now."""
+    """As `is_displaced`, outside of a transaction."""
     return db.row("SELECT 1 FROM lineage WHERE ino = ?", ino) is not None
 
 
 def is_successor(db: Database, ino: Ino) -> bool:
-    """Whether this inode has its name from one that was open when its file got other bytes."""
+    """Whether this inode got its name from one that was open when the file's contents were replaced."""
     return db.row("SELECT 1 FROM lineage WHERE successor = ?", ino) is not None
 
 
 def name_displaced(conn: Connection, ino: Ino, changes: list[Change]) -> None:
-    """Give a name to an inode adrift with bytes that only we have; its upload is for the caller to record."""
+    """Give a name to a displaced inode with unsent contents; the caller records the upload."""
     row = conn.execute("SELECT parent, name, successor, lost FROM lineage WHERE ino = ?", (ino,)).fetchone()
     node = tree.get(conn, ino)
     successor = tree.find_at(conn, row["successor"]) if row["successor"] is not None else None
@@ -135,9 +137,9 @@ def name_displaced(conn: Connection, ino: Ino, changes: list[Change]) -> None:
 
 
 def name_all_displaced(conn: Connection, held: Collection[Ino] = ()) -> int:
-    """Give a name to each inode adrift that has unsent bytes; how many.
+    """Give a name to each displaced inode with unsent contents; return how many.
 
-    While nothing but what is `held` is open: the others are nobody's.
+    Call it while only the `held` inodes are open: the rows of the others are deleted.
     """
     rows = conn.execute(
         "SELECT l.ino FROM lineage AS l JOIN node AS n ON n.ino = l.ino JOIN draft AS d ON d.id = n.draft"
@@ -153,9 +155,9 @@ def name_all_displaced(conn: Connection, held: Collection[Ino] = ()) -> int:
 
 
 def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> Ino:
-    """A folder that news took from the drive, back in its place, to be made at the service.
+    """Put a folder that a remote update removed back in its place, to be created at the service; return it.
 
-    Where nothing is known of it any more, the root.
+    Returns the root if nothing is known of it any more.
     """
     node = tree.find_at(conn, folder) if folder is not None else None
     if node is None or node.ino == ROOT:
@@ -163,7 +165,7 @@ def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> I
     if node.is_shelf:
         return shares.shelf(conn, changes)
     if node.parent is not None:
-        # It may be in one that went.
+        # Its parent may have been removed, too.
         _made_anew(conn, node.parent, changes)
         return node.ino
     row = conn.execute(
@@ -179,7 +181,7 @@ def _made_anew(conn: Connection, folder: Ino | None, changes: list[Change]) -> I
         if holder.is_folder:
             return holder.ino
         name = name_conflicts.free_name(conn, parent, name)
-    # The kernel has heard that this one is dead, and lets nothing be in it any more.
+    # The kernel knows this inode as deleted, and allows no entries in it.
     if row["lost"]:
         fresh = split_off(conn, node, changes).ino
     else:

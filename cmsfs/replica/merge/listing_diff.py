@@ -1,9 +1,10 @@
 """Nodes that a complete listing did not contain: candidates for deletion, which
 `daemon.listing.deletion_check` confirms.
 
-Every listing has a number, its generation, and marks what it shows with it (`node.seen`).
+Every listing has a number, its generation, and marks the items that it contains with it (`node.seen`).
 
-Rule: a listing speaks of what the service has below its folder, which need not be what is below it here.
+Rule: a listing describes what is below its folder at the service, which may differ from what is below it
+locally.
 """
 
 import json
@@ -18,10 +19,11 @@ from cmsfs.replica.sharing import shares
 
 
 def unseen_below(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
-    """What a complete listing of all below `folder` did not contain.
+    """Return the nodes that a complete listing of everything below `folder` did not contain.
 
-    Of what was moved here, and is elsewhere at the service still, such a listing says nothing; nor of what
-    became known after its generation was counted up, so it begins with that.  A read for a thread.
+    Excluded are nodes that were moved here locally and are still elsewhere at the service.  A listing starts
+    by incrementing the generation, so items that became known since then are excluded, too.  Call it in a
+    thread.
     """
     inos = tree.subtree(conn, folder)
     if not _any_unseen(conn, inos[1:], generation):
@@ -35,7 +37,7 @@ def unseen_below(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
 
 
 def _any_unseen(conn: Connection, inos: Iterable[Ino], generation: int) -> bool:
-    """Whether there may be something to remove at all; for most listings there is not."""
+    """Whether there may be anything to remove; for most listings there is not."""
     sql = (
         "SELECT 1 FROM json_each(?) AS j CROSS JOIN node AS n ON n.ino = j.value"
         " WHERE n.seen < ? AND n.remote_id IS NOT NULL AND n.ino > 2 LIMIT 1"
@@ -44,7 +46,7 @@ def _any_unseen(conn: Connection, inos: Iterable[Ino], generation: int) -> bool:
 
 
 def _inside(conn: Connection, folder: Ino, inos: Iterable[Ino]) -> set[Ino]:
-    """Which of these nodes are below the folder at the service too."""
+    """Return those of these nodes that are below the folder at the service, too."""
     rows = conn.execute(
         "SELECT n.ino, n.kind, n.remote_id, n.base_parent FROM json_each(?) AS j"
         " CROSS JOIN node AS n ON n.ino = j.value WHERE n.remote_id IS NOT NULL",
@@ -70,8 +72,8 @@ def _inside(conn: Connection, folder: Ino, inos: Iterable[Ino]) -> set[Ino]:
 def unseen(
     conn: Connection, generation: int, after: Ino, last: Ino
 ) -> tuple[list[tuple[Ino, str | None]], Ino]:
-    """Nodes of the service between two numbers that this listing has not seen, with what is kept of their
-    items; and the largest number there is.  A read for a thread."""
+    """Return the remote nodes with `after < ino <= last` that this listing has not seen, with their stored
+    items; and the largest ino.  Call it in a thread."""
     rows = conn.execute(
         "SELECT ino, item FROM node WHERE ino > ? AND ino <= ? AND ino > 2 AND seen < ?"
         " AND remote_id IS NOT NULL AND parent IS NOT NULL",
@@ -81,24 +83,24 @@ def unseen(
 
 
 def unseen_in(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
-    """What a complete listing of one folder did not show of what the service had there, each with all that
-    is below it here."""
+    """Return the nodes that the service had in one folder and that its complete listing did not contain, each
+    with everything below it locally."""
     rows = conn.execute(
         "SELECT n.ino FROM node AS n JOIN node AS f ON f.ino = ?1 AND n.base_parent = f.remote_id"
         " WHERE n.parent IN (?1, ?3) AND n.remote_id IS NOT NULL AND n.seen < ?2",
-        # What others share is in the root, as the service lists it.
+        # At the service, shared items are in the root.
         (folder, generation, shares.find(conn) if folder == ROOT else None),
     ).fetchall()
     return [ino for row in rows for ino in tree.subtree(conn, row[0])]
 
 
 def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Change]:
-    """These nodes are gone, but for what was seen meanwhile."""
+    """Remove these nodes, except those that were seen meanwhile."""
     changes: list[Change] = []
     depths = [(len(_above(conn, ino)), ino) for ino in inos]
     for _, ino in sorted(depths, reverse=True):
         node = tree.find_at(conn, ino)
-        # Other news may have removed it since the comparison.
+        # Another update may have removed it since the comparison.
         if node is None or not _is_unseen(conn, ino, generation) or _holds_remote(conn, ino):
             continue
         top = shares.top(conn, ino)
@@ -123,9 +125,10 @@ def _above(conn: Connection, ino: Ino) -> list[Ino]:
 
 
 def _holds_remote(conn: Connection, ino: Ino) -> bool:
-    """Whether something is in this folder that the service was heard to have there.
+    """Whether this folder contains an item that, as far as known, the service has there.
 
-    Then it has the folder too, or that has left by now: its own news tell, and then of the folder.
+    Then the service has the folder, too, unless the item has left it by now, which its own update will
+    report.
     """
     sql = (
         "SELECT 1 FROM node AS n JOIN node AS p ON p.ino = n.parent"

@@ -1,12 +1,11 @@
-"""Local work that the service does not have yet, and the updates that wait for its end.
+"""Unsent local changes, and the remote updates that are deferred because of them.
 
-While a change of ours waits or is on its way to the service, what is told of the same item stays aside:
-bytes are not mixed, a place is not fought over twice, an answer may be older than the news that overtook it.
-Nobody tells it again, least of all a stream of events.  So each such item is a row, written in the
-transaction that left the news aside, and is asked about when our own work has ended
-(`daemon.pull.deferred_updates`).
+While a local change is pending or being sent, remote updates of the same item are deferred: contents are not
+mixed, a place is not contested twice, and a response may be older than an update that overtook it.  Deferred
+updates are not sent again, least of all by an event stream.  So each such item gets a row, in the transaction
+that defers the update, and is requested when the local change is done (`daemon.pull.deferred_updates`).
 
-Rule: a row goes only with the news, or when the tree provably has it.
+Rule: a row is deleted only with the update, or when the tree provably has it.
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.rows import op_rows
 from cmsfs.sqlite import Database
 
-# Newer than whatever an answer of ours may say: the item is asked about in any case.
+# Newer than any response: the item is requested in any case.
 ANYHOW = 2**62
 
 _READY = """
@@ -33,12 +32,12 @@ _READY = """
 
 
 def has_bytes(conn: Connection, node: Node) -> bool:
-    """Whether the node has bytes that only we have."""
+    """Whether the node has contents that are not uploaded."""
     return node.draft is not None or "upload" in tree.pending(conn, node.ino)
 
 
 def has_unsent_below(conn: Connection, ino: Ino) -> bool:
-    """Whether there are bytes or folders at the node or below it that the service does not have."""
+    """Whether the node, or anything below it, has contents or folders that are not uploaded."""
     for one in tree.subtree(conn, ino):
         if tree.pending(conn, one) & {"upload", "mkdir"} or tree.get(conn, one).draft is not None:
             return True
@@ -46,7 +45,8 @@ def has_unsent_below(conn: Connection, ino: Ino) -> bool:
 
 
 def forget(conn: Connection, ino: Ino) -> None:
-    """The service does not have this node, or has it as another's: it is only ours, and no web link, then."""
+    """Remove the node's item: the service does not have it, or another node has it; a web link becomes a
+    file."""
     conn.execute(
         "UPDATE node SET kind = CASE kind WHEN 'web_link' THEN 'file' ELSE kind END,"
         " remote_id = NULL, etag = NULL, version = NULL, base_sha1 = NULL,"
@@ -56,12 +56,12 @@ def forget(conn: Connection, ino: Ino) -> None:
 
 
 def recreate(conn: Connection, node: Node) -> None:
-    """The service no longer has the node (or shows it to us): as it is here it is an item to be made."""
+    """Turn a node that the service no longer has (or shows to us) into a new item to be created."""
     if node.remote_id is not None:
-        # The answer to what we are sending at this moment may bring it back, though not here.
+        # The response to a running request of ours may bring the item back, though in another place.
         defer(conn, DeferredUpdate(node.kind, node.remote_id, ANYHOW, node.ino))
     if node.base_sha1 is not None and node.remote_id is not None:
-        # What it was laid over can be had there again, should the item come back.
+        # Its base version can be downloaded again, should the item be restored.
         tree.keep_version(conn, node.base_sha1, node.remote_id, node.version)
     forget(conn, node.ino)
     op_rows.delete_kinds(conn, node.ino, "move", "touch", "trash")
@@ -69,15 +69,15 @@ def recreate(conn: Connection, node: Node) -> None:
         op_rows.record_once(conn, node.ino, "mkdir")
 
 
-# ---- updates that were left aside --------------------------------------------------------------
+# ---- deferred updates --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredUpdate:
-    """An item for which a newer state is known than the tree shows.
+    """An item for which a newer state exists than the tree shows.
 
-    `ino` is the node whose work was in the way; or ours was being made in this `folder` (id at the service)
-    under a name with this key, and the item may be it.  `sequence` is that of the news.
+    `ino` is the node whose local change was in the way; or an item of ours was being created in this `folder`
+    (id at the service) under a name with this key, and may be this item.  `sequence` is that of the update.
     """
 
     kind: NodeKind
@@ -89,7 +89,7 @@ class DeferredUpdate:
 
 
 def defer(conn: Connection, doubt: DeferredUpdate) -> None:
-    """Something was left aside.  Inside the transaction that did so."""
+    """Record a deferred update, in the transaction that defers it."""
     conn.execute(
         "INSERT INTO doubt(kind, remote_id, ino, folder, name_key, sequence) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT(kind, remote_id) DO UPDATE SET ino = excluded.ino, folder = excluded.folder,"
@@ -99,7 +99,7 @@ def defer(conn: Connection, doubt: DeferredUpdate) -> None:
 
 
 def end_deferral(conn: Connection, found: Iterable[DeferredUpdate]) -> None:
-    """These are being settled in this transaction, before anything is applied that may leave them again."""
+    """Delete these rows, as this transaction applies them; before anything that may defer them again."""
     conn.executemany(
         "DELETE FROM doubt WHERE kind = ? AND remote_id = ? AND sequence <= ?",
         [(one.kind, one.id, one.sequence) for one in found],
@@ -107,33 +107,34 @@ def end_deferral(conn: Connection, found: Iterable[DeferredUpdate]) -> None:
 
 
 def transfer_deferred(conn: Connection, old: Ino, new: Ino) -> None:
-    """What the work of `old` is in the way of waits for that of `new`."""
+    """Let updates that wait for the local changes of `old` wait for those of `new`."""
     conn.execute("UPDATE doubt SET ino = ?2 WHERE ino = ?1", (old, new))
 
 
 def ready_updates(db: Database) -> list[DeferredUpdate]:
-    """Those that no operation and no open draft is in the way of any more; a thousand at most."""
+    """Return the deferred updates that no operation and no open draft blocks any more; at most a thousand."""
     return [
         DeferredUpdate(NodeKind(kind), remote_id, sequence, ino, folder, name_key)
         for kind, remote_id, ino, folder, name_key, sequence in db.rows(_READY)
     ]
 
 
-def are_any_deferred(db: Database) -> bool:
-    """Whether there is any of them, ready or not."""
+def has_deferred(db: Database) -> bool:
+    """Whether there are any deferred updates, ready or not."""
     return db.row("SELECT 1 FROM doubt LIMIT 1") is not None
 
 
 def count_deferred(db: Database) -> int:
-    """How many there are."""
+    """Return the number of deferred updates."""
     row = db.row("SELECT count(*) AS n FROM doubt")
     return row["n"] if row else 0
 
 
 def is_settled(db: Database, doubt: DeferredUpdate) -> bool:
-    """Whether the tree has the news meanwhile, by our own answer or by another page: nobody need be asked.
+    """Whether the tree has the update by now, from our own response or another page, so that no request is
+    needed.
 
-    True of a node whose base is as new as the news, and which shows nothing else than its base.
+    True for a node whose base is at least as new as the update, and which shows its base.
     """
     node = tree.find_remote(db, doubt.kind, doubt.id)
     if node is None or node.sequence < doubt.sequence:

@@ -1,7 +1,7 @@
 """Holds back large deletions found by a listing until the user confirms them.
 
-The question is a row, so a restart asks it again.  An answer of "no" holds for a day: a comparison that finds
-the same missing says nothing meanwhile.
+The question is stored, so that it survives a restart.  A "no" is valid for a day: until then, a sweep that
+finds the same items missing does not ask again.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from cmsfs.replica.nodes import Ino
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
-# So many at once, or such a part of all that is known of the service, are much; a handful never is.
+# A mass deletion: this many items at once, or one in `PART` of all known remote items, but more than `FEW`.
 MANY = 1_000
 PART = 5
 FEW = 10
@@ -23,8 +23,8 @@ REJECTED_SECONDS = 86_400
 
 
 class Question(pydantic.BaseModel):
-    """`tops`: the highest of what is missing (numbers of nodes); `count`: how many go with all below them;
-    `rejected_at`: when a person said no (seconds, our clock)."""
+    """`tops`: the topmost missing nodes (inos); `count`: how many nodes would be deleted, with everything
+    below them; `rejected_at`: when the user said no (seconds, our clock)."""
 
     tops: list[Ino]
     count: int
@@ -33,7 +33,7 @@ class Question(pydantic.BaseModel):
 
 
 def is_mass_deletion(conn: Connection, count: int) -> bool:
-    """Whether so many are not to go without a person's word."""
+    """Whether deleting this many items requires the user's confirmation."""
     if count < FEW:
         return False
     if count >= MANY:
@@ -43,7 +43,7 @@ def is_mass_deletion(conn: Connection, count: int) -> bool:
 
 
 def ask(conn: Connection, tops: Sequence[Ino]) -> bool:
-    """Ask about these besides what is asked about already; whether that is a new question."""
+    """Add these nodes to the question; whether it is a new one."""
     before = at(conn)
     now = int(clock.time())
     known = set(before.tops) if before is not None else set()
@@ -58,7 +58,7 @@ def ask(conn: Connection, tops: Sequence[Ino]) -> bool:
 
 
 def reject(conn: Connection) -> bool:
-    """A person says that nothing of it is to go; False: nothing is asked."""
+    """Record that the user rejects the deletion; False if there is no question."""
     question = at(conn)
     if question is None or question.rejected_at is not None:
         return False
@@ -67,19 +67,19 @@ def reject(conn: Connection) -> bool:
 
 
 def at(conn: Connection) -> Question | None:
-    """What was asked, answered or not, as this transaction sees it."""
+    """Return the question, answered or not, within this transaction."""
     text = kv_store.at(conn, kv_store.MISSING)
     return Question.model_validate_json(text) if text else None
 
 
 def put(conn: Connection, question: Question) -> None:
-    """Ask this, and count what it is about."""
+    """Store the question, with the number of nodes concerned."""
     count = len({ino for top in question.tops for ino in tree.subtree(conn, top)})
     kv_store.put(conn, kv_store.MISSING, question.model_copy(update={"count": count}).model_dump_json())
 
 
 def pending_question(db: Database) -> Question | None:
-    """What a person has to decide; None: nothing."""
+    """Return the question that awaits the user's decision, or None."""
     text = kv_store.get(db, kv_store.MISSING)
     question = Question.model_validate_json(text) if text else None
     return question if question is not None and question.rejected_at is None else None

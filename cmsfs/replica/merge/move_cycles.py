@@ -1,9 +1,10 @@
 """Resolves concurrent folder moves that would form a cycle: the service's move stays, ours is undone.
 
-`P` was moved into `Q` here while somebody moved `Q` into `P`.  The service would refuse ours, and two folders
-in each other are in no folder at all.
+`P` was moved into `Q` here while somebody moved `Q` into `P`.  The service would reject our move, and two
+folders inside each other would not be reachable from the root.
 
-Rule: the service's place wins; what was moved here is back where the service has it, with all that is in it.
+Rule: the service's place wins; the locally moved folder returns to its place at the service, with its
+contents.
 """
 
 import logging
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def is_open(conn: Connection, folder: Ino, into: Ino, changes: list[Change]) -> bool:
-    """Whether a folder can be put into another one, after a move of ours that is in the way is taken back."""
+    """Whether a folder can be put into another one, after undoing a local move that would form a cycle."""
     while tree.is_below(conn, into, folder):
         if not _take_back_one(conn, folder, into, changes):
             return False
@@ -38,7 +39,7 @@ def _take_back_one(conn: Connection, folder: Ino, into: Ino, changes: list[Chang
 
 
 def take_back(conn: Connection, node: Node, changes: list[Change]) -> bool:
-    """Put a node back where the service has it; False: that is no place here now."""
+    """Move a node back to its place at the service; False if that place does not exist here now."""
     home = tree.remote_at(conn, NodeKind.FOLDER, node.base_parent) if node.base_parent is not None else None
     if home is None or node.base_name is None or tree.is_below(conn, home.ino, node.ino):
         return False
@@ -57,9 +58,9 @@ def take_back(conn: Connection, node: Node, changes: list[Change]) -> bool:
 
 
 def moving_above(conn: Connection, folder: Node) -> Ino | None:
-    """A folder from here up to the root that is still to be moved at the service.
+    """Return a folder from here up to the root with a pending move; None if there is none.
 
-    Not one whose move was refused: what is in it is sent to where the service has it.
+    Held moves do not count: the contents of such a folder are uploaded to its place at the service.
     """
     sql = "SELECT 1 FROM op WHERE ino = ? AND kind = 'move' AND state <> 'held'"
     current = folder

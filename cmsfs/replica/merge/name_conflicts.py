@@ -1,6 +1,6 @@
-"""Conflict copies: what only we have gives up a name that somebody else's has.
+"""Conflict copies: a local item whose name an item of the service has gets another name.
 
-Rule: a name of the service is never taken by something that only we have; that gets a conflict name.
+Rule: a name that exists at the service is never taken by a local item; that gets a conflict name.
 """
 
 import socket
@@ -14,13 +14,13 @@ from cmsfs.runtime import clock
 
 
 def make_conflict_copy(conn: Connection, node: Node, changes: list[Change]) -> str:
-    """Have a node step aside: it becomes a conflict copy in its folder, of the name that is returned."""
+    """Rename a node to a conflict copy in its folder; return the new name."""
     assert node.parent is not None
     parent = node.parent
     name = free_name(conn, parent, node.name)
     tree.place(conn, node.ino, parent, name)
     if node.remote_id is not None:
-        # It is known under a place; being called something else there is a rename to send.
+        # The service has it under the old name: record a rename.
         op_rows.record_once(conn, node.ino, "move")
     changes.append(Change(ChangeKind.ENTRY, node.ino, parent, node.name))
     changes.append(Change(ChangeKind.ENTRY, node.ino, parent, name))
@@ -28,7 +28,7 @@ def make_conflict_copy(conn: Connection, node: Node, changes: list[Change]) -> s
 
 
 def free_name(conn: Connection, parent: Ino, name: str) -> str:
-    """What a conflict copy of a file of this name is called in a folder."""
+    """Return a free name for a conflict copy of a file of this name in a folder."""
     return naming.conflict_name(
         name,
         socket.gethostname(),

@@ -1,12 +1,12 @@
 """Where a remote item goes in the local tree: its folder and name; and of two nodes that are due at one
 name, which one is renamed, and when it gets its name back.
 
-The service tells of changes one by one, so for a while two of its items may be due at one name here.
+The service reports changes one by one, so for a while two of its items may claim the same name here.
 
-Rule: what is one's own never gives way to what others share; that gets an addition to its name, and so does
-the later of two of those, by their ids: the same on every drive, whatever the order of the news.
+Rule: one's own items take precedence over shared ones, which get a suffix; of two shared items, the one with
+the later id does: the same on every drive, whatever the order of the updates.
 
-Rule: what only we have does not go because a program meant the file that had its name a moment ago.
+Rule: a local item is not deleted because a program meant the file that had its name a moment ago.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from cmsfs.replica.merge.bulk_insert import ROOT_ID
 from cmsfs.replica.nodes import COLUMNS, ROOT, Ino, Node, NodeKind, Remote, node_from_row
 from cmsfs.replica.sharing import shares
 
-# More of one name in one folder are looked at anew each time.
+# Items of one name in one folder beyond this number are checked again each time.
 MOST_ADDITIONS = 3
 
 _IN_ROOT = (
@@ -30,7 +30,7 @@ _IN_ROOT = (
 
 
 def is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
-    """Whether the node is where the item is, and has the name that belongs to it."""
+    """Whether the node has the item's place, and the name that belongs to it."""
     if node.parent is None or tree.at_service(conn, node.parent).remote_id != remote.parent_id:
         return False
     found = shares.rules(conn) if remote.parent_id == ROOT_ID else shares.Rules()
@@ -44,8 +44,8 @@ def is_in_place(conn: Connection, node: Node, remote: Remote) -> bool:
 
 
 def keeps_addition(conn: Connection, node: Node, remote: Remote, parent: Ino, name: str) -> bool:
-    """Whether the node goes on being called as it was, with an addition to the name that it would have: what
-    others share in the root, until the drive begins anew (`restore_name`)."""
+    """Whether the node keeps its current name, with a suffix: shared items in the root do until the drive is
+    mounted again (`restore_name`)."""
     if parent != ROOT or node.parent != ROOT or not shares.is_shared(shares.rules(conn), remote):
         return False
     return node.name in itertools.islice(naming.additions(name, remote.id), MOST_ADDITIONS)
@@ -54,10 +54,10 @@ def keeps_addition(conn: Connection, node: Node, remote: Remote, parent: Ino, na
 def place_of(
     conn: Connection, remote: Remote, changes: list[Change], *, before: Ino | None = None
 ) -> tuple[Ino | None, str]:
-    """The folder that the item is in here, as a placeholder if it is not known yet (None: in no folder of
-    ours), and what it is called there if nothing is in its way.
+    """Return the item's local folder, as a placeholder if it is not known yet (None: it has none), and its
+    name there if that is free.
 
-    `before`: the folder that it is in; where what others share is, it stays if its owner is not told.
+    `before`: its current folder; in the folder for shared items it stays if its owner is unknown.
     """
     if remote.parent_id is None:
         return None, shares.told_name(shares.Rules(), remote, 0)
@@ -81,8 +81,8 @@ def place_of(
 def place_detached(
     conn: Connection, ino: Ino, remote: Remote, parent: Ino, name: str, changes: list[Change]
 ) -> str:
-    """Put a detached node at its place under this name, or another one if somebody goes before it; whoever
-    has the name and goes behind it makes way.  The name that it got."""
+    """Put a detached node at its place under this name, or under another one if an item with precedence has
+    it; an item with lower precedence is renamed.  Returns the node's name."""
     holder = tree.child_at(conn, parent, name)
     if holder is None or holder.ino == ino:
         _put(conn, ino, parent, name, changes)
@@ -103,10 +103,10 @@ def _put(conn: Connection, ino: Ino, parent: Ino, name: str, changes: list[Chang
 
 
 def _by_rank(conn: Connection, ino: Ino, parent: Ino, told: str, changes: list[Change]) -> str:
-    """The first of its names that nobody has who goes before it.
+    """Return the first of its names that no item with precedence has.
 
-    One order for all, in which everybody takes the first name that is left, has one outcome, in whatever
-    order they come.
+    With one total order, in which each item takes the first free name, the result does not depend on the
+    order of arrival.
     """
     node = tree.get(conn, ino)
     assert node.remote_id is not None
@@ -127,8 +127,7 @@ def _by_rank(conn: Connection, ino: Ino, parent: Ino, told: str, changes: list[C
 
 
 def _rank(conn: Connection, node: Node) -> tuple[bool, int, str, str]:
-    """Who goes before whom where what others share is in question: what is one's own before all of that,
-    which has the order of its ids."""
+    """Return the precedence for name clashes with shared items: one's own first, then shared ones by id."""
     if not shares.is_shared_node(conn, node):
         return (False, 0, "", "")
     number = node.remote_id or ""
@@ -136,7 +135,7 @@ def _rank(conn: Connection, node: Node) -> tuple[bool, int, str, str]:
 
 
 def _told(conn: Connection, node: Node, parent: Ino) -> str:
-    """What a node that the service knows is called, if nobody goes before it."""
+    """Return the name of a remote node if no item has precedence."""
     assert node.base_name is not None
     found, at_root = shares.rules(conn), parent == ROOT
     return naming.file_name(
@@ -149,7 +148,7 @@ def _told(conn: Connection, node: Node, parent: Ino) -> str:
 
 
 def take_along(conn: Connection, old: Ino, new: Ino, changes: list[Change]) -> None:
-    """What is in one folder is in another one from now on, which may have something of the same name."""
+    """Move the contents of one folder to another one, which may have items of the same names."""
     for row in conn.execute(f"SELECT {COLUMNS} FROM node WHERE parent = ? ORDER BY ino", (old,)).fetchall():
         node = node_from_row(row)
         name = node.name
@@ -165,26 +164,26 @@ def take_along(conn: Connection, old: Ino, new: Ino, changes: list[Change]) -> N
 def make_way(
     conn: Connection, holder: Node, kind: NodeKind, remote_id: str, name: str, changes: list[Change]
 ) -> str:
-    """Of two of one owner: free the name, or choose another one for the newcomer, an item of this kind; the
-    newcomer's name."""
+    """For two items of one owner: free the name, or choose another one for the new item, of this kind; return
+    the new item's name."""
     parent = holder.parent
     assert parent is not None
     ours = tree.pending(conn, holder.ino) & {"upload", "mkdir", "move"} or holder.draft is not None
     if ours or holder.remote_id is None:
-        # Ours is not at the service (yet) and theirs is: theirs keeps the name.
+        # The holder is not at the service (yet), the new item is: that keeps the name.
         name_conflicts.make_conflict_copy(conn, holder, changes)
         return name
     if NodeKind.LINK in (holder.kind, kind):
-        # `x` the link is shown as `x.url`; a file that is really called so keeps its name.
+        # The link `x` is shown as `x.url`; a file with that very name keeps it.
         if kind is NodeKind.LINK:
             return naming.link_beside(name, remote_id)
         aside = naming.link_beside(holder.name, holder.remote_id)
     else:
-        # The holder's own move or deletion has not been heard yet; it waits under a name of its own.
+        # The holder's own move or deletion was not reported yet; until then it gets a temporary name.
         aside = naming.distinct(holder.name, f"id {holder.remote_id}")
     tree.detach(conn, holder.ino)
     changes.append(Change(ChangeKind.ENTRY, holder.ino, parent, holder.name))
-    # Something else may really be called so.
+    # Another item may have that very name.
     free = itertools.chain([aside], naming.additions(holder.name, holder.remote_id))
     aside = next(one for one in free if tree.child_at(conn, parent, one) is None)
     _put(conn, holder.ino, parent, aside, changes)
@@ -194,12 +193,11 @@ def make_way(
 def restore_name(
     conn: Connection, parent: Ino, name: str, changes: list[Change], *, at_once: bool = False
 ) -> None:
-    """A name is free: who made way for somebody who has left since is called by it again.
+    """Rename an item back to its name, which is free again.
 
-    It may have been told of before it made way, and then nothing tells of it a second time.  What others
-    share in the root waits until the drive begins anew: a name that programs go by, and save a file by
-    removing it and making it again, does not come to mean a colleague's file under their hands.
-    `at_once`: it does not wait.
+    Its own update may have come before it was renamed, and is not sent again.  Shared items in the root wait
+    until the drive is mounted again: programs save a file by removing and creating it, and the name must not
+    refer to a colleague's file in between.  `at_once`: do not wait.
     """
     if tree.child_at(conn, parent, name) is not None:
         return
@@ -232,7 +230,7 @@ def restore_name(
 
 
 def restore_all_names(conn: Connection, changes: list[Change]) -> None:
-    """The drive begins: what others share in the root has the names that are free."""
+    """At the start of the drive, rename shared items in the root back to names that are free."""
     for node in map(node_from_row, conn.execute(_IN_ROOT, (ROOT, wire_names.ROOT_ID)).fetchall()):
         if node.name != node.base_name and shares.is_shared_node(conn, node):
             restore_name(conn, ROOT, _told(conn, node, ROOT), changes, at_once=True)

@@ -1,7 +1,7 @@
 """Moves shared items in the tree after the rules for their place and name have changed.
 
-The rules change when it becomes known whose drive it is, when a setting is changed, and with a version of
-the drive that reserves other names.
+The rules change when the drive's owner becomes known, when a setting is changed, and with a version of cmsfs
+that reserves other names.
 """
 
 import json
@@ -23,7 +23,7 @@ _CANDIDATES = """
 
 
 def configure(conn: Connection, wanted: shares.Rules) -> list[Change]:
-    """From now on these are the rules; what moved."""
+    """Set the rules and move items accordingly; return the changes."""
     changes: list[Change] = []
     before = shares.rules(conn)
     if not shares.keep(conn, wanted):
@@ -38,7 +38,7 @@ def configure(conn: Connection, wanted: shares.Rules) -> list[Change]:
         if _is_misplaced(conn, wanted, node, row["owner"]):
             apply_remote.place_from_remote(conn, node, _remote(node, row["owner"]), changes)
     if before.asks and not wanted.asks:
-        # What was not accepted is here no more: the next look into the root brings it.
+        # Items that were not accepted have no node: the next listing of the root brings them.
         offers.forget_all(conn)
         tree.mark_unlisted(conn, ROOT)
     shares.remove_if_empty(conn, changes)
@@ -46,15 +46,15 @@ def configure(conn: Connection, wanted: shares.Rules) -> list[Change]:
 
 
 def begin(conn: Connection) -> list[Change]:
-    """The drive begins: names that were kept for what is not there any more are free; what moved."""
+    """At the start of the drive, restore names that were kept for removed items; return the changes."""
     changes: list[Change] = []
     placement.restore_all_names(conn, changes)
     return changes
 
 
 def _ask(conn: Connection, before: shares.Rules, node: Node, found: Remote, changes: list[Change]) -> None:
-    """From now on the person is asked: what was shown before is accepted; what came before it was known whose
-    drive it is goes until it is."""
+    """Switch to asking the user: shared items already shown count as accepted; those that came before the
+    drive's owner was known are removed until the user accepts them."""
     known = tree.item_at(conn, node.ino)
     state = offers.OfferState.ACCEPTED if before.me is not None else offers.OfferState.WAITING
     offer = offers.offered(found, state)
@@ -76,7 +76,7 @@ def _is_misplaced(conn: Connection, wanted: shares.Rules, node: Node, owner: str
 
 
 def _remote(node: Node, owner: str | None) -> Remote:
-    """What the service was last heard to say of a node's place."""
+    """Return the node's place as last reported by the service."""
     assert node.remote_id is not None
     assert node.base_name is not None
     return Remote(

@@ -1,1 +1,1 @@
-"""Tables that several layers change, each with one owner module: nobody else writes to them."""
+"""Tables that several layers change, each with one owner module, the only one that writes to it."""

@@ -1,6 +1,6 @@
-"""What files are copies of that the service is still to make: versions of items there.
+"""The sources of files that the service is to create by copying: versions of items there.
 
-Rows of the table of single values, by the inode of the copy; one that was written to since is a copy no more.
+Stored in the key-value table by the inode of the copy; a file that was written to since is no longer a copy.
 """
 
 import json
@@ -15,10 +15,10 @@ _KEY = "copy_of "
 
 
 class CopySource(NamedTuple):
-    """A version of a file at the service, and the SHA-1 of its bytes.
+    """A version of a file at the service, and the SHA-1 of its contents.
 
-    `is_asked`: a person wants the file as it is there, with all that belongs to it; otherwise a program has
-    copied its bytes.
+    `is_asked`: the user requested a copy of the item with everything attached to it; otherwise a program has
+    copied its contents.
     """
 
     item: str
@@ -28,23 +28,23 @@ class CopySource(NamedTuple):
 
 
 def note(conn: Connection, ino: Ino, source: CopySource) -> None:
-    """The file is to be this at the service."""
+    """Record the source of a file."""
     kv_store.put(conn, f"{_KEY}{ino}", json.dumps(source))
 
 
 def find(db: Database, ino: Ino) -> CopySource | None:
-    """What the file was made as a copy of."""
+    """Return the source of a file, if it is a copy."""
     text = kv_store.get(db, f"{_KEY}{ino}")
     return CopySource(*json.loads(text)) if text is not None else None
 
 
 def forget(conn: Connection, ino: Ino) -> None:
-    """The service has it."""
+    """Delete the source of a file, because the service has created the copy."""
     kv_store.drop(conn, f"{_KEY}{ino}")
 
 
 def forget_unused(conn: Connection) -> None:
-    """Forget those of files that nothing is to be sent of any more."""
+    """Delete the sources of files without a pending upload."""
     rows = conn.execute(
         "SELECT key FROM cursor WHERE substr(key, 1, length(?1)) = ?1 AND NOT EXISTS (SELECT 1 FROM op"
         "  WHERE op.kind = 'upload' AND op.ino = CAST(substr(key, length(?1) + 1) AS INTEGER))",

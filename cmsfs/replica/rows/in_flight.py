@@ -1,13 +1,14 @@
 """The `unheard` table: uploads and creations that have no response yet; the service may have them.
 
-A connection breaks after the last byte, a process dies before the answer is written down.  Whoever then
-meets a file at the service must know whether it is our own: else a file that was deleted here comes back, one
-that was renamed here is there twice, and our next version conflicts with the one before.
+A connection may break after the last byte, or the process may die before it records the response.  When such
+a file then appears at the service, we must recognize it as our own: otherwise a file that was deleted here
+returns, one that was renamed here exists twice, and our next version conflicts with the previous one.
 
-A row is on the disk before the first byte is sent, and deleted with the answer, or when the service said no.
+A row is on disk before the first byte is sent, and deleted with the response, or when the service rejected
+it.
 
-Rule: bytes are ours only if they have the SHA-1 that was sent to this place or this item; a folder is ours
-only if we made it, and not before we asked for it.
+Rule: contents are ours only if they have the SHA-1 that was sent to this place or this item; a folder is ours
+only if we created it, and not before our request.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from cmsfs.replica.nodes import Ino
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
-# In the column of the SHA-1, for a folder: this, and when (_ns) it was asked for.
+# In the column of the SHA-1, for a folder: this prefix, and the time (_ns) of the request.
 _FOLDER = "folder "
 
 
@@ -36,22 +37,23 @@ class SentRequest:
 
     @property
     def asked_at(self) -> float | None:
-        """When a folder was asked for; None: these are bytes."""
+        """When a folder was requested; None for contents."""
         return int(self.sha1.removeprefix(_FOLDER)) / 10**9 if self.sha1.startswith(_FOLDER) else None
 
 
 def new_folder(ino: Ino, folder: str, name: str) -> SentRequest:
-    """A folder that is about to be made."""
+    """Return the request for a folder that is about to be created."""
     return SentRequest(ino, f"{_FOLDER}{clock.time_ns()}", folder=folder, name=name)
 
 
 def link_digest(text: bytes) -> str:
-    """What stands for the SHA-1 of a web link, which has none: that of its text as the drive writes it."""
+    """Return a substitute for the SHA-1 of a web link, which has none: that of its text as the drive writes
+    it."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
 def note(conn: Connection, sent: SentRequest) -> None:
-    """These bytes are about to be sent."""
+    """Record a request that is about to be sent."""
     key = wire_names.name_key(sent.name) if sent.name is not None else None
     conn.execute(
         "INSERT INTO unheard(ino, sha1, remote_id, folder, name, name_key) VALUES (?, ?, ?, ?, ?, ?)",
@@ -60,7 +62,7 @@ def note(conn: Connection, sent: SentRequest) -> None:
 
 
 def not_sent(conn: Connection, sent: SentRequest) -> None:
-    """The service has refused these bytes, or was not reached."""
+    """Delete a request that the service rejected, or that did not reach it."""
     conn.execute(
         "DELETE FROM unheard WHERE rowid = (SELECT max(rowid) FROM unheard"
         " WHERE ino = ? AND sha1 = ? AND remote_id IS ? AND folder IS ? AND name IS ?)",
@@ -69,19 +71,19 @@ def not_sent(conn: Connection, sent: SentRequest) -> None:
 
 
 def resolve(conn: Connection, ino: Ino, remote_id: str | None = None) -> None:
-    """It is known what became of all that was sent for a node, and as a version of an item."""
+    """Delete all requests of a node, and those for versions of an item: their outcome is known."""
     conn.execute("DELETE FROM unheard WHERE ino = ?", (ino,))
     if remote_id is not None:
         conn.execute("DELETE FROM unheard WHERE remote_id = ?", (remote_id,))
 
 
 def transfer_versions(conn: Connection, old: Ino, new: Ino) -> None:
-    """What was sent for `old` as a version of its item was sent for `new`, which stands for the item now."""
+    """Move version uploads of `old` to `new`, which has the item now."""
     conn.execute("UPDATE unheard SET ino = ?2 WHERE ino = ?1 AND remote_id IS NOT NULL", (old, new))
 
 
 def new_items(db: Database, ino: Ino) -> list[SentRequest]:
-    """What was sent as a new file or folder for a node, the earliest first."""
+    """Return the requests for a node that create a new file or folder, oldest first."""
     rows = db.rows(
         "SELECT ino, sha1, remote_id, folder, name FROM unheard WHERE ino = ? AND remote_id IS NULL"
         " ORDER BY rowid",
@@ -91,20 +93,20 @@ def new_items(db: Database, ino: Ino) -> list[SentRequest]:
 
 
 def is_version(db: Database, remote_id: str, sha1: str | None) -> bool:
-    """Whether these bytes were sent from here as a version of the item."""
+    """Whether these contents were sent from here as a version of the item."""
     found = db.row("SELECT 1 FROM unheard WHERE remote_id = ? AND sha1 = ?", remote_id, sha1)
     return found is not None
 
 
 def is_pending(conn: Connection, ino: Ino) -> bool:
-    """Whether there may be a new item at the service that was sent for the node."""
+    """Whether the service may have a new item that was sent for the node."""
     found = conn.execute("SELECT 1 FROM unheard WHERE ino = ? AND remote_id IS NULL LIMIT 1", (ino,))
     return found.fetchone() is not None
 
 
 def places(db: Database) -> set[tuple[str, str]]:
-    """The folders (id) and names (key) where a new item of ours may have come into being unheard, as far as
-    an operation is to find that out."""
+    """Return the folders (id) and names (key) where the service may have a new item of ours whose response
+    was lost, as far as a pending operation will check it."""
     rows = db.rows(
         "SELECT folder, name_key FROM unheard AS u WHERE remote_id IS NULL"
         " AND EXISTS (SELECT 1 FROM op WHERE op.ino = u.ino)"
@@ -113,7 +115,8 @@ def places(db: Database) -> set[tuple[str, str]]:
 
 
 def belongs_to_other_node(db: Database, ino: Ino, folder: str, name: str, sha1: str | None) -> bool:
-    """Whether these bytes in this place were sent from here for another node, which has yet to find out."""
+    """Whether these contents in this place were sent for another node, whose operation has not checked it
+    yet."""
     found = db.row(
         "SELECT 1 FROM unheard u JOIN op o ON o.ino = u.ino WHERE u.remote_id IS NULL AND u.folder = ?"
         " AND u.name_key = ? AND u.sha1 = ? AND u.ino <> ? AND o.state <> 'held' LIMIT 1",

@@ -1,6 +1,6 @@
 """The `node` table: changes of columns other than a node's place, for the layers above.
 
-Places are `cmsfs.replica.tree`, and what the service says is `cmsfs.replica.merge.apply_remote`.
+Places are changed by `cmsfs.replica.tree`; remote updates are applied by `cmsfs.replica.merge.apply_remote`.
 """
 
 from sqlite3 import Connection
@@ -12,39 +12,39 @@ from cmsfs.replica.nodes import Ino
 
 
 def set_content(conn: Connection, ino: Ino, *, sha1: str | None, size: int) -> None:
-    """A reader of the node gets these bytes, where it has no draft."""
+    """Set the contents that a node shows if it has no draft."""
     conn.execute("UPDATE node SET sha1 = ?, size = ? WHERE ino = ?", (sha1, size, ino))
 
 
 def set_size(conn: Connection, ino: Ino, size: int) -> None:
-    """The node is shown with this size."""
+    """Set the node's size."""
     conn.execute("UPDATE node SET size = ? WHERE ino = ?", (size, ino))
 
 
 def forget_content(conn: Connection, ino: Ino) -> None:
-    """The node has no bytes of its own any more."""
+    """Remove the node's contents."""
     conn.execute("UPDATE node SET sha1 = NULL WHERE ino = ?", (ino,))
 
 
 def show_base(conn: Connection, ino: Ino, *, size: int) -> None:
-    """The node has the bytes that the service has, which are so many."""
+    """Reset the node's contents to the base version, with this size."""
     conn.execute("UPDATE node SET sha1 = base_sha1, size = ? WHERE ino = ?", (size, ino))
 
 
 def go_back_to_base(conn: Connection, ino: Ino) -> None:
-    """A node without a draft has the bytes that the service has, and takes whatever it says next for news."""
+    """Reset a node without a draft to its base version, so that the next remote state counts as an update."""
     conn.execute("UPDATE node SET sha1 = base_sha1, etag = NULL WHERE ino = ? AND draft IS NULL", (ino,))
 
 
 def take_as_sent(conn: Connection, ino: Ino) -> None:
-    """The bytes of the node are nothing that is to be sent."""
+    """Make the node's contents its base, so that they are not uploaded."""
     conn.execute("UPDATE node SET base_sha1 = sha1 WHERE ino = ?", (ino,))
 
 
 def set_draft(
     conn: Connection, ino: Ino, draft: int, *, size: int | None = None, mtime_ns: int | None = None
 ) -> None:
-    """What is written to the node is in this draft; its size and time are these, or stay as they are."""
+    """Set the node's draft, and its size and mtime unless None."""
     conn.execute(
         "UPDATE node SET draft = ?1, size = coalesce(?2, size), mtime_ns = coalesce(?3, mtime_ns),"
         " ctime_ns = max(ctime_ns, coalesce(?3, 0)) WHERE ino = ?4",
@@ -53,7 +53,7 @@ def set_draft(
 
 
 def note_written(conn: Connection, ino: Ino, draft: int, *, size: int, mtime_ns: int | None) -> None:
-    """The size and the time (None: as it is) of what was written, if this is still the node's draft."""
+    """Set size and mtime (None: unchanged) after a write, if this is still the node's draft."""
     conn.execute(
         "UPDATE node SET size = ?1, mtime_ns = coalesce(?2, mtime_ns),"
         " ctime_ns = max(ctime_ns, coalesce(?2, 0)) WHERE ino = ?3 AND draft = ?4",
@@ -62,20 +62,20 @@ def note_written(conn: Connection, ino: Ino, draft: int, *, size: int, mtime_ns:
 
 
 def replace_draft(conn: Connection, ino: Ino, *, sha1: str, size: int) -> None:
-    """What was written to the node is these bytes; it has no draft any more."""
+    """Replace the node's draft by these sealed contents."""
     conn.execute("UPDATE node SET sha1 = ?, size = ?, draft = NULL WHERE ino = ?", (sha1, size, ino))
 
 
 def forget_draft(conn: Connection, draft: int) -> None:
-    """Whatever node has this draft has none."""
+    """Remove this draft from its node."""
     conn.execute("UPDATE node SET draft = NULL WHERE draft = ?", (draft,))
 
 
-# ---- mode, times, what lives here only ---------------------------------------------------------
+# ---- mode, times, local-only items ---------------------------------------------------------
 
 
 def set_modified(conn: Connection, ino: Ino, mtime_ns: int) -> None:
-    """The bytes of the node are of this time; it was changed then, if not later."""
+    """Set the node's mtime, and its ctime if that is earlier."""
     conn.execute(
         "UPDATE node SET mtime_ns = ?2, ctime_ns = max(ctime_ns, ?2) WHERE ino = ?1", (ino, mtime_ns)
     )
@@ -90,7 +90,7 @@ def set_attributes(
     mtime_ns: int | None,
     ctime_ns: int,
 ) -> None:
-    """The node's permission bits and times; what is None stays as it is."""
+    """Set the node's permission bits and times; None leaves them unchanged."""
     conn.execute(
         "UPDATE node SET mode = coalesce(?, mode), atime_ns = coalesce(?, atime_ns),"
         " mtime_ns = coalesce(?, mtime_ns), ctime_ns = ? WHERE ino = ?",
@@ -99,7 +99,7 @@ def set_attributes(
 
 
 def set_local(conn: Connection, ino: Ino, local: int) -> None:
-    """Whether the node lives on this machine only, as the column says it."""
+    """Set the column `local`: whether the node is on this machine only."""
     conn.execute("UPDATE node SET local = ? WHERE ino = ?", (local, ino))
 
 
@@ -118,7 +118,7 @@ def set_item(
     base_name: str | None,
     sequence: int,
 ) -> None:
-    """The node stands for this version of an item, in this place of the service."""
+    """Set the node's item, its version, and its place at the service."""
     conn.execute(
         "UPDATE node SET remote_id = ?, etag = ?, version = ?, base_sha1 = ?, base_parent = ?,"
         " base_name = ?, base_key = ?, sequence = ? WHERE ino = ?",
@@ -139,7 +139,7 @@ def set_item(
 def set_folder_item(
     conn: Connection, ino: Ino, *, remote_id: str, base_parent: str | None, name: str
 ) -> None:
-    """The node stands for a folder of the service, of which only its place is known."""
+    """Set the node's item to a folder of which only the place is known."""
     conn.execute(
         "UPDATE node SET remote_id = ?, base_parent = ?, base_name = ?, base_key = name_key WHERE ino = ?",
         (remote_id, base_parent, name, ino),
@@ -147,7 +147,7 @@ def set_folder_item(
 
 
 def hand_over_item(conn: Connection, old: Ino, new: Ino) -> None:
-    """`new` stands for the item of `old`, as what it is there; `old` for none."""
+    """Move the item of `old`, with its base columns, to `new`."""
     row = conn.execute(
         "SELECT kind, remote_id, etag, version, base_sha1, base_parent, base_name, base_key, sequence, item"
         " FROM node WHERE ino = ?",
@@ -166,15 +166,15 @@ def hand_over_item(conn: Connection, old: Ino, new: Ino) -> None:
 
 
 def leave_base_folder(conn: Connection, ino: Ino) -> None:
-    """The item is in no folder that the service shows; its sequence stays, and tells older news."""
+    """Clear the item's folder at the service; its sequence stays, to recognize older updates."""
     conn.execute("UPDATE node SET base_parent = NULL WHERE ino = ?", (ino,))
 
 
-# ---- the two that are always there -------------------------------------------------------------
+# ---- the two fixed rows -------------------------------------------------------------
 
 
 def insert_fixed(conn: Connection, ino: Ino, *, name: str, mode: int, remote_id: str | None) -> None:
-    """The row of the root or of the trash, as a new database has it."""
+    """Insert the row of the root or of the trash into a new database."""
     conn.execute(
         "INSERT INTO node(ino, parent, name, name_key, kind, mtime_ns, ctime_ns, mode, remote_id)"
         " VALUES (?, NULL, ?, ?, 'folder', 0, 0, ?, ?)",

@@ -7,12 +7,12 @@ from cmsfs.replica.nodes import Ino
 
 
 def put(conn: Connection, ino: Ino, name: str, value: bytes) -> None:
-    """The node has this attribute, in place of one of this name."""
+    """Set an attribute of the node, replacing one of this name."""
     conn.execute("INSERT OR REPLACE INTO xattr(ino, name, value) VALUES (?, ?, ?)", (ino, name, value))
 
 
 def put_missing(conn: Connection, ino: Ino, found: Iterable[tuple[str, bytes]]) -> None:
-    """The node has these attributes (name, value), but for names that it has already."""
+    """Add attributes (name, value) to the node, except names that it already has."""
     conn.executemany(
         "INSERT OR IGNORE INTO xattr(ino, name, value) VALUES (?, ?, ?)",
         [(ino, name, value) for name, value in found],
@@ -20,7 +20,7 @@ def put_missing(conn: Connection, ino: Ino, found: Iterable[tuple[str, bytes]]) 
 
 
 def copy(conn: Connection, old: Ino, new: Ino) -> None:
-    """`new` has the attributes of `old`, too, but for names that it has already."""
+    """Copy the attributes of `old` to `new`, except names that it already has."""
     conn.execute(
         "INSERT OR IGNORE INTO xattr(ino, name, value) SELECT ?2, name, value FROM xattr WHERE ino = ?1",
         (old, new),
@@ -28,5 +28,5 @@ def copy(conn: Connection, old: Ino, new: Ino) -> None:
 
 
 def remove(conn: Connection, ino: Ino, name: str) -> bool:
-    """The node has no attribute of this name; whether it had one."""
+    """Remove an attribute of the node; whether it had one."""
     return conn.execute("DELETE FROM xattr WHERE ino = ? AND name = ?", (ino, name)).rowcount > 0

@@ -1,10 +1,9 @@
 """Lost access: items that are no longer shared with us leave the tree, which is not a deletion.
 
-What is not sent yet of it stays where it is, as what it is: its operations are held, with their bytes, and go
-when the item is shown again, into the same item.  A node that is here so is *lost*: it has its item's id, and
-no folder at the service.
+Unsent changes stay in place: their operations are held, with their contents, and are sent to the same item
+when it is accessible again.  Such a node is *lost*: it has its item's id, but no folder at the service.
 
-Rule: nothing of what others shared is made anew as one's own, unless a person copies it.
+Rule: shared items are never created again as one's own, unless the user copies them.
 """
 
 from sqlite3 import Connection
@@ -21,12 +20,12 @@ REASON = (
     " Copy it elsewhere to keep it as your own, or give it up with `cmsfs discard`."
 )
 
-# Attached, known, and in no folder of the service.
+# Attached, with an item, but in no folder of the service.
 _LOST = "parent IS NOT NULL AND remote_id IS NOT NULL AND etag IS NOT NULL AND base_parent IS NULL"
 
 
 def keep(conn: Connection, node: Node) -> None:
-    """Keep a node for what is not sent of it, or of what is in it; what is below it comes first."""
+    """Keep a node for unsent changes of it or of its contents; call it for descendants first."""
     node_rows.leave_base_folder(conn, node.ino)
     op_rows.delete_kinds(conn, node.ino, "touch", "trash")
     for ino in tree.subtree(conn, node.ino):
@@ -34,20 +33,21 @@ def keep(conn: Connection, node: Node) -> None:
 
 
 def regain(conn: Connection, node: Node, parent_id: str | None) -> None:
-    """The service shows the item again, in this folder: what is not sent of it goes."""
+    """The item is accessible again, in this folder: release its held operations."""
     conn.execute("UPDATE node SET base_parent = ? WHERE ino = ?", (parent_id, node.ino))
     tree.mark_unlisted(conn, node.ino)
     waiting = [node.ino]
     while waiting:
         ino = waiting.pop()
         op_rows.release_held_for(conn, ino, error=REASON)
-        # What was made in it is nowhere else, and goes with it; what the service knows is shown by itself.
+        # Items created in it exist only here and are released with it; remote ones regain access by
+        # themselves.
         rows = conn.execute("SELECT ino FROM node WHERE parent = ? AND remote_id IS NULL", (ino,))
         waiting += [row["ino"] for row in rows]
 
 
 def highest_lost(conn: Connection, limit: int) -> list[Node]:
-    """The highest lost nodes; a read for a thread."""
+    """Return the topmost lost nodes; call it in a thread."""
     rows = conn.execute(
         f"SELECT ino FROM node WHERE {_LOST} AND ino > 2 ORDER BY ino LIMIT ?", (limit * 10,)
     ).fetchall()
@@ -56,7 +56,7 @@ def highest_lost(conn: Connection, limit: int) -> list[Node]:
 
 
 def remove_if_empty(conn: Connection, folder: Ino | None, changes: list[Change]) -> None:
-    """A lost folder in which nothing is left goes, and so on upwards."""
+    """Remove a lost folder if it is empty, then its lost ancestors."""
     while folder is not None:
         node = tree.get(conn, folder)
         if not node.is_lost or not node.is_folder or tree.has_children(conn, folder):
@@ -70,5 +70,5 @@ def remove_if_empty(conn: Connection, folder: Ino | None, changes: list[Change])
 
 
 def note_wipe(conn: Connection) -> None:
-    """Have the bytes wiped that may no longer be read (`daemon.sharing.wipe`); over a restart too."""
+    """Request, across restarts, the wiping of contents that may no longer be read (`daemon.sharing.wipe`)."""
     kv_store.put(conn, kv_store.WIPE, str(clock.time_ns()))

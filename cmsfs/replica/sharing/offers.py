@@ -1,9 +1,9 @@
 """Shares that await the user's answer before they appear on the drive (`shared = "ask"`).
 
-An item that nobody has decided on has no place and no name here.  What was decided is kept by the item's id;
-what was forgotten is asked again, and so is what is shared anew.
+An undecided item has no node.  Decisions are stored by the item's id; an offer that was forgotten, or an item
+that is shared again, is asked again.
 
-Rule: what is in the tree is never taken out of it by an offer.
+Rule: an offer never removes an item from the tree.
 """
 
 import enum
@@ -29,7 +29,7 @@ class OfferState(enum.StrEnum):
 
 
 class Offer(pydantic.BaseModel):
-    """One item; `owner` is whose it is, in words."""
+    """An offered item; `owner` is the owner's display name."""
 
     kind: NodeKind
     id: str
@@ -39,8 +39,7 @@ class Offer(pydantic.BaseModel):
 
 
 def holds(conn: Connection, found: shares.Rules, remote: Remote) -> bool:
-    """Whether an item that has no place here gets none, where the person is asked: it is offered, or was
-    declined."""
+    """Whether a new item gets no node because the user is asked first: it is offered, or was declined."""
     if not shares.is_shared(found, remote):
         return False
     known = at(conn, remote.kind, remote.id)
@@ -53,7 +52,7 @@ def holds(conn: Connection, found: shares.Rules, remote: Remote) -> bool:
 
 
 def offered(remote: Remote, state: OfferState) -> Offer:
-    """The offer of an item."""
+    """Return an item's offer in this state."""
     whose = getattr(remote.item, "owned_by", None) or {}
     told = whose if isinstance(whose, dict) else whose.model_dump()
     owner = told.get("name") or told.get("login") or told.get("id") or ""
@@ -61,34 +60,34 @@ def offered(remote: Remote, state: OfferState) -> Offer:
 
 
 def at(conn: Connection, kind: NodeKind, item_id: str) -> Offer | None:
-    """What is known of the offer of an item."""
+    """Return the stored offer of an item, if any."""
     text = kv_store.at(conn, _key(kind, item_id))
     return Offer.model_validate_json(text) if text is not None else None
 
 
 def put(conn: Connection, offer: Offer) -> None:
-    """Keep an offer as it is now."""
+    """Store an offer."""
     kv_store.put(conn, _key(offer.kind, offer.id), offer.model_dump_json())
 
 
 def forget(conn: Connection, kind: NodeKind, item_id: str) -> None:
-    """The item is no longer shared."""
+    """Delete the offer of an item that is no longer shared."""
     kv_store.drop(conn, _key(kind, item_id))
 
 
 def forget_all(conn: Connection) -> None:
-    """Nobody wants to be asked any more."""
+    """Delete all offers, because the user is no longer asked."""
     kv_store.drop_all(conn, "offer:")
 
 
 def undecided(db: Database) -> list[Offer]:
-    """What waits for the person, and what was declined; by owner and name."""
+    """Return undecided and declined offers, by owner and name."""
     found = (Offer.model_validate_json(row["value"]) for row in db.rows(_ALL))
     return _sorted(one for one in found if one.state is not OfferState.ACCEPTED)
 
 
 def is_accepted(db: Database, kind: NodeKind, item_id: str) -> bool:
-    """Whether the person has said yes to this item."""
+    """Whether the user has accepted this item."""
     text = kv_store.get(db, _key(kind, item_id))
     return text is not None and Offer.model_validate_json(text).state is OfferState.ACCEPTED
 

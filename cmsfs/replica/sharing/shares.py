@@ -1,11 +1,12 @@
 """The items shared with this account, and the folder in which they appear.
 
-The service shows them beside what is in one's own root, under names that somebody else has chosen and may
-change at any time.  Here they are in a folder of the drive's own, `Shared with me`, which the service does
-not know: it stands for the root there, is made when something is shared, and goes when nothing is any more.
+The service lists them beside one's own items in the root, under names that somebody else has chosen and may
+change at any time.  Here they are in a folder of the drive, `Shared with me`, which the service does not
+have: it corresponds to the root there, is created when something is shared, and removed when nothing is any
+more.
 
-Rule: whose an item is, its `owned_by` says.  Of a root whose owner is not known everything is one's own; what
-that got wrong is put right when it becomes known (`configure`).
+Rule: `owned_by` determines an item's owner.  While the drive's owner is unknown, everything counts as one's
+own; mistakes are corrected when it becomes known (`configure`).
 """
 
 import functools
@@ -23,23 +24,23 @@ from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
 NAME = local_patterns.SHARED
-# What it is called beside something of one's own that is called so.
+# Distinguishes it from an item of one's own with the same name.
 BESIDE = "from others"
 
-# Nothing is made, renamed or removed in the folder itself but what programs need to save a shared file.
+# In the folder itself, items are created, renamed or removed only as programs need it to save a shared file.
 MODE = 0o755
 
 _NODE = "SELECT ino, parent FROM node WHERE local AND local = 2"
 _OWNER = "SELECT json_extract(item, '$.owned_by.id') FROM node WHERE ino = ?"
 
-# Raised when what `naming` reserves changes: known names are looked at again.
+# Increment when the names reserved by `naming` change: then existing names are checked again.
 RULES = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Whose drive it is, whether what others share is shown in the root itself, which names of the root are
-    the drive's own besides those that always are, and whether the person is asked first (`offers`)."""
+    """The drive's owner, whether shared items appear in the root itself, further reserved names of the root,
+    and whether the user is asked first (`offers`)."""
 
     me: str | None = None
     in_root: bool = False
@@ -49,16 +50,16 @@ class Rules:
 
 
 def rules(conn: Connection) -> Rules:
-    """The rules that the tree was made by."""
+    """Return the rules that the tree was built with."""
     return _read(kv_store.at(conn, kv_store.SHARES))
 
 
 def rules_of(db: Database) -> Rules:
-    """As `rules`, as of the last commit."""
+    """As `rules`, outside of a transaction."""
     return _read(kv_store.get(db, kv_store.SHARES))
 
 
-# Asked for several times an item, and the same for as long as the drive runs.
+# Called several times for each item, with the same result for as long as the drive runs.
 @functools.lru_cache(maxsize=4)
 def _read(text: str | None) -> Rules:
     if text is None:
@@ -69,7 +70,7 @@ def _read(text: str | None) -> Rules:
 
 
 def keep(conn: Connection, wanted: Rules) -> bool:
-    """Note the rules; whether they are others than before."""
+    """Store the rules; whether they have changed."""
     if rules(conn) == wanted and kv_store.at(conn, kv_store.SHARES) is not None:
         return False
     kv_store.put(conn, kv_store.SHARES, json.dumps(asdict(wanted)))
@@ -77,14 +78,14 @@ def keep(conn: Connection, wanted: Rules) -> bool:
 
 
 def is_shared(found: Rules, remote: Remote) -> bool:
-    """Whether an item is one of those that others share, and not merely below one."""
+    """Whether an item itself is shared by others, not merely below a shared one."""
     if remote.parent_id != wire_names.ROOT_ID or found.me is None:
         return False
     return remote.user_id("owned_by") not in (None, found.me)
 
 
 def is_shared_node(conn: Connection, node: Node) -> bool:
-    """As `is_shared`, of a node."""
+    """As `is_shared`, for a node."""
     if node.remote_id is None:
         return False
     if node.parent is not None and tree.get(conn, node.parent).is_shelf:
@@ -98,7 +99,7 @@ def is_shared_node(conn: Connection, node: Node) -> bool:
 
 
 def top(conn: Connection, ino: Ino) -> Node | None:
-    """What others share that a node is, or is below; None: it is one's own, or no more."""
+    """Return the shared item at or above a node; None if it is one's own, or no longer on the drive."""
     current: Ino | None = ino
     while current is not None and current != ROOT:
         if (node := tree.find_at(conn, current)) is None:
@@ -110,7 +111,7 @@ def top(conn: Connection, ino: Ino) -> Node | None:
 
 
 def owner(db: Database, ino: Ino) -> str:
-    """Whose an item is, if it is somebody else's; "" for one's own."""
+    """Return the owner of an item that is somebody else's; "" for one's own."""
     found = json.loads(tree.item_json(db, ino) or "{}").get("owned_by") or {}
     me = rules_of(db).me
     if me is None or found.get("id") in (None, me):
@@ -119,7 +120,7 @@ def owner(db: Database, ino: Ino) -> str:
 
 
 def told_name(found: Rules, remote: Remote, parent: Ino) -> str:
-    """What an item is called in this folder, if nothing else is called so."""
+    """Return an item's name in this folder, if it is free."""
     at_root = parent == ROOT
     return naming.file_name(
         remote.kind,
@@ -131,13 +132,13 @@ def told_name(found: Rules, remote: Remote, parent: Ino) -> str:
 
 
 def find(conn: Connection) -> Ino | None:
-    """The folder `Shared with me`, if it is there."""
+    """Return the folder `Shared with me`, if it exists."""
     row = conn.execute(_NODE).fetchone()
     return row["ino"] if row is not None and row["parent"] is not None else None
 
 
 def shelf(conn: Connection, changes: list[Change]) -> Ino:
-    """The folder `Shared with me`, made if it is not there."""
+    """Return the folder `Shared with me`; create it if it does not exist."""
     row = conn.execute(_NODE).fetchone()
     if row is not None and row["parent"] is not None:
         return int(row["ino"])
@@ -155,7 +156,7 @@ def shelf(conn: Connection, changes: list[Change]) -> Ino:
 
 
 def remove_if_empty(conn: Connection, changes: list[Change]) -> None:
-    """Take the folder away when it is empty, and give it its name back when that is free."""
+    """Remove the folder if it is empty; otherwise restore its name if that is free."""
     ino = find(conn)
     if ino is None:
         return
@@ -168,7 +169,7 @@ def remove_if_empty(conn: Connection, changes: list[Change]) -> None:
 
 
 def yield_name(conn: Connection, node: Node, changes: list[Change]) -> None:
-    """The folder gives its name to something of one's own."""
+    """Rename the folder to free its name for an item of one's own."""
     _rename(conn, node, _free_name(conn), changes)
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from cmsfs.models import url_files
 from cmsfs.replica import naming
-from cmsfs.replica.nodes import Content, NodeKind, Remote, said_by
+from cmsfs.replica.nodes import Content, NodeKind, Remote, shortcut_of
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder, VirtualNode
 
@@ -95,7 +95,7 @@ class LinkedFile(VirtualFile):
     async def open(self) -> bytes | Content:
         remote = self._remote
         if remote.kind is NodeKind.LINK:
-            return url_files.text(*said_by(remote.item))
+            return url_files.text(*shortcut_of(remote.item))
         if not remote.size:
             return b""
         if remote.sha1 is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.models import url_files
 from cmsfs.models.content import entries
-from cmsfs.replica.nodes import Content, Ino, NodeKind, Remote, said_by
+from cmsfs.replica.nodes import Content, Ino, NodeKind, Remote, shortcut_of
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.attrs import item_fields
 from cmsfs.vfs.tree.attributes import Attributes
@@ -85,7 +85,7 @@ class TrashedFile(_Shown, VirtualFile):
     async def open(self) -> bytes | Content:
         """Its bytes, if they are here; no service gives out those of what is in its trash."""
         if self.item.kind is NodeKind.LINK:
-            return url_files.text(*said_by(self.item.item))
+            return url_files.text(*shortcut_of(self.item.item))
         if not self.item.size:
             return b""
         if self.item.sha1 is None or not self._blocks.is_complete(self.item.sha1):

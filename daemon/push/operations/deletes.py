@@ -19,7 +19,7 @@ from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote, deletions
-from cmsfs.replica.nodes import Node, remote_from_item, said_by
+from cmsfs.replica.nodes import Node, remote_from_item, shortcut_of
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import shares
 from daemon.account import leave
@@ -147,7 +147,7 @@ def _is_known(context: PushContext, node: Node, theirs: items.Item) -> bool:
     """Whether the file has the bytes that were deleted here, or that we had sent before without hearing;
     whether the web link says what it said."""
     if isinstance(theirs, items.WebLink):
-        return said_by(theirs) == url_files.of_item(tree.item_json(context.db, node.ino))
+        return shortcut_of(theirs) == url_files.of_item(tree.item_json(context.db, node.ino))
     if not isinstance(theirs, items.File):
         return True
     return theirs.sha1 == node.base_sha1 or in_flight.is_version(context.db, theirs.id, theirs.sha1)

@@ -30,7 +30,7 @@ from cmsfs.models.url_files import ParsedShortcut, Shortcut
 from cmsfs.replica import item_details, kv_store, link_texts, naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, local_work
-from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, said_by
+from cmsfs.replica.nodes import Node, NodeKind, remote_from_item, shortcut_of
 from cmsfs.replica.rows import in_flight
 from cmsfs.runtime import clock
 from daemon.push import conflicts, inflight_recovery
@@ -130,7 +130,7 @@ async def _name_in_use(
 ) -> None:
     if (
         isinstance(theirs, items.WebLink)
-        and said_by(theirs) == shortcut
+        and shortcut_of(theirs) == shortcut
         and conflicts.may_be_ours(context.db, node.ino, theirs)
     ):
         log.info("found an earlier web link whose response was lost; adopting it")
@@ -180,7 +180,7 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
             theirs = await _theirs(context, task, node)
             if theirs is None:
                 return
-            now = said_by(theirs)
+            now = shortcut_of(theirs)
             if now == wanted:
                 await _done(context, task, node, theirs, data)
                 return
@@ -249,7 +249,7 @@ async def _done(
         if node.remote_id is None and now.parent is not None and now.remote_id == theirs.id:
             ops.record_move(conn, tree.get(conn, now.ino), due_ns=clock.time_ns())
         changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
-        if not url_files.says(data, said_by(theirs.item)):
+        if not url_files.says(data, shortcut_of(theirs.item)):
             # The service spells the address in its own way.
             changes.append(Change(ChangeKind.CONTENT, node.ino))
         return changes, released

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cmsfs.client.history import moments
-from cmsfs.client.history.as_of import Facts, ItemState, Unsure, VersionState, item_then, paths, tree_then
+from cmsfs.client.history.as_of import Facts, ItemState, Unsure, VersionState, item_at, paths, tree_at
 from cmsfs.client.history.restore_plan import make_plan
 from cmsfs.models.content import events
 
@@ -54,7 +54,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_an_item_as_it_was(name: str) -> None:
     facts, expected = CASES[name]
-    then = item_then(facts, KEY, _ago(10))
+    then = item_at(facts, KEY, _ago(10))
     if expected is None:
         assert then is None
         return
@@ -70,7 +70,7 @@ def test_an_item_as_it_was(name: str) -> None:
 def test_what_is_not_known_stays_and_is_named() -> None:
     now = _state(5, name="moved", parent="2")
     facts = _facts(now, _state(5, events.MOVE, name="moved", parent="2"))
-    tree = tree_then(facts, "2", _ago(10))
+    tree = tree_at(facts, "2", _ago(10))
     plan = make_plan(tree, {KEY: now}, {})
     assert not plan.of("place")
     assert {why for _, _, why in plan.unknown} == {

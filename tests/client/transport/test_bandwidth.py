@@ -74,7 +74,7 @@ async def test_streams_share_bandwidth_limit(autojump_clock):
 
     async def stream(number):
         for _ in range(10):
-            await line.passed(bandwidth.PIECE)
+            await line.throttle(bandwidth.PIECE)
             times[number].append(trio.current_time())
 
     began = trio.current_time()
@@ -89,10 +89,10 @@ async def test_streams_share_bandwidth_limit(autojump_clock):
 
 async def test_what_was_not_used_is_not_saved_up(autojump_clock):
     line = bandwidth.DirectionLimit(lambda: RATE)
-    await line.passed(RATE)
+    await line.throttle(RATE)
     await trio.sleep(3600)
     began = trio.current_time()
-    await line.passed(2 * RATE)
+    await line.throttle(2 * RATE)
     assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
 
 

@@ -288,7 +288,7 @@ async def test_cancelling_closes_the_connection(connect):
 
 
 async def test_idle_connections_are_few(connect, monkeypatch):
-    monkeypatch.setattr(direct_transport, "KEPT", 2)
+    monkeypatch.setattr(direct_transport, "MAX_IDLE", 2)
     _, client = await connect(lambda _: plain(b"x"))
     async with trio.open_nursery() as nursery:
         for _ in range(5):

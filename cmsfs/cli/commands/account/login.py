@@ -35,7 +35,7 @@ _file = click.Path(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """What the options say about how to come in."""
+    """How to log in, from the command's options."""
 
     app: Path | None
     client_id: str | None
@@ -106,7 +106,7 @@ def login(
     if (file := client_credentials or jwt) is not None:
         values |= _as_server(settings, file, user, kind="jwt" if jwt else "client_credentials")
         settings = _settings(ctx, account, values)
-        # By these credentials, not by those of an earlier login, which the configuration still has.
+        # With the new credentials, not with those of an earlier login, which the configuration still has.
         me = trio.run(functools.partial(whoami.ask, settings, as_given=True))
     else:
         scope = "" if admin else connect.CHANGING
@@ -123,13 +123,13 @@ def login(
             )
         me, keep = trio.run(_as_person, settings, chosen, way, before)
         if token_store == "auto":
-            # What was found now is meant later, when the session is another one.
+            # Write down the store that was chosen now: a later session might choose another one.
             values["token_store"] = (
                 "keyring" if isinstance(keep, auth_token_store.KeyringTokenStore) else "file"
             )
         output.note(f"Tokens are stored in {keep.title}.")
     for file in filter(None, (client_credentials, jwt, app, client_secret_file)):
-        passwords.tell_if_readable(file)
+        passwords.warn_if_readable(file)
     mounted_from = whoami.host(config.load(account))
     path = config_file.update(account, _only(values))
     output.say(f"Logged in to {whoami.host(settings)} as {whoami.named(me)}, account {account} in {path}.")
@@ -141,8 +141,8 @@ def login(
 
 
 def _settings(ctx: context.Context, account: str, values: Mapping[str, Any]) -> config.Settings:
-    """The settings as they will be with these values."""
-    # What is not said anew is taken from the defaults, or an old login would shine through.
+    """Return the settings as they will be with these values."""
+    # Values that are not given are reset to the defaults, so that nothing of an old login remains.
     absent = {key: config.Settings.model_fields[key].default for key in login_target.KEYS}
     return config.load(account).model_copy(update=absent | config.checked(values))
 
@@ -166,7 +166,8 @@ def _as_server(settings: config.Settings, file: Path, user: str | None, *, kind:
 
 
 def _application(way: _Way, settings: config.Settings) -> apps.Application:
-    """The application to log in as: what was named, what the account has kept, or what a person types."""
+    """Return the application to log in with: given by options, stored with the account, or typed by the
+    user."""
     if way.app is not None:
         return apps.read(way.app)
     kept = None
@@ -174,7 +175,7 @@ def _application(way: _Way, settings: config.Settings) -> apps.Application:
         try:
             kept = auth_token_store.open_token_store(settings).read()
         except errors.CmsfsError:
-            pass  # what is there is to be replaced
+            pass  # the stored login is about to be replaced
     if kept is not None:
         return apps.Application(kept.client_id, kept.client_secret)
     if way.client_id is None and not sys.stdin.isatty():
@@ -191,7 +192,7 @@ def _application(way: _Way, settings: config.Settings) -> apps.Application:
 
 
 def _known(before: config.Settings, settings: config.Settings) -> str | None:
-    """The id of the user whose login the account has at this service; None if this is the first."""
+    """Return the user id of the account's current login at this service; None if this is the first."""
     if config.profile(before).base_url != config.profile(settings).base_url:
         return None
     try:
@@ -206,7 +207,7 @@ def _can_ask(way: _Way) -> bool:
 
 
 async def _is_right(way: _Way, settings: config.Settings, me: users.User, before: str | None) -> bool:
-    """Whether the person says that this is who was meant: the account's user, or a new one who is asked."""
+    """Whether this is the right user: the account's user, or a new one that the user confirms."""
     if way.yes or me.id == before:
         return True
     if not _can_ask(way):
@@ -218,9 +219,9 @@ async def _is_right(way: _Way, settings: config.Settings, me: users.User, before
 async def _as_person(
     settings: config.Settings, app: apps.Application, way: _Way, before: str | None
 ) -> tuple[users.User, auth_token_store.TokenStore]:
-    """Have a person consent, and keep what comes of it; who that is, and where the tokens are.
+    """Let the user consent, and store the tokens; return the user and the token store.
 
-    `before`: the user whose login the account has by now."""
+    `before`: the user of the account's current login."""
     endpoints = endpoints_of(settings)
     async with session.open_client(endpoints, ca_file=settings.ca_file) as client:
         token = await _consented(settings, app, way, client)
@@ -303,7 +304,7 @@ async def _log_out(settings: config.Settings, keep: auth_token_store.TokenStore,
         try:
             login = await token_refresh.blocking(keep.read)
         except errors.ConfigError:
-            login = None  # what cannot be used cannot be told to the service either
+            login = None  # tokens that cannot be read cannot be revoked either
         if login is not None:
             await _revoke(settings, login, forget=forget)
         await token_refresh.blocking(keep.clear)
@@ -320,7 +321,7 @@ async def _revoke(settings: config.Settings, login: auth_token_store.StoredLogin
                 pydantic.SecretStr(login.refresh_token),
             )
         except errors.OAuthError:
-            pass  # it knows nothing of them any more
+            pass  # the service does not know them any more
         except errors.RemoteError:
             if not forget:
                 raise errors.UserError(

@@ -1,4 +1,4 @@
-"""Which service `cmsfs login SERVICE` means: an address, a profile, or an account of the configuration."""
+"""Resolves the SERVICE of `cmsfs login`: a URL, a profile, or an account of the configuration."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from cmsfs.client import session
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
-# Who an account speaks as is said in one of these ways; a new login replaces the others.
+# The settings that define a login; a new login replaces all of them.
 KEYS = (
     *("profile", "base_url", "upload_url", "auth_url", "authorize_url", "ca_file", "login", "token_store"),
     *("app_file", "client_id", "client_secret_file", "subject_type", "subject_id"),
@@ -19,8 +19,8 @@ KEYS = (
 
 
 def find(ctx: context.Context, service: str | None) -> tuple[str, dict[str, Any]]:
-    """The account's name, and the settings that say which service is meant."""
-    # Not the settings: what is to be repaired here may not hold.
+    """Return the account's name, and the settings for the service."""
+    # Not from the loaded settings: they may be invalid, and a login may repair them.
     account = ctx.account or config.default_account()
     if service is None:
         found = config.load(account)

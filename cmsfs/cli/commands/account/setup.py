@@ -1,8 +1,9 @@
 """`cmsfs setup`, and `cmsfs` alone on a terminal while no account is set up: from nothing to an open folder.
 
-Asks which service, who, where, and whether at every login; the answers go to `login`, `mount` and `demo`.
+Asks for the service, the user, the mountpoint, and whether to mount at every login; runs `login`, `mount` and
+`demo`.
 
-Rule: what is refused is told and asked again; interrupted, it leaves what was completed.
+Rule: a failed step is reported and asked again; an interrupted setup leaves the completed steps in place.
 """
 
 from pathlib import Path
@@ -35,7 +36,7 @@ def setup(call: click.Context) -> None:
 
 
 def _log_in(call: click.Context) -> bool:
-    """Have the account log in; whether the demo is wanted instead."""
+    """Log in; returns whether the user wants the demo instead."""
     while True:
         service = _ask(
             "Address of the service (https://..., or box); demo tries it without an account", default=DEMO
@@ -48,7 +49,7 @@ def _log_in(call: click.Context) -> bool:
 
 
 def _mount(call: click.Context, account: str, *, is_demo: bool) -> Path:
-    """Mount the drive where the person says; where."""
+    """Ask for the mountpoint and mount the drive; return the mountpoint."""
     while True:
         settings = config.load(account)
         where = _path(_ask("Folder for the drive", default=str(settings.mountpoint)))
@@ -74,7 +75,7 @@ def _path(text: str) -> Path:
 
 
 def _is_done(call: click.Context, command: click.Command, **words: object) -> bool:
-    """Whether a command worked; if not, why is told."""
+    """Run a command; whether it succeeded.  Prints the error if not."""
     try:
         call.invoke(command, **words)
     except (errors.CmsfsError, ExceptionGroup) as error:

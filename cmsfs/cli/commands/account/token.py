@@ -58,7 +58,7 @@ def downscope(
 
 
 async def _url(way: connect.ServiceAccess, settings: config.Settings, remote: str) -> str:
-    """The address of a file or folder, as the service names it.  Raises `UserError`."""
+    """Return the API URL of a file or folder.  Raises `UserError`."""
     auth = bearer.BearerAuth(way.fetch)
     async with session.open_client(
         way.endpoints, auth=auth, transport=way.transport, ca_file=way.ca_file

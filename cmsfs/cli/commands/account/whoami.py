@@ -11,7 +11,7 @@ from cmsfs.models.enterprise import users
 
 
 async def ask(settings: config.Settings, *, as_given: bool = False) -> users.User:
-    """The account's user, by the settings `as_given` or by a login that is newer."""
+    """Return the account's user, with exactly these settings if `as_given`, else also with a newer login."""
     async with connect.open_backend(settings, as_given=as_given) as client:
         return await client.users.me()
 
@@ -31,11 +31,11 @@ def whoami(ctx: context.Context, *, as_json: bool) -> None:
 
 
 def named(me: users.User) -> str:
-    """A person, as commands call them."""
+    """Return a user's display name."""
     return f"{me.name} <{me.login}>" if me.login else me.name or f"user {me.id}"
 
 
 def host(settings: config.Settings) -> str:
-    """The service of an account, as commands call it."""
+    """Return the display name of an account's service."""
     profile = config.profile(settings)
     return profile.title if profile.embedded else urlsplit(profile.base_url).netloc

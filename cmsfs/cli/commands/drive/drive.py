@@ -1,9 +1,9 @@
 """`cmsfs demo`, `mount`, `umount`, `sync`.
 
-These commands start a daemon (`starting`) or ask a running one (`daemonctl`); none of them touches the
-daemon's files or looks into the mount.
+These commands start a daemon (`launcher`) or ask a running one (`daemonctl`); none of them touches the
+daemon's files or accesses the mount.
 
-Rule: each may be repeated; what is done already is said, not an error.
+Rule: each is idempotent; if there is nothing to do, it says so, without an error.
 """
 
 import os
@@ -18,13 +18,13 @@ from cmsfs.cli.support import config_file, context, daemonctl, durations, passwo
 from cmsfs.ipc import control
 from cmsfs.runtime import clock
 
-# Exit code of `sync` and `umount` when the service refused changes, which wait for a person.
+# Exit code of `sync` and `umount` when the service rejected changes, which need the user's attention.
 HELD = 7
 
-# After its last word the daemon closes databases; it has nothing to wait for any more.
+# After its last message the daemon only closes databases.
 EXIT_SECONDS = 20.0
 
-# Not click.Path: that would look at the folder, and a look into a drive that hangs hangs.
+# Not click.Path: that would access the folder, which blocks if the drive hangs.
 _mountpoint = click.argument("mountpoint", required=False, type=Path)
 _foreground = click.option("--foreground", is_flag=True, help="Stay in the foreground.")
 
@@ -38,7 +38,7 @@ def demo(ctx: context.Context, mountpoint: Path | None, *, foreground: bool) -> 
 
     The folder is created if necessary.  Your changes persist across `cmsfs umount` and the next `cmsfs demo`.
     """
-    settings = config.load(ctx.account)  # also for an account that it makes
+    settings = config.load(ctx.account)  # the account need not exist yet
     if not config.profile(settings).embedded:
         if ctx.account:
             raise errors.ConfigError(f"The account {ctx.account!r} is not on the embedded service.")
@@ -104,17 +104,17 @@ def mount(
             "--read-only or --ttl."
         )
     if link is not None:
-        from cmsfs.cli.mount import link_mount  # which loads the client
+        from cmsfs.cli.mount import link_mount  # imported here: it imports the client
 
         account = link_mount.configured(ctx.account, link, password_file, mountpoint)
         settings = config.load(account, read_only=read_only or None, ttl_seconds=ttl)
     else:
         settings = ctx.settings(folder=folder, read_only=read_only or None, ttl_seconds=ttl)
-    config.profile(settings)  # a profile that does not hold is told at once, not from the daemon's log
+    config.profile(settings)  # report an invalid profile here, not in the daemon's log
     if enable and mountpoint is not None:
         settings = _configure(settings, mountpoint)
     as_unit = not foreground and not narrowed and _as_unit(settings, mountpoint, wanted=enable or systemd)
-    # A folder named here must exist, since a typing mistake would make one; the configured one is made.
+    # A folder given here must exist, or a typo would create one; the configured one is created.
     _mount(
         settings, mountpoint, create=mountpoint is None, sample=False, foreground=foreground, as_unit=as_unit
     )
@@ -124,7 +124,7 @@ def mount(
 
 
 def _link_and_folder(first: str | None, second: Path | None) -> tuple[str | None, Path | None]:
-    """The link, and where to mount.  A single argument may be either."""
+    """Return the link and the mountpoint.  A single argument may be either."""
     if first is not None and first.lower().startswith(("https://", "http://")):
         return first, second
     if second is not None:
@@ -133,7 +133,8 @@ def _link_and_folder(first: str | None, second: Path | None) -> tuple[str | None
 
 
 def mount_configured(ctx: context.Context) -> Path:
-    """Mount the drive of the configured account as `cmsfs mount` does; where.  Raises `UserError`."""
+    """Mount the configured account's drive as `cmsfs mount` does; return the mountpoint.  Raises
+    `UserError`."""
     settings = ctx.settings()
     config.profile(settings)
     as_unit = _as_unit(settings, None, wanted=None)
@@ -141,7 +142,7 @@ def mount_configured(ctx: context.Context) -> Path:
 
 
 def _configure(settings: config.Settings, named: Path) -> config.Settings:
-    """Have the account's unit mount here, at every login; the settings that say so.
+    """Configure the account's unit to mount here, at every login; return the changed settings.
 
     Raises `UserError` if it cannot run as a unit at all.
     """
@@ -157,7 +158,7 @@ def _configure(settings: config.Settings, named: Path) -> config.Settings:
 
 
 def _as_unit(settings: config.Settings, named: Path | None, *, wanted: bool | None) -> bool:
-    """Whether the drive is to run as a unit.  Raises `UserError` if that is wanted and cannot be."""
+    """Whether to run the drive as a unit.  Raises `UserError` if that is wanted but impossible."""
     if wanted is False:
         return False
     refusal = units.refusal(settings, mounts.located(named or settings.mountpoint))
@@ -179,7 +180,7 @@ def _mount(
     foreground: bool,
     as_unit: bool = False,
 ) -> Path:
-    """Start the daemon unless it runs; the mountpoint."""
+    """Start the daemon unless it is running; return the mountpoint."""
     mountpoint = mounts.located(named or settings.mountpoint)
     if daemon := daemonctl.find_mounted(settings.place):
         if daemon.mountpoint != mountpoint and named:
@@ -194,12 +195,12 @@ def _mount(
             f"{mountpoint} is in use by the account {other.account!r}; name another folder.",
             exit_code=mounts.BAD_MOUNTPOINT,
         )
-    # The daemon looks for itself; here nothing has been started yet that would have to be ended.
+    # The daemon checks this, too; here nothing has been started yet that would have to be stopped.
     mounts.require_fuse()
     mounts.clean_stale(mountpoint)
     memo = settings.paths.mountpoint
-    # A folder with something in it that is named for the first time is a mistake in typing; where the drive
-    # belongs it is mounted, and tells what lies below it.
+    # A non-empty folder that is given for the first time is probably a typo; at its usual mountpoint the
+    # drive is mounted over the files, and reports them as hidden.
     over = named is None or mountpoint_guard.is_known(memo, mountpoint)
     with launcher.folder(mountpoint, create=create):
         mounts.prepare(mountpoint, over=over)
@@ -216,7 +217,7 @@ def _mount(
 
 
 def _start_unit(settings: config.Settings) -> str:
-    """Start the drive's unit; what there is to say about it."""
+    """Start the drive's unit; return a message about it."""
     units.start(settings.account)
     daemon = daemonctl.find_account(settings.account)
     return daemonctl.status(daemon).health.reason if daemon else ""
@@ -237,7 +238,7 @@ def umount(
     """
     settings = ctx.settings()
     if dead:
-        # The folder stays barred: a daemon that is started again mounts on it, and takes its mode back.
+        # The folder keeps its protective mode: a restarted daemon mounts on it and restores the mode.
         where = mounts.located(mountpoint or settings.mountpoint)
         if mounts.find(where) is not None and mounts.clean_stale(where):
             output.say(f"Removed the dead mount at {where}.")
@@ -271,7 +272,7 @@ def _stop(daemon: daemonctl.Daemon, *, force: bool, drain: float | None) -> None
 
 
 def _detach(where: Path) -> None:
-    """Remove a drive that no daemon of ours answers for: dead, or started with other folders than ours."""
+    """Remove a mount without a daemon that we can reach: it is dead, or uses other XDG folders than ours."""
     mount = mounts.find(where)
     if mount is None:
         output.say(f"Nothing is mounted at {where}.")

@@ -1,8 +1,8 @@
-"""`cmsfs free`: frees disk space by dropping cached content that can be downloaded again.
+"""`cmsfs free`: frees disk space by evicting cached contents that can be downloaded again.
 
-A path is one on this machine below the mountpoint, or one of the drive.
+A path is a local one below the mountpoint, or one relative to the drive.
 
-Rule: nothing here looks into the mount: the daemon is asked.
+Rule: nothing here accesses the mount: the daemon is asked.
 """
 
 import click
@@ -42,7 +42,7 @@ def _ask(daemon: daemonctl.Daemon, request: control.Free) -> control.Freed:
 
 
 def in_words(freed: control.Freed) -> str:
-    """What was dropped, and what stays, in a sentence or two."""
+    """Describe what was evicted and what was kept, in a sentence or two."""
     text = "nothing to free."
     if freed.bytes:
         text = f"{output.size(freed.bytes)} freed, {output.plural(freed.files, 'file')} online only."

@@ -1,9 +1,9 @@
-"""`cmsfs menu`: what the entries of a file manager's menu do.
+"""`cmsfs menu`: executes the entries of a file manager's context menu.
 
-The files that the package installs for Dolphin, PCManFM and others call this with paths of this machine.  A
-menu has no terminal: what there is to say is a notification, a folder or a page.
+The files that the package installs for Dolphin, PCManFM and others call this with local paths.  A menu has no
+terminal: the result is shown as a notification, a folder or a page.
 
-Rule: nothing here looks into the mount: the daemon is asked.
+Rule: nothing here accesses the mount: the daemon is asked.
 """
 
 from pathlib import Path
@@ -17,10 +17,10 @@ from cmsfs.cli.desktop.menu_entries import ENTRIES, TITLE
 from cmsfs.cli.support import context, daemonctl
 from cmsfs.ipc import control
 
-# What a file's name ends in to mean its versions (`cmsfs.vfs.virtual.versions`).
+# The suffix of a file's versions folder (`cmsfs.vfs.virtual.versions`).
 _VERSIONS = "@versions"
 
-# What is a page of the drive's, of the item or of all.
+# The actions that open a page of the drive, for the item or for everything.
 _PAGES = {"share": "sharing", "restore": "item", "status": "item", "trash": "trash"}
 
 
@@ -43,7 +43,7 @@ def menu(action: str, paths: tuple[str, ...]) -> None:
 
 
 def _carry_out(action: str, given: str) -> str:
-    """What is to be said; "" where what is shown says it."""
+    """Execute an action; return a message, "" if the result is visible."""
     daemon = _daemon(given)
     path = daemonctl.on_drive(daemon, given)
     name = Path(path).name or TITLE
@@ -68,7 +68,7 @@ def _carry_out(action: str, given: str) -> str:
 
 
 def _daemon(given: str) -> daemonctl.Daemon:
-    """The daemon of the drive that a path of this machine is on.  Raises `UserError` if it is on none."""
+    """Return the daemon of the drive that a local path is on.  Raises `UserError` if it is on none."""
     running = daemonctl.running()
     for path in (Path(given).absolute(), Path(given).resolve()):
         above = [one for one in running if path.is_relative_to(one.mountpoint)]
@@ -78,8 +78,8 @@ def _daemon(given: str) -> daemonctl.Daemon:
 
 
 def _account(daemon: daemonctl.Daemon) -> context.Context:
-    """The account of a drive, for what is asked of its service.  Raises `UserError` for a part of one."""
-    # Its paths would be those of other items.
+    """Return the account of a drive, for requests to its service.  Raises `UserError` for a partial drive."""
+    # Paths on a partial drive are not those at the service.
     if daemon.socket != config.Paths(daemon.account).socket:
         raise errors.UserError("This drive shows a part of the account: use the drive of the whole account.")
     return context.Context(daemon.account)
@@ -99,13 +99,13 @@ def _copy_link(daemon: daemonctl.Daemon, path: str) -> str:
     link = asking.run(share.share_link, _account(daemon), path, None)
     if link is not None and clipboard.copy(str(link.url)):
         return f"The shared link of {Path(path).name} is in the clipboard."
-    # There it can be copied.
+    # Without a clipboard: the link can be copied from the page.
     _open_page(daemon, "sharing", path)
     return ""
 
 
 def _conflict(daemon: daemonctl.Daemon, path: str) -> tuple[str, str]:
-    """The page that settles the conflict about a path; without one, that of all of them."""
+    """Return the page that resolves the conflict of a path; without a conflict, that of all conflicts."""
     known = daemonctl.ask(daemon, control.GetConflicts(), control.Conflicts).copies
     return ("conflict", path) if any(path in (one.path, one.original) for one in known) else ("attention", "")
 
@@ -116,7 +116,7 @@ def _open_page(daemon: daemonctl.Daemon, section: str, path: str) -> None:
 
 
 def _show(sentence: str) -> None:
-    import trio  # as little as can be is loaded before something is done
+    import trio  # imported here, so that commands start quickly
 
     from cmsfs.ipc import notification_bus
 

@@ -1,8 +1,8 @@
 """`cmsfs open`: opens the drive in the file manager, or a web link or an item's page in the browser.
 
-The desktop's entries call this; a failure there has no terminal to be read in, so it is a notification, too.
+The desktop's launcher entries call this; they have no terminal, so a failure is also shown as a notification.
 
-Rule: of a web link only http and https are opened; a file that somebody shared does not start programs.
+Rule: only http and https web links are opened; a file shared by somebody else never starts other programs.
 """
 
 import configparser
@@ -21,10 +21,10 @@ from cmsfs.cli.desktop import opener
 from cmsfs.cli.support import asking, context, daemonctl, path_argument
 from cmsfs.client import remote_paths
 
-# A link is a few lines; what is longer is none.
+# A web link's file has a few lines; a larger file is not one.
 LINK_BYTES = 64 * 1024
 
-# Each with what comes before a command that it is to run; the first is the desktop's choice on Debian.
+# Terminal emulators, each with its option to run a command; the first is the desktop's choice on Debian.
 TERMINALS = (
     ("x-terminal-emulator", "-e"),
     ("gnome-terminal", "--"),
@@ -71,7 +71,7 @@ def _open(ctx: context.Context, path: Path | None) -> None:
 
 
 async def page_of(ctx: context.Context, remote: str) -> str:
-    """Where a browser shows the item: its page, or what its shared link shows.  Raises `UserError`."""
+    """Return the URL that shows the item in a browser: its page, or its shared link.  Raises `UserError`."""
     settings = ctx.settings()
     async with connect.open_backend(settings) as client:
         found = await remote_paths.RemotePaths(client, settings).get(remote)
@@ -88,7 +88,7 @@ async def page_of(ctx: context.Context, remote: str) -> str:
 
 
 def address(link: Path) -> str:
-    """The address in a web link.  Raises `UserError` if there is none, or it is not one of the web."""
+    """Return the URL in a web link.  Raises `UserError` if there is none, or it is not http or https."""
     try:
         with link.open("rb") as file:
             text = file.read(LINK_BYTES).decode("utf-8-sig", "replace")
@@ -114,7 +114,7 @@ def _is_web(url: str) -> bool:
 
 
 def _set_up() -> bool:
-    """Whether a terminal was opened that leads through the setup: a launcher has none of its own."""
+    """Open a terminal with the setup, since a launcher has none; whether that was possible."""
     is_desktop = process_env.variable("DISPLAY") or process_env.variable("WAYLAND_DISPLAY")
     if sys.stdin.isatty() or not is_desktop:
         return False

@@ -1,8 +1,8 @@
 """`cmsfs pin`, `unpin`, `pins`: keep items available offline.
 
-A path is one on this machine below the mountpoint, or one of the drive.
+A path is a local one below the mountpoint, or one relative to the drive.
 
-Rule: nothing here looks into the mount: the daemon is asked.
+Rule: nothing here accesses the mount: the daemon is asked.
 """
 
 import click
@@ -64,7 +64,7 @@ def pins(ctx: context.Context, *, as_json: bool) -> None:
 
 
 def how_far(one: diagnostics.Pinned) -> str:
-    """Of one pinned item, in words."""
+    """Describe the progress of one pinned item."""
     files = output.plural(one.files, "file")
     sizes = f"{output.size(one.bytes_here)} of {output.size(one.bytes)}"
     if one.listing:

@@ -1,4 +1,4 @@
-"""A search at the service itself, where no drive runs to be asked."""
+"""Searches at the service directly, if no drive is running."""
 
 from cmsfs import config, errors
 from cmsfs.auth import connect
@@ -14,13 +14,13 @@ from cmsfs.query import parser
 
 
 def results(settings: config.Settings, words: str, limit: int) -> FoundItems:
-    """Up to so many matches.  Raises `UserError`, `CmsfsError`."""
+    """Return up to `limit` matches.  Raises `UserError`, `CmsfsError`."""
     found, total = _run(settings, words, limit)
-    return FoundItems(entries=[_told(item) for item in found], total=total)
+    return FoundItems(entries=[_to_found_item(item) for item in found], total=total)
 
 
 def documents(settings: config.Settings, words: str, limit: int) -> list[dict[str, object]]:
-    """The same for programs, with all that the service tells."""
+    """Return up to `limit` matches for JSON output, with all fields of the service."""
     return [remote_paths.as_json(item) for item in _run(settings, words, limit)[0]]
 
 
@@ -29,7 +29,7 @@ def _run(settings: config.Settings, words: str, limit: int) -> tuple[list[remote
     return asking.run(_search, settings, wanted, limit, seconds=asking.SECONDS + 0.2 * limit)
 
 
-def _told(item: remote_paths.Found) -> FoundItem:
+def _to_found_item(item: remote_paths.Found) -> FoundItem:
     size = int(item.size or 0) if isinstance(item, items.File) else None
     return FoundItem(type=item.type, path=remote_paths.path_of(item), size=size, modified_at=item.modified_at)
 
@@ -37,7 +37,7 @@ def _told(item: remote_paths.Found) -> FoundItem:
 async def _search(
     settings: config.Settings, wanted: parser.ParsedSearch, limit: int
 ) -> tuple[list[remote_paths.Found], int]:
-    """Up to so many matches, and how many there are."""
+    """Return up to `limit` matches, and the total."""
     async with connect.open_backend(settings) as client:
         if wanted.metadata is not None and wanted.metadata.query:
             return await _by_metadata(client, settings, wanted, limit)
@@ -61,7 +61,7 @@ async def _search(
 async def _by_metadata(
     client: Client, settings: config.Settings, wanted: parser.ParsedSearch, limit: int
 ) -> tuple[list[remote_paths.Found], int]:
-    """Matches of a metadata query; there is one more than these if there are more."""
+    """Return matches of a metadata query; the total is one more than these if there are more."""
     assert wanted.metadata is not None
     paths = remote_paths.RemotePaths(client, settings)
     query = await name_resolution.find_metadata_query(

@@ -1,10 +1,9 @@
 """`cmsfs search`: searches the service, and manages saved searches that the drive shows as folders.
 
-A drive that runs is asked, which can be without the network; else the service itself.  On a drive
-`.search/QUERY/` holds the matches.
+A running drive is asked, which may work offline; otherwise the service.  On a drive, `.search/QUERY/`
+contains the matches.
 
-Rule: the words are those of the drive's `.search` (`cmsfs.query`), so that what was tried here can be
-used there.
+Rule: the query language is that of the drive's `.search` (`cmsfs.query`), so that a query works in both.
 """
 
 import click
@@ -102,14 +101,14 @@ def _search(settings: config.Settings, words: str, limit: int) -> searching.Foun
 
 
 def _print_json(settings: config.Settings, words: str, limit: int) -> None:
-    """The items as the service describes them, and so from it alone."""
+    """Print the items with all fields, which only the service has."""
     from cmsfs.cli.commands.drive import remote_search
 
     output.document(remote_search.documents(settings, words, limit))
 
 
 def _kept(kept: saved_searches.SavedSearches, name: str | None, query: tuple[str, ...]) -> list[str]:
-    """The words that are kept under a name, as they were written; none without a name."""
+    """Return the words of a saved search; none without a name."""
     if name is None:
         return []
     if query:
@@ -122,7 +121,7 @@ def _kept(kept: saved_searches.SavedSearches, name: str | None, query: tuple[str
 
 
 def _words(query: tuple[str, ...], kind: str | None, folder: str | None) -> str:
-    """The query as one text: what the shell took the quotes from gets them back."""
+    """Return the query as one text, with the quotes that the shell removed."""
     given = [*query, *([f"type:{kind}"] if kind else ()), *(_in(folder) if folder is not None else ())]
     return " ".join(_quoted(one) for one in given)
 

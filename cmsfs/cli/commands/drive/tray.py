@@ -1,6 +1,6 @@
-"""`cmsfs tray`: an icon in the desktop's panel that tells how the drives stand, with a menu.
+"""`cmsfs tray`: an icon in the desktop's panel that shows the status of the drives, with a menu.
 
-Rule: without a bus or a panel there is no icon, and that is no error; the drives do not depend on it.
+Rule: a missing bus or panel is not an error, there is just no icon; the drives do not depend on it.
 """
 
 import shlex
@@ -16,7 +16,7 @@ from cmsfs import config, output
 from cmsfs.cli.tray import drive_follower, tray_item, tray_menu, tray_state
 from cmsfs.ipc import control
 
-# A session's bus that goes does not come again after this.
+# How long to wait for a session bus that has gone before giving up.
 PATIENCE_SECONDS = 30.0
 AGAIN_SECONDS = 2.0
 
@@ -64,13 +64,13 @@ def _command() -> list[str]:
 
 
 def _theme() -> str:
-    """The folder with our icons, where they are not among the system's."""
+    """Return the folder with our icons, if they are not installed system-wide."""
     places = (Path(sys.prefix) / "share" / "icons", Path(cmsfs.__file__).parents[1] / "packaging" / "desktop")
     return next((str(place) for place in places if place.is_dir()), "")
 
 
 class _Tray:
-    """The icon of this session, from bus to bus."""
+    """The session's icon; reconnects when the bus restarts."""
 
     def __init__(self) -> None:
         self._follower = drive_follower.DriveFollower()
@@ -93,7 +93,7 @@ class _Tray:
                 except* tray_item.TrayIsShownError:
                     output.note("The icon is shown already.")
                     whole.cancel()
-                # Whatever a bus, or what claims to be one, may do: the library has no root of its exceptions.
+                # The D-Bus library has no common base class of its exceptions.
                 except* Exception:
                     pass
             if self._was_shown:
@@ -126,7 +126,7 @@ class _Tray:
 
 
 def _start(*arguments: str) -> None:
-    """Have a command do it: what it starts outlives this process."""
+    """Start a cmsfs command that outlives this process."""
     subprocess.Popen(
         [*_command(), *arguments],
         stdin=subprocess.DEVNULL,

@@ -2,7 +2,7 @@
 
 The tray's icon, the launcher and the menus of the file managers call this.
 
-Rule: the daemon makes the address; it is good once, and only for this user.
+Rule: the daemon creates the URL; it is valid once, and only for this user.
 """
 
 import click

@@ -1,6 +1,6 @@
-"""`cmsfs upgrade`: have the installed version serve a mounted drive, without unmounting it.
+"""`cmsfs upgrade`: switches a mounted drive to the installed version, without unmounting it.
 
-The daemon does it (`daemon/upgrade.py`); here is asked for it, and waited for the end.
+The daemon does the work (`daemon/upgrade.py`); this command requests it and waits.
 """
 
 import click
@@ -10,7 +10,7 @@ from cmsfs.cli.support import context, daemonctl
 from cmsfs.ipc import control
 from cmsfs.runtime import clock
 
-# The new daemon opens the local state; an upgrade of the database is a part of that.
+# The new daemon opens the local state, which may include an upgrade of the database.
 SECONDS = 120.0
 LOOK_SECONDS = 0.02
 

@@ -1,8 +1,8 @@
 """`cmsfs copy`: copies files and folders at the service.
 
-A path is one on this machine below the mountpoint, or one of the drive.
+A path is a local one below the mountpoint, or one relative to the drive.
 
-Rule: nothing here looks into the mount: the daemon is asked.
+Rule: nothing here accesses the mount: the daemon is asked.
 """
 
 import click

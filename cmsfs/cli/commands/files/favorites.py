@@ -1,6 +1,6 @@
 """`cmsfs favorites`: the favorites of the account.
 
-Straight through the client, so they work without a drive, too.
+They call the service directly, so they work without a mounted drive.
 """
 
 import click
@@ -56,7 +56,7 @@ def remove(ctx: context.Context, remotes: tuple[str, ...]) -> None:
 
 def _set(ctx: context.Context, remotes: tuple[str, ...], *, is_one: bool) -> None:
     asking.run(_change, ctx, remotes, is_one)
-    daemonctl.have_looked(ctx.account, ctx.settings())
+    daemonctl.poll_drive(ctx.account, ctx.settings())
     for remote in remotes:
         path = remote_paths.normal(remote)
         output.say(f"{path} is a favorite." if is_one else f"{path} is not a favorite.")

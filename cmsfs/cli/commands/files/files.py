@@ -1,9 +1,9 @@
 """`cmsfs get` and `put`: download and upload files and folders without a mounted drive.
 
-Straight through the client, of the embedded service as of one on the network.
+They call the service directly, embedded or remote.
 
-Rule: `put` makes a new version of the version it saw, never of a later one; `get` never replaces a
-local file unasked.
+Rule: `put` creates a new version only of the version it saw, never of a later one; `get` never overwrites a
+local file unless asked to.
 """
 
 import sys
@@ -97,7 +97,7 @@ async def _get(
 
 
 def _folder_target(name: str, local: Path | None) -> Path:
-    """Where a folder goes, as `cp -r` would put it.  Raises `UserError`."""
+    """Return the local path for a downloaded folder, by the rules of `cp -r`.  Raises `UserError`."""
     if local is not None and str(local) == "-":
         raise errors.UserError("A folder cannot be written to standard output.")
     if local is None and not name:
@@ -113,7 +113,7 @@ def _folder_target(name: str, local: Path | None) -> Path:
 
 
 def _target(name: str, local: Path | None, *, force: bool) -> Path | None:
-    """Where a download goes; None is standard output.  Raises `UserError`."""
+    """Return the local path for a download; None is standard output.  Raises `UserError`."""
     if local is not None and str(local) == "-":
         return None
     target = local or Path()
@@ -141,7 +141,7 @@ def put(ctx: context.Context, local: Path, remote: str, *, exclude: tuple[str, .
     if not local.is_file() and not local.is_dir():
         raise errors.UserError(f"{local} is not a file." if local.exists() else f"{local} does not exist.")
     path, item, folder = trio.run(_put, ctx, local, remote, Exclusions(exclude))
-    daemonctl.have_looked(ctx.account, ctx.settings())
+    daemonctl.poll_drive(ctx.account, ctx.settings())
     if folder is not None:
         _tell(folder, item, path, as_json=as_json, what="uploaded")
     elif as_json:
@@ -193,7 +193,7 @@ def _tell(
     as_json: bool,
     what: str,
 ) -> None:
-    """What became of a folder.  Raises `UserError` if some of it failed."""
+    """Print the result for a folder.  Raises `UserError` if some of it failed."""
     if as_json:
         output.document({"id": item.id, "name": item.name, "target": str(target)} | done.as_json())
     else:

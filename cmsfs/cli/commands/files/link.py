@@ -1,6 +1,7 @@
 """`cmsfs link`: creates and changes web links.
 
-Straight through the client, so it works without a drive; on one the web link shows as a file `NAME.url`.
+It calls the service directly, so it works without a mounted drive, where a web link appears as a file
+`NAME.url`.
 """
 
 import click
@@ -11,7 +12,7 @@ from cmsfs.cli.support import asking, context, daemonctl, path_argument
 from cmsfs.client import remote_paths, session
 from cmsfs.models.content import items, web_links
 
-# By which a web link shows as a file on a drive.
+# The suffix of a web link's file on a drive.
 SUFFIX = ".url"
 
 
@@ -34,7 +35,7 @@ def link(
     if description is not None and len(description) > web_links.MAX_DESCRIPTION:
         raise errors.UserError(f"A description has at most {web_links.MAX_DESCRIPTION} characters.")
     where, made = asking.run(_link, ctx, url, path, description, replace)
-    daemonctl.have_looked(ctx.account, ctx.settings())
+    daemonctl.poll_drive(ctx.account, ctx.settings())
     if as_json:
         output.document({"id": made.id, "name": made.name, "url": made.url, "path": where})
     else:
@@ -67,7 +68,7 @@ async def _link(
 
 
 async def _find(paths: remote_paths.RemotePaths, path: str) -> remote_paths.Found | None:
-    """What is at a path, also if it is written as a drive shows it."""
+    """Find the item at a path, also with the suffix that a drive adds."""
     found = await paths.find(path)
     folder, _, name = path.rpartition("/")
     if found is None and name.endswith(SUFFIX):

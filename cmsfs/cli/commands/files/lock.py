@@ -1,9 +1,9 @@
 """`cmsfs lock` and `unlock`: locks files at the service against changes by others, and folders against being
 moved and deleted by anybody.
 
-Straight through the client, so they work without a drive, too.
+They call the service directly, so they work without a mounted drive.
 
-Rule: a lock of somebody else is told, with who has it, and left.
+Rule: somebody else's lock is reported with its owner, and left in place.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def lock(
     A file is locked against changes by others, a folder against being moved, renamed and deleted by anybody.
     """
     done = asking.run(_lock, ctx, remote, seconds, no_download)
-    daemonctl.have_looked(ctx.account, ctx.settings())
+    daemonctl.poll_drive(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)
 
 
@@ -48,7 +48,7 @@ def lock(
 def unlock(ctx: context.Context, remote: str, *, as_json: bool) -> None:
     """Unlock the file or folder REMOTE."""
     done = asking.run(_unlock, ctx, remote)
-    daemonctl.have_looked(ctx.account, ctx.settings())
+    daemonctl.poll_drive(ctx.account, ctx.settings())
     _tell(remote, done, as_json=as_json)
 
 

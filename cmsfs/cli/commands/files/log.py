@@ -1,9 +1,9 @@
-"""`cmsfs log` and `watch`: who changed what and when, and what changes now.
+"""`cmsfs log` and `watch`: show who changed what and when, and follow changes.
 
-Straight through the client and its events, so they work without a drive, too.
+They read the service's events directly, so they work without a mounted drive.
 
-Rule: what a command of `watch --exec` is told comes by its environment; nothing of an event is ever part of a
-command line.
+Rule: a command of `watch --exec` gets the event through its environment; nothing of an event is ever part of
+a command line.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ from cmsfs.models.content import events
 # The service keeps weeks of events; a busy account has many thousand.
 _LOG_SECONDS = 300.0
 
-# Between two looks where the service does not say when to look.
+# Poll interval if the service has no long polling.
 _AGAIN_SECONDS = 5.0
 
 
@@ -68,7 +68,7 @@ async def _log(ctx: context.Context, remote: str, limit: int) -> list[ChangeNote
 
 
 async def _all(client: Client, position: events.Position = 0) -> AsyncIterator[events.Event]:
-    """The events behind a position to the end of the stream, each once."""
+    """Yield the events after a position up to the end of the stream, each once."""
     seen: set[str] = set()
     while True:
         page = await client.events.since(position, stream="all")

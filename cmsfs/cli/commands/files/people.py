@@ -1,6 +1,6 @@
-"""`cmsfs people` and `invite`: who collaborates on a file or folder.
+"""`cmsfs people` and `invite`: list, end and create collaborations on a file or folder.
 
-Straight through the client, so they work without a drive, too.
+They call the service directly, so they work without a mounted drive.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,8 +1,9 @@
-"""`cmsfs restore`: brings a folder back to how it was, as one set of changes that can be undone.
+"""`cmsfs restore`: restores a folder to its state at a time, as one set of changes that can be undone.
 
-Straight through the client, so it works without a drive, too; a drive that is mounted is told to look.
+It calls the service directly, so it works without a mounted drive; a mounted drive is told to poll for
+changes.
 
-Rule: nothing is changed before all of it was shown, and nothing is removed for good.
+Rule: nothing is changed before the whole plan was shown, and nothing is permanently deleted.
 """
 
 from collections.abc import Mapping
@@ -78,7 +79,7 @@ def restore(
     else:
         trio.run(_restore, settings, remote, moment, yes, dry_run, as_json)
     if not dry_run:
-        daemonctl.have_looked(ctx.account, settings)
+        daemonctl.poll_drive(ctx.account, settings)
 
 
 async def _restore(
@@ -98,11 +99,11 @@ async def _restore(
             if not yes:
                 await threads.run_sync(_confirm, f"Bring {above} back with what is in it")
             with log.begin(number) as file, progress.counted("restoring", len(first.steps)) as bar:
-                carrier = carrying_out.Carrier(client, file, bar)
-                await carrier.carry_in_order(first, now)
-            if carrier.refused:
-                _report(carrier, restore_plan.RestorePlan(), as_json=as_json)
-            done = carrier.done
+                executor = carrying_out.PlanExecutor(client, file, bar)
+                await executor.execute_in_order(first, now)
+            if executor.refused:
+                _report(executor, restore_plan.RestorePlan(), as_json=as_json)
+            done = executor.done
         past = gathering.PastOfFolder(client, number, moment)
         await past.load()
         plan = past.plan()
@@ -115,17 +116,17 @@ async def _restore(
             question = f"Bring {above or '/'} back to {moment:%Y-%m-%d %H:%M:%S}"
             await threads.run_sync(_confirm, question, "What is in it was left as it is." if done else "")
         with log.begin(number) as file, progress.counted("restoring", len(plan.steps)) as bar:
-            carrier = carrying_out.Carrier(client, file, bar)
-            plan = await carrier.carry_through(past)
+            executor = carrying_out.PlanExecutor(client, file, bar)
+            plan = await executor.restore_past(past)
             log.end(file)
-        carrier.done[:0] = done
-        _report(carrier, plan, as_json=as_json)
+        executor.done[:0] = done
+        _report(executor, plan, as_json=as_json)
 
 
 async def _find(
     client: session.Client, settings: config.Settings, path: str, moment: datetime
 ) -> tuple[str, restore_plan.RestorePlan, dict[as_of.Key, as_of.ItemState]]:
-    """The folder that was at a path, and what brings it there: nothing, if it is there."""
+    """Find the folder that was at a path; return it with the steps that move it back, none if it is there."""
     lookup = remote_paths.RemotePaths(client, settings)
     nothing = restore_plan.RestorePlan()
     found = await lookup.find(path)
@@ -137,7 +138,7 @@ async def _find(
         in_the_way = here
     above, _, name = path.rpartition("/")
     parent = await lookup.get_folder(above)
-    then = await gathering.folder_then(client, parent.id, name, moment)
+    then = await gathering.find_past_folder(client, parent.id, name, moment)
     if then is None or then.now is None:
         return (await lookup.get_folder(path)).id, nothing, {}
     now = {then.key: then.now}
@@ -161,9 +162,9 @@ async def _undo(settings: config.Settings, yes: bool, dry_run: bool, as_json: bo
             _show(plan, {}, "", as_json=False, is_all=False)
             await threads.run_sync(_confirm, "Undo the last restore")
         with progress.counted("undoing", len(plan.steps)) as bar:
-            carrier = carrying_out.Carrier(client, None, bar)
-            await carrier.carry_out(plan, now)
-        _report(carrier, restore_plan.RestorePlan(), as_json=as_json)
+            executor = carrying_out.PlanExecutor(client, None, bar)
+            await executor.execute(plan, now)
+        _report(executor, restore_plan.RestorePlan(), as_json=as_json)
     log.forget()
 
 
@@ -210,15 +211,15 @@ def _json(step: restore_plan.RestoreStep, paths: Mapping[as_of.Key, str]) -> dic
     return {**said, "version": step.version}
 
 
-def _report(carrier: carrying_out.Carrier, left: restore_plan.RestorePlan, *, as_json: bool) -> None:
+def _report(executor: carrying_out.PlanExecutor, left: restore_plan.RestorePlan, *, as_json: bool) -> None:
     if as_json:
-        refused = [{**_json(step, {}), "reason": explain(why).message} for step, why in carrier.refused]
-        output.document({"done": [_json(step, {}) for step in carrier.done], "refused": refused})
+        refused = [{**_json(step, {}), "reason": explain(why).message} for step, why in executor.refused]
+        output.document({"done": [_json(step, {}) for step in executor.done], "refused": refused})
     else:
-        output.say(f"{output.plural(len(carrier.done), 'change')} made; `restore --undo` takes this back.")
+        output.say(f"{output.plural(len(executor.done), 'change')} made; `restore --undo` takes this back.")
         for _, name, why in left.unknown:
             output.note(f"{name}: {why}")
-    for step, error in carrier.refused:
+    for step, error in executor.refused:
         output.complain(f"{step.name} stays: {explain(error).message}")
-    if carrier.refused:
+    if executor.refused:
         raise errors.UserError("")

@@ -1,9 +1,9 @@
-"""`cmsfs share`: the shared link of an item, its terms, and its end.
+"""`cmsfs share`: creates, changes and removes the shared link of an item.
 
-Straight through the client, so it works without a drive, too.
+It calls the service directly, so it works without a mounted drive.
 
-Rule: of a link that exists only the terms that are given change; asking for one never opens more than the
-service's default does.
+Rule: only the given terms of an existing link change; a new link never permits more than the service's
+default.
 """
 
 from datetime import UTC, timedelta
@@ -19,7 +19,7 @@ from cmsfs.client.session import Client
 from cmsfs.models.content import items
 from cmsfs.runtime import clock
 
-# What people call it, and what the service does.
+# The option's words for access levels, and the service's.
 ACCESS: dict[str, Literal["open", "company", "collaborators"]] = {
     "open": "open",
     "company": "company",

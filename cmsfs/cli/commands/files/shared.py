@@ -1,6 +1,6 @@
 """`cmsfs shared`: lists shares that await your answer (`shared = "ask"`) and accepts or hides them.
 
-Rule: nothing here looks into the mount: the daemon is asked.
+Rule: nothing here accesses the mount: the daemon is asked.
 """
 
 import click

@@ -1,8 +1,9 @@
-"""`cmsfs text`: the text of a document as the service extracted it.
+"""`cmsfs text`: prints the text that the service extracted from a document.
 
-Straight through the client, so it works without a drive, too; with one a path below the mountpoint will do.
+It calls the service directly, so it works without a mounted drive; with one, a path below the mountpoint
+works, too.
 
-Rule: text goes to a file or a pipe as it came; why there is none is a sentence.
+Rule: text is written unchanged to a file or pipe; if there is none, the reason is reported.
 """
 
 import click
@@ -16,7 +17,7 @@ from cmsfs.client.content import representations
 from cmsfs.ipc import control
 from cmsfs.models.content import items
 
-# More than any document says.
+# More than the text of any document.
 MAX_BYTES = 256 * 1024 * 1024
 
 
@@ -42,7 +43,7 @@ def text(ctx: context.Context, path: str, *, wait: float, as_json: bool) -> None
 
 
 def _on_service(ctx: context.Context, path: str) -> str:
-    """The path at the service.  Raises `UserError` for a file that the service has not as it is here."""
+    """Return the path at the service.  Raises `UserError` for a file with changes that are not uploaded."""
     daemon = daemonctl.find_for(ctx.account, ctx.settings())
     if daemon is None:
         return remote_paths.normal(path)

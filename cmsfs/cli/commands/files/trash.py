@@ -1,8 +1,9 @@
 """`cmsfs trash`: lists, restores and permanently deletes items in the trash.
 
-Straight through the client, so it works without a drive, too; a drive that is mounted is told to look.
+It calls the service directly, so it works without a mounted drive; a mounted drive is told to poll for
+changes.
 
-Rule: nothing is removed for good without a question, and of several items of one name none is guessed.
+Rule: nothing is permanently deleted without confirmation, and an ambiguous name is an error, never a guess.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from cmsfs.user_messages import explain
 
 GONE = "(gone)"
 
-# Removed side by side when the trash is emptied: the service locks the tree for each.
+# Parallel deletions when the trash is emptied: the service locks the tree for each.
 AT_ONCE = 4
 
 _WORDS = {"file": "file", "folder": "folder", "web_link": "link"}
@@ -38,7 +39,7 @@ class Trashed:
     path: str
 
     @property
-    def said(self) -> str:
+    def title(self) -> str:
         return f"{self.path} (id {self.item.id})"
 
 
@@ -99,7 +100,7 @@ def restore(
             return back
 
     restored = trio.run(work)
-    daemonctl.have_looked(ctx.account, ctx.settings())
+    daemonctl.poll_drive(ctx.account, ctx.settings())
     if as_json:
         output.document([{**_dump(item), "path": path} for item, path in restored])
     for _, path in restored if not as_json else []:
@@ -141,7 +142,7 @@ def _remove(ctx: context.Context, names: Sequence[str] | None, *, yes: bool, as_
             return await _purge(client, chosen, refused)
 
     gone = trio.run(work)
-    daemonctl.have_looked(ctx.account, ctx.settings())
+    daemonctl.poll_drive(ctx.account, ctx.settings())
     if as_json:
         stay = [{**_json(one), "reason": reason} for one, reason in refused]
         output.document({"removed": [_json(one) for one in gone], "refused": stay})
@@ -151,14 +152,14 @@ def _remove(ctx: context.Context, names: Sequence[str] | None, *, yes: bool, as_
         what = gone[0].path if len(gone) == 1 else output.plural(len(gone), "item")
         output.say(f"{what} {'was' if len(gone) == 1 else 'were'} permanently deleted.")
     for one, reason in refused:
-        output.complain(f"{one.said} stays: {reason}")
+        output.complain(f"{one.title} stays: {reason}")
     if refused:
         raise errors.UserError("")
 
 
 def _confirm(chosen: Sequence[Trashed]) -> None:
     for one in chosen[:20]:
-        output.note(one.said)
+        output.note(one.title)
     if len(chosen) > 20:
         output.note(f"and {len(chosen) - 20:,} more")
     if not output.confirm("Delete permanently? This cannot be undone"):
@@ -191,7 +192,7 @@ async def _purge(
 
 
 async def _found(client: session.Client, settings: config.Settings) -> list[remote_paths.Found]:
-    """All that is in the trash, by its listing or, where there is none, by search."""
+    """Return everything in the trash, by its listing or, if the service has none, by search."""
     if config.profile(settings).trash:
         return [item async for item in client.trash.items()]
     query = models_search.Query(
@@ -204,7 +205,7 @@ async def _found(client: session.Client, settings: config.Settings) -> list[remo
 
 
 async def _placed(client: session.Client, found: Sequence[remote_paths.Found]) -> list[Trashed]:
-    """The items with the paths that they had; one request for each folder."""
+    """Return the items with their original paths; one request for each folder."""
     folders: dict[str, str] = {remote_paths.ROOT_ID: ""}
     limit = trio.CapacityLimiter(AT_ONCE)
 
@@ -213,7 +214,7 @@ async def _placed(client: session.Client, found: Sequence[remote_paths.Found]) -
             try:
                 folders[folder_id] = (await client.folders.path(folder_id)).rstrip("/")
             except errors.ApiError:
-                pass  # gone, in the trash itself, or not for us
+                pass  # deleted, in the trash itself, or not accessible
 
     async with trio.open_nursery() as nursery:
         for folder_id in {item.parent.id for item in found if item.parent} - folders.keys():
@@ -230,7 +231,7 @@ async def _path(client: session.Client, item: remote_paths.Found) -> str:
 
 
 def _chosen(known: Sequence[Trashed], given: str) -> Trashed:
-    """The one item that is meant.  Raises `UserError`."""
+    """Return the item that an argument names.  Raises `UserError` if there is none, or several."""
     path, last = remote_paths.normal(given), given.rsplit("/", 1)[-1]
     is_name = "/" not in given or "/.trash/" in f"/{given}"
     for found in (
@@ -255,7 +256,7 @@ async def _restore(
     name: str | None,
     target: items.Folder | None,
 ) -> remote_paths.Found:
-    """Restore, and move on if it came back elsewhere.  Raises `UserError`."""
+    """Restore an item, and move it if the service restored it elsewhere.  Raises `UserError`."""
     item, wished = one.item, None if target is None else target.id
     try:
         if not profile.trash and not isinstance(item, items.WebLink):
@@ -265,14 +266,14 @@ async def _restore(
         back = await client.items.restore(item.type, item.id, name=name, parent_id=wished)
     except errors.Conflict:
         raise errors.UserError(
-            f"{one.said} cannot be restored: its name is taken there; choose another with --name."
+            f"{one.title} cannot be restored: its name is taken there; choose another with --name."
         ) from None
     except errors.NotFound:
-        raise errors.UserError(f"{one.said} is no longer in the trash.") from None
+        raise errors.UserError(f"{one.title} is no longer in the trash.") from None
     except errors.Forbidden as error:
         remedy = "" if target else "; if its folder is gone, choose another with --to"
         reason = (error.message or error.code).rstrip(".")
-        raise errors.UserError(f"{one.said} cannot be restored: {reason}{remedy}.") from None
+        raise errors.UserError(f"{one.title} cannot be restored: {reason}{remedy}.") from None
     if target is None or (back.parent is not None and back.parent.id == target.id):
         return back
     if not profile.trash:

@@ -1,8 +1,9 @@
 """`cmsfs versions`: lists, downloads and restores versions of a file.
 
-Straight through the client, so it works without a drive, too; on a drive `NAME@versions` shows the past.
+It calls the service directly, so it works without a mounted drive; on a drive, `NAME@versions` lists the
+versions.
 
-Rule: bringing a version back makes a new version; nothing is lost by it.
+Rule: restoring a version creates a new version; none is lost.
 """
 
 import sys
@@ -50,7 +51,7 @@ def versions_command(
         return
     if restore is not None:
         made = trio.run(_restore, ctx, remote, restore)
-        daemonctl.have_looked(ctx.account, ctx.settings())
+        daemonctl.poll_drive(ctx.account, ctx.settings())
         if as_json:
             output.document(made.model_dump(mode="json"))
         else:

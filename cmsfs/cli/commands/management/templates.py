@@ -110,7 +110,7 @@ def _confirm(key: str) -> None:
 
 
 async def _instances(client: session.Client, key: str, scope: client_metadata.Scope) -> int:
-    """How many items have an instance, those in the trash too."""
+    """Return the number of items with an instance, including trashed ones."""
     wanted = {
         "mdfilters": [{"scope": scope, "templateKey": key, "filters": {}}],
         "trash_content": "all_items",

@@ -74,7 +74,7 @@ def show(ctx: context.Context, user: str, *, fields: tuple[str, ...], as_json: b
 
 
 async def find(client: session.Client, user: str) -> str:
-    """The id of a user who was named by id, login or `me`.  Raises `UserError` if nobody is."""
+    """Return the id of a user given by id, login or `me`.  Raises `UserError` if there is none."""
     if user == "me" or (user.isascii() and user.isdigit()):
         return user
     async for found in client.users.list(term=user):

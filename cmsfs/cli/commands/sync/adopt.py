@@ -1,4 +1,4 @@
-"""`cmsfs adopt`: moves files that lie in the mountpoint below the drive onto the drive."""
+"""`cmsfs adopt`: moves files from the mountpoint's directory, hidden by the mount, into the drive."""
 
 import click
 

@@ -1,8 +1,8 @@
 """`cmsfs conflicts`, `retry`, `discard`: items that need attention, and how to resolve them.
 
-A path is one on this machine below the mountpoint, or one of the drive, as `cmsfs status` shows it.
+A path is a local one below the mountpoint, or one relative to the drive, as `cmsfs status` shows it.
 
-Rule: nothing here looks into the mount: the daemon is asked.
+Rule: nothing here accesses the mount: the daemon is asked.
 """
 
 import click
@@ -35,7 +35,7 @@ def conflicts(ctx: context.Context, *, dismiss: bool, as_json: bool) -> None:
         output.say("Nothing needs your attention.")
     if found.guard is not None:
         output.say(
-            f"{found.guard.said} {output.plural(found.guard.waiting, 'change')} held; decide with "
+            f"{found.guard.sentence} {output.plural(found.guard.waiting, 'change')} held; decide with "
             f"`{output.command()} guard`:"
         )
         output.table([[one.path, one.kind] for one in found.guard.held], indent="  ")

@@ -1,6 +1,6 @@
 """`cmsfs pause`, `resume`, `log-level`: control a running drive.
 
-Rule: each may be repeated; the daemon does it at once.
+Rule: each is idempotent and takes effect at once.
 """
 
 from typing import Literal

@@ -1,9 +1,9 @@
-"""`cmsfs guard`: shows which mass change the guard has noticed, lets it go, or takes it back.
+"""`cmsfs guard`: shows the mass change that the guard has noticed, allows it, or undoes it.
 
-What the drive still has the daemon takes back; what has reached the service goes back as `cmsfs restore` does
-it, and can be undone in the same way.
+The daemon undoes changes that are still held; changes that have reached the service are undone as by `cmsfs
+restore`, and that can be undone in the same way.
 
-Rule: nothing here looks into the mount: the daemon is asked.
+Rule: nothing here accesses the mount: the daemon is asked.
 """
 
 import click
@@ -57,7 +57,7 @@ def guard(ctx: context.Context, *, answer: str | None, yes: bool, dry_run: bool,
     if answer == "undo":
         trio.run(_undo, ctx.settings(), daemon, yes, dry_run, as_json)
         if not dry_run:
-            daemonctl.have_looked(ctx.account, ctx.settings())
+            daemonctl.poll_drive(ctx.account, ctx.settings())
         return
     found = daemonctl.ask(daemon, control.GetConflicts(), control.Conflicts).guard
     if as_json:
@@ -69,7 +69,7 @@ def guard(ctx: context.Context, *, answer: str | None, yes: bool, dry_run: bool,
 
 
 def _show(found: attention.GuardNotice) -> None:
-    output.say(f"{found.said} That began {output.ago(found.since)}:")
+    output.say(f"{found.sentence} That began {output.ago(found.since)}:")
     output.table(
         [
             [one.name or "unknown", f"process {one.pid}", output.plural(one.files, "file")]
@@ -85,7 +85,7 @@ def _show(found: attention.GuardNotice) -> None:
     )
 
 
-# ---- taking it back ----------------------------------------------------------------------------
+# ---- undo ----------------------------------------------------------------------------
 
 
 async def _undo(
@@ -112,7 +112,7 @@ def _ask(daemon: daemonctl.Daemon, *, dry_run: bool) -> outcomes.GuardUndone:
 async def _reached(
     settings: config.Settings, client: session.Client, seen: outcomes.GuardUndone
 ) -> gathering.PastOfItems | None:
-    """What the service has of it, and had before; None: it does not tell."""
+    """Load past and current states of the changed items at the service; None if it does not report them."""
     profile = config.profile(settings)
     if profile.feed != "events" or not profile.trash or seen.since is None:
         return None
@@ -141,17 +141,17 @@ async def _carry_out(
     if not yes and not output.confirm("Take this back?"):
         raise errors.UserError("Nothing was taken back.")
     done = _ask(daemon, dry_run=False)
-    carrier = None
+    executor = None
     if past is not None and plan.steps:
         paths = config.Paths(settings.account)
         paths.ensure()
         log = UndoLog(paths.state / "restore.undo")
         async with connect.open_backend(settings) as client:
             with log.begin("guard") as file, progress.counted("restoring", len(plan.steps)) as bar:
-                carrier = carrying_out.Carrier(client, file, bar)
-                await carrier.carry_through(past)
+                executor = carrying_out.PlanExecutor(client, file, bar)
+                await executor.restore_past(past)
                 log.end(file)
-    _report(done, carrier, as_json=as_json)
+    _report(done, executor, as_json=as_json)
 
 
 def _preview(seen: outcomes.GuardUndone, plan: RestorePlan, *, is_all: bool) -> None:
@@ -161,7 +161,7 @@ def _preview(seen: outcomes.GuardUndone, plan: RestorePlan, *, is_all: bool) -> 
     stays = [[one.path, f"stays: {one.reason}"] for one in seen.changes if one.reason]
     if not lines and not stays:
         output.say("There is nothing to take back.")
-    # What stays is shown in any case.
+    # Changes that cannot be undone are always shown.
     shown = lines if is_all else lines[:_SHOWN]
     output.table([*shown, *stays], indent="  ")
     if len(lines) > len(shown):
@@ -176,23 +176,23 @@ def _document(seen: outcomes.GuardUndone, plan: RestorePlan) -> dict[str, object
     return {"changes": changes, "at_service": steps, "kept": seen.kept}
 
 
-def _report(done: outcomes.GuardUndone, carrier: carrying_out.Carrier | None, *, as_json: bool) -> None:
+def _report(done: outcomes.GuardUndone, executor: carrying_out.PlanExecutor | None, *, as_json: bool) -> None:
     stays = [one for one in done.changes if one.reason]
     count = len(done.changes) - len(stays)
     if as_json:
-        output.document(_document(done, RestorePlan(carrier.done if carrier is not None else [])))
+        output.document(_document(done, RestorePlan(executor.done if executor is not None else [])))
     else:
         output.say(
             f"{output.plural(count, 'change')} taken back; uploads {'stay held' if stays else 'go on'}."
         )
-        if carrier is not None and carrier.done:
-            made = output.plural(len(carrier.done), "change")
+        if executor is not None and executor.done:
+            made = output.plural(len(executor.done), "change")
             output.say(f"{made} made at the service; `{output.command()} restore --undo` takes these back.")
         if done.kept:
             output.say(f"What the files said is kept in {done.kept}, until you delete it.")
     for one in stays:
         output.complain(f"{one.path} stays: {one.reason}")
-    for step, error in carrier.refused if carrier is not None else []:
+    for step, error in executor.refused if executor is not None else []:
         output.complain(f"{step.name} stays at the service: {explain(error).message}")
-    if stays or (carrier is not None and carrier.refused):
+    if stays or (executor is not None and executor.refused):
         raise errors.UserError("")

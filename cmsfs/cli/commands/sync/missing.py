@@ -1,6 +1,6 @@
 """`cmsfs missing`: lists a mass deletion at the service that awaits confirmation, and confirms it.
 
-Rule: nothing here looks into the mount: the daemon is asked.
+Rule: nothing here accesses the mount: the daemon is asked.
 """
 
 import click

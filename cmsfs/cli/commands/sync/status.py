@@ -1,6 +1,6 @@
 """`cmsfs status`: the sync status of the drive or of single items, once or continuously.
 
-Rule: the daemon is asked, the mount is not looked into: a status comes however the drive is.
+Rule: the daemon is asked and the mount is not accessed, so that the status works even if the drive hangs.
 """
 
 import click
@@ -71,7 +71,7 @@ def _item(daemon: daemonctl.Daemon, path: str) -> control.PathStatus:
 
 
 def words(one: control.PathStatus) -> list[str]:
-    """How one item stands."""
+    """Describe the sync status of one item."""
     said = [one.sync]
     if one.conflict:
         said.append("conflict copy")

@@ -225,6 +225,6 @@ def test_an_account_of_tokens_is_struck_out(tmp_path):
     token_store.open_token_store(settings).write(
         token_store.StoredLogin("client-id", "its-secret", "refresh-one", "access-one", 0)
     )
-    strike = support_bundle.Strike(settings)
-    text = strike("client-id its-secret refresh-one access-one and more")
+    redact = support_bundle.Redactor(settings)
+    text = redact("client-id its-secret refresh-one access-one and more")
     assert text.split() == ["(removed)"] * 4 + ["and", "more"]
