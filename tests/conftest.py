@@ -1,4 +1,4 @@
-"""What every test gets: private folders, no unannounced warning, nothing left open."""
+"""Fixtures of all tests: private folders, no unexpected warnings, nothing left open."""
 
 import gc
 import logging
@@ -29,7 +29,7 @@ XDG = {
 }
 
 
-# A machine that does much else at once is slow, which is no fault of the example it works on.
+# A busy machine is slow, which must not fail an example of hypothesis.
 hypothesis.settings.register_profile(
     "cmsfs", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    # One for all processes of the run; it loads while they collect.
+    # One fork server for all processes of the run; it loads while they collect.
     node.workerinput["forkserver"] = forked.server.path()
 
 
@@ -57,7 +57,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Without the garbage collector: it would walk again and again through what is collected, and stays."""
+    """Disable the garbage collector during collection: it would scan permanent objects repeatedly."""
     gc.disable()
     try:
         return (yield)
@@ -72,7 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
-    """The limit of a test counts what it could have done, not what others do on the machine."""
+    """Apply a test's time limit in `Patience` seconds, which are longer on a busy machine."""
     if settings.method != "signal":
         return None
     patience = Patience(settings.timeout)
@@ -95,7 +95,7 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
 
 
 def pytest_sessionfinish() -> None:
-    # What outlived its test (fixtures of a module, of the session) is looked at once.
+    # Check objects that outlive tests (fixtures of modules and of the session) once.
     gc.unfreeze()
     gc.collect()
     gc.freeze()  # nor is what is left walked again, by pytest and by Python at its end
@@ -113,7 +113,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def private_folders(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """A home of the test's own: nothing of the person who runs the tests is read or written."""
+    """Give the test its own home, so that nothing of the user who runs the tests is read or written."""
     home = tmp_path_factory.mktemp("home")
     for variable, name in XDG.items():
         (home / name).mkdir(mode=0o700)
@@ -128,19 +128,19 @@ def private_folders(
     ):
         monkeypatch.delenv(variable, raising=False)
     yield home
-    # The folders stay for whoever looks; a thousand reserves would take all memory, where these are.
+    # pytest keeps the folders for inspection; a thousand disk reserves would fill the memory they are in.
     for reserve in home.glob("state/cmsfs/*/reserve"):
         reserve.unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)
 def log_watch() -> Iterator[LogWatch]:
-    """Fails the test for a warning that it did not announce, and for one announced that did not come."""
+    """Fail the test for a warning that it did not announce, and for an announced one that did not come."""
     watch = LogWatch()
     root = logging.getLogger()
     root.addHandler(watch)
-    # Things that were never closed are found by the test that made them, not by a later one.  What is older
-    # than the test is left out of the search: walking every imported module took longer than most tests.
+    # Report unclosed resources in the test that opened them, not in a later one.  Objects older than the test
+    # are left out: scanning every imported module took longer than most tests.
     gc.freeze()
     yield watch
     root.removeHandler(watch)
@@ -151,13 +151,13 @@ def log_watch() -> Iterator[LogWatch]:
 
 @pytest.fixture
 def expect_log(log_watch: LogWatch) -> ExpectLog:
-    """`expect_log(pattern)`: a line matching this at WARNING or above belongs to the story of the test."""
+    """`expect_log(pattern)`: announce a log line at WARNING or above that matches this."""
     return log_watch.expected.append
 
 
 @pytest.fixture(scope="session")
 def program() -> Callable[[str], str]:
-    """`program("cmsfs")`: the line of a shell script that becomes this program of ours."""
+    """`program("cmsfs")`: a line for a shell script that runs this program."""
     return forked.script
 
 

@@ -1,4 +1,4 @@
-"""What it costs to bring local changes to the service: requests, processor time, and what becomes of both.
+"""Benchmark of uploading local changes: requests, processor time, and the rates that result.
 
 `python tests/bench/drain.py [--files 300] [--workers 4] [--embedded]`: a drive with all its agents, in this
 process and without a kernel, on a service in a process of its own (`--embedded`: in this one).  Rows:
@@ -51,7 +51,7 @@ QUIET_SECONDS = 1.5
 
 @dataclass
 class Counts:
-    """What has been counted since the start."""
+    """Counters since the start."""
 
     transactions: int = 0
     hops: int = 0
@@ -64,7 +64,7 @@ COUNTS = Counts()
 
 @contextmanager
 def counting() -> Iterator[None]:
-    """Transactions, statements and thread hops are counted from here on, of every database and task."""
+    """Count transactions, statements and thread hops of every database and task."""
     run, hop, connected = Database._run, threads.run_sync, sqlite3.connect
 
     def counted_run(self: Database, *rest: Any, **more: Any) -> Any:
@@ -94,7 +94,7 @@ def counting() -> Iterator[None]:
 
 
 class Person:
-    """Who works at the drive."""
+    """A user of the drive."""
 
     def __init__(self, drive: app.Agent, service: int | None) -> None:
         self.drive = drive
@@ -102,7 +102,7 @@ class Person:
         self._service = service
         self._chance = random.Random(1)
 
-    # ---- what a program does ----
+    # ---- programs ----
 
     async def write(self, parent: Ino, name: str, size: int, *, fsync: bool = False) -> Ino:
         opened, made = await self.shown.create(parent, name, 0o644, os.O_WRONLY)
@@ -119,7 +119,7 @@ class Person:
         return (await self.shown.mkdir(parent, name, 0o755)).ino
 
     async def quiet(self) -> None:
-        """Everything is sent, and nobody asks any more."""
+        """Wait until everything is uploaded and no requests are left."""
         await self.drive.sync()
         last = -1
         while (asked := self.drive.health.requests.total() - self.drive.health.requests["wait"]) != last:
@@ -166,7 +166,7 @@ class Person:
             await self.quiet()
 
     async def remove(self, count: int) -> None:
-        """What `rm -rf` calls, for the tree that `untar` has made."""
+        """Remove the tree of `untar` with the calls of `rm -rf`."""
         await self.quiet()
         top = (await self.shown.lookup(ROOT, "tree")).ino
         async with self.measured("remove a tree", count):
@@ -216,7 +216,7 @@ def _used() -> float:
 
 @contextmanager
 def served(root: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """A service in a process of its own: the settings for a drive on it, and the process."""
+    """Run a service in its own process; yield the settings for a drive on it, and the process id."""
     arguments = ["serve", "--data", str(root / "service"), "--port", "0", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "cmsfs", *arguments],
@@ -253,7 +253,7 @@ def served(root: Path) -> Iterator[tuple[dict[str, Any], int]]:
 
 @asynccontextmanager
 async def open_person(values: dict[str, Any], service: int | None) -> AsyncIterator[Person]:
-    """A person at a drive of which all agents run."""
+    """Open a drive with all its agents for a user."""
     settings = config.Settings(**values)
     settings.paths.ensure()
     pace = RequestScheduler(config.profile(settings).limits)

@@ -1,8 +1,8 @@
-"""How fast the drive is, beside the host's disk, in one run: `python tests/bench/drive.py`.
+"""Benchmark of the drive against the host's disk: `python tests/bench/drive.py`.
 
-Starts a drive of its own on the embedded service in a temporary folder, does the same things there and
-in a plain folder of the same disk, and prints one table.  Figures are of this machine and this moment;
-the ratios, measured in the same run, are what compares.  Nothing here asserts anything.
+Starts a drive on the embedded service in a temporary folder, runs the same operations there and in a plain
+folder of the same disk, and prints one table.  Absolute figures depend on the machine and its load; compare
+the ratios, which are measured in the same run.  Nothing here asserts anything.
 """
 
 import argparse
@@ -54,8 +54,7 @@ class Bench:
         print(f"  {what}: {drive:,.1f} {unit}", file=sys.stderr)
 
     def restart(self, *, forget: bool, cold: bool = True) -> None:
-        """Stop and start the drive; `forget` drops everything local but the service's data, `cold` what the
-        host has of its disk in memory."""
+        """Restart the drive; `forget` drops local data except the service's, `cold` the page cache."""
         self.cmsfs("umount", str(self.drive))
         if forget:
             for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
@@ -67,7 +66,7 @@ class Bench:
 
 
 def drop_caches() -> None:
-    """The page cache of the host; without the right to drop it, cold host reads are warm ones."""
+    """Drop the host's page cache; if that is not permitted, cold host reads are warm ones."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3\n")
@@ -111,7 +110,7 @@ def stats(paths: list[str]) -> None:
 
 
 async def load_service(entries: int) -> None:
-    """Give the service a folder of many small files, by its own upload operation."""
+    """Upload a folder of many small files to the service."""
     from cmsfs import config
     from cmsfs.auth import connect
     from cmsfs.client.content.uploads import BytesSource
@@ -175,13 +174,13 @@ def measure(bench: Bench) -> None:
                 file.write(data)
     bench.cmsfs("sync")
     bench.restart(forget=True)
-    walk(bench.drive)  # the listing of a drive that knows nothing was measured above
+    walk(bench.drive)  # listing without local state was measured above
     rates = [bench.megabytes / seconds(partial(skim, f / "large")) for f in (bench.drive, bench.plain)]
     bench.add("cold sequential read", "MB/s", *rates)
     bench.restart(forget=False)
     rates = [bench.megabytes / seconds(partial(skim, f / "large")) for f in (bench.drive, bench.plain)]
     bench.add("sequential read, block cache on a cold disk", "MB/s", *rates)
-    # The row that speaks of the drive alone: the one before says as much of the disk at that moment.
+    # This row measures the drive alone; the one before also depends on the disk.
     bench.restart(forget=False, cold=False)
     bench.add(
         "sequential read, block cache",

@@ -1,4 +1,4 @@
-"""How long a program waits while the drive is busy with other things: `python tests/bench/foreground.py`.
+"""Benchmark of read latency while the drive is busy: `python tests/bench/foreground.py`.
 
 Files that are not here yet are opened, one every moment, and a byte of each is read: on a drive at rest, and
 on one that has just begun to list a large tree while a thousand files are copied to it and go up.  A link of
@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.05
 
 
 def opened(paths: list[Path]) -> list[float]:
-    """Seconds until the first byte of each file is there, sorted."""
+    """Return the seconds to the first byte of each file, sorted."""
     took = []
     for path in paths:
         began = time.perf_counter()
@@ -48,7 +48,7 @@ def mount(bench: rig.Bench) -> None:
 
 
 def settled(bench: rig.Bench) -> dict[str, Any]:
-    """The status, when everything is listed."""
+    """Wait until everything is listed, and return the status."""
     while (status := bench.status())["listing"]["state"] != "complete":
         time.sleep(0.5)
     return status
@@ -77,7 +77,7 @@ def main() -> None:
 def measure(bench: rig.Bench, wanted: argparse.Namespace) -> None:
     names = [f"f{number:04}" for number in range(2 * wanted.opens)]
     rig.fill(bench, [("seen", name, SIZE) for name in names])
-    # In an order that is none: nobody can fetch the next one ahead.
+    # In random order, so that nothing can be prefetched.
     names.sort(key=lambda name: hash((name, 7)))
     source = bench.root / "source"
     source.mkdir()

@@ -1,4 +1,4 @@
-"""How fast the tree becomes known over a distance: `python tests/bench/listing.py`.
+"""Benchmark of listing the tree over a link with latency: `python tests/bench/listing.py`.
 
 A service in its own process (`cmsfs serve`), a link with a round trip of 40 ms before it
 (`tests/support/proxy.py`, a process too), a drive on it.  Beside each figure stands the same work done by
@@ -32,11 +32,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Drive:
-    """A drive in processes of its own, and the rows of the table."""
+    """A drive in its own processes, behind a link."""
 
     def __init__(self, root: Path, link: int, credentials: dict[str, str], *, crawl: bool) -> None:
         self.top = root / "drive"
-        self.service = os.getpid()  # the process of the service, once that is known
+        self.service = os.getpid()  # process id of the service, set once it has started
         self._link = link
         self._credentials = credentials
         (root / "secret").write_text(credentials["client_secret"])
@@ -65,7 +65,7 @@ class Drive:
         return done.stdout
 
     def start(self, *, forget: bool = False) -> float:
-        """Mount; `forget` begins with nothing known.  Seconds until it answers."""
+        """Mount and return the seconds until it is ready; `forget`: start without local state."""
         if forget:
             for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
                 shutil.rmtree(os.environ[name])
@@ -84,7 +84,7 @@ class Drive:
 
     @contextmanager
     def measured(self, table: "Table", count: int) -> Iterator[None]:
-        """Rows for what the block takes: requests, and processor time of drive and service."""
+        """Add rows for the requests and the processor time of drive and service that the block takes."""
         pid, asked = self.status()["pid"], self.requests()
         ours, theirs = processor(pid), processor(self.service)
         yield
@@ -97,7 +97,7 @@ class Drive:
         table.add("  and of the service", theirs, "s", None, f"{theirs / count * 1e6:,.0f} µs an entry")
 
     def memory(self) -> tuple[float, float]:
-        """Resident and private memory of the daemon in MB."""
+        """Return the resident and private memory of the daemon in MB."""
         pid = self.status()["pid"]
         fields = dict(
             line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
@@ -119,7 +119,7 @@ class Drive:
         return {"Authorization": f"Bearer {answer.json()['access_token']}"}
 
     def one_by_one(self, folders: list[str]) -> float:
-        """Seconds for a request for each folder (and page of 1,000), one after the other."""
+        """Return the seconds for one request per folder (and page of 1,000), in sequence."""
         with httpx.Client(base_url=f"http://127.0.0.1:{self._link}", timeout=60) as http:
             headers = self.token(http)
             began = time.perf_counter()
@@ -150,7 +150,7 @@ class Table:
 
 
 def processor(pid: object) -> float:
-    """Seconds of processor time that a process has used."""
+    """Return the processor time of a process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -171,11 +171,11 @@ def ls(folder: Path) -> int:
     return found.count(b"\n")
 
 
-# ---- what is measured --------------------------------------------------------------------------
+# ---- measurements ------------------------------------------------------------------------------
 
 
 def measure_find(drive: Drive, table: Table, folders: list[str], count: int) -> None:
-    """A cold `find` over many small folders."""
+    """Measure a cold `find` over many small folders."""
     plain = drive.one_by_one(folders)
     drive.start(forget=True)
     with drive.measured(table, count + len(folders) - 1):
@@ -186,7 +186,7 @@ def measure_find(drive: Drive, table: Table, folders: list[str], count: int) -> 
 
 
 def measure_ls(drive: Drive, table: Table, folder: str, count: int) -> None:
-    """One large folder."""
+    """Measure listing one large folder."""
     plain = drive.one_by_one([folder])
     drive.start(forget=True)
     with drive.measured(table, count):
@@ -203,7 +203,7 @@ def measure_ls(drive: Drive, table: Table, folder: str, count: int) -> None:
 
 
 def measure_whole(drive: Drive, table: Table, count: int) -> None:
-    """Everything there is, by the crawl."""
+    """Measure the crawl of the whole tree."""
     drive.crawls(True)
     drive.start(forget=True)
     pid = drive.status()["pid"]
@@ -248,7 +248,7 @@ def find_one_level(folder: Path) -> int:
 
 
 def filled(trees: list[loading.Tree]) -> tuple[Path, dict[str, str], list[loading.Tree]]:
-    """A service's data with these trees, made or as the last run left it; what was asked changes nothing."""
+    """Return a service's data with these trees, created now or by an earlier run."""
     wanted = [(tree.name, tree.folders, tree.files) for tree in trees]
     name = "-".join(f"{folders}x{files}" for _, folders, files in wanted)
     root = Path(tempfile.gettempdir()) / "cmsfs-bench-listing" / f"{name}-{store.VERSION}"
@@ -270,8 +270,8 @@ def filled(trees: list[loading.Tree]) -> tuple[Path, dict[str, str], list[loadin
 
 @contextmanager
 def running(*command: str) -> Iterator[str]:
-    """A process that says a line or an object when it is ready; it ends with the block."""
-    # With a log it would be the terminal that is measured.
+    """Run a process for the block; it prints a line or a JSON object when it is ready."""
+    # Logging would measure the terminal.
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, text=True, cwd=ROOT, **pipes)  # type: ignore[call-overload]
     assert process.stdout and process.stdin
@@ -288,7 +288,7 @@ def running(*command: str) -> Iterator[str]:
 
 
 def children() -> Iterator[tuple[int, list[str]]]:
-    """The processes that this one has started, and their command lines."""
+    """Yield the child processes with their command lines."""
     task = Path(f"/proc/self/task/{os.getpid()}/children")
     for pid in task.read_text().split():
         yield int(pid), Path(f"/proc/{pid}/cmdline").read_text().split("\0")

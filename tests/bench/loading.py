@@ -1,4 +1,4 @@
-"""Fills a service's data with trees for benchmarks, by the service's own functions, without a server.
+"""Fills a service's data with trees for benchmarks, using the service's own functions, without a server.
 
 Files have no bytes: what is measured with them are names and attributes.
 """
@@ -15,7 +15,7 @@ from cmsfs.sqlite import Connection
 
 EMPTY = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 
-# Folders to a transaction.
+# Folders per transaction.
 _AT_ONCE = 100
 
 
@@ -30,16 +30,16 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """How many items."""
+        """Return the number of items."""
         return 1 + (self.folders * (self.files + 1) if self.folders else self.files)
 
 
 async def fill(data: Path, trees: list[Tree]) -> dict[str, str]:
-    """Put trees at the root of the sample user's account; the credentials."""
+    """Create trees in the root of the sample user's account; return the credentials."""
     async with store.open_store(data) as opened:
         credentials = await demo.ensure_sample(opened)
         user = int(credentials.user_id)
-        # Long ago: what is new would come with every poll for changes.
+        # Long ago, since recent items are part of every poll for changes.
         now = opened.now() - 90 * 86_400 * 10**6
         for tree in trees:
             await opened.write(_top(tree, user, now))
@@ -59,7 +59,7 @@ def _top(tree: Tree, user: int, now: int) -> Callable[[Connection], None]:
 
 
 def _some(tree: Tree, user: int, now: int, first: int) -> Callable[[Connection], None]:
-    """A part of a tree, each item made a little later than the one before, as in life."""
+    """Create a part of a tree, each item a little later than the one before."""
 
     def txn(conn: Connection) -> None:
         above = items.find(conn, int(tree.ids[0]))

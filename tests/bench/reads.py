@@ -1,4 +1,4 @@
-"""Reads over a link with latency, beside the plainest tools over that link: `python tests/bench/reads.py`.
+"""Benchmark of reads over a link with latency, against plain tools: `python tests/bench/reads.py`.
 
 Starts the service in a process of its own, a link of 40 ms before it, a drive on the link, and does the same
 work by the drive and by `curl`.  Prints one table; nothing here asserts anything.  Figures are of this
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import rig
 
-# Bytes a second: a hundred megabits, a gigabit, and whatever it can.
+# Bytes per second: 100 Mbit/s, 1 Gbit/s, and unlimited.
 RATES = (12.5e6, 125e6, 0)
 
 
@@ -45,11 +45,11 @@ def first_byte(path: Path) -> None:
         file.read(1)
 
 
-# ---- what is measured ----
+# ---- measurements ----
 
 
 def sequential(bench: rig.Bench, megabytes: int) -> None:
-    """Cold sequential reads, on a capped and on an uncapped link."""
+    """Measure cold sequential reads, on a capped and on an uncapped link."""
     rig.fill(bench, [("", "large", megabytes * rig.MIB)])
     for rate in RATES:
         size = megabytes if rate != 12.5e6 else min(megabytes, 64)
@@ -79,7 +79,7 @@ def sequential(bench: rig.Bench, megabytes: int) -> None:
 
 
 def small_files(bench: rig.Bench, count: int) -> None:
-    """Cold `grep -r` over many small files, flat and nested, and what a walk that stops fetched in vain."""
+    """Measure a cold `grep -r` over small files, flat and nested, and what an aborted walk prefetched."""
     size = 20_000
     flat = rig.fill(bench, [("flat", f"f{n:05}", size) for n in range(count)])
     rig.fill(bench, [(f"tree/a{n % 10}/b{n % 100 // 10}", f"f{n:05}", size) for n in range(count)])
@@ -105,7 +105,7 @@ def small_files(bench: rig.Bench, count: int) -> None:
             names = [path.name for path in (drive / "half").iterdir()]
             for name in names[:stop]:
                 (drive / "half" / name).read_bytes()
-            time.sleep(2)  # what is under way arrives
+            time.sleep(2)  # downloads in progress end
             fetched = count_cached()
             bench.add(
                 f"fetched in vain by a walk that stops after {what}",
@@ -119,7 +119,7 @@ def small_files(bench: rig.Bench, count: int) -> None:
             "cold cp -r of the tree", f"{took:.2f} s", f"{one_by_one:.1f} s", f"{one_by_one / took:.1f}"
         )
     with bench.mounted() as drive:
-        # By a pipe: tar does not read what it would write to /dev/null.
+        # Through a pipe: tar does not read contents if it writes to /dev/null.
         took = seconds(partial(run, ["sh", "-c", f"tar cf - -C '{drive}' tree | cat"]))
         bench.add("cold tar of the tree", f"{took:.2f} s", f"{one_by_one:.1f} s", f"{one_by_one / took:.1f}")
 
@@ -133,7 +133,7 @@ def run(command: list[str]) -> None:
 
 
 def head(bench: rig.Bench, count: int) -> None:
-    """The first byte of a cold small file; both sides have a connection already."""
+    """Measure the first byte of a cold small file; both sides already have a connection."""
     names = rig.fill(bench, [(f"h{n}", "f", 3_000) for n in range(count)])
     bench.through({"round_trip": bench.round_trip})
     plain = sorted(bench.curl([bench.content_url(name) for name in names])[1:])
@@ -151,7 +151,7 @@ def head(bench: rig.Bench, count: int) -> None:
 
 
 def scattered(bench: rig.Bench, megabytes: int) -> None:
-    """Random 64 KiB reads in a large file."""
+    """Measure random 64 KiB reads in a large file."""
     rig.fill(bench, [("", "huge", megabytes * rig.MIB)])
     bench.through({"round_trip": bench.round_trip})
     with bench.mounted() as drive:
@@ -174,7 +174,7 @@ def scattered(bench: rig.Bench, megabytes: int) -> None:
 
 
 def warm(bench: rig.Bench, megabytes: int) -> None:
-    """Block cache, page cache, stat, and a drive that nobody uses."""
+    """Measure the block cache, the page cache, stat, and an idle drive."""
     rig.fill(bench, [("", "warm", megabytes * rig.MIB)])
     plain = bench.root / "warm"
     plain.write_bytes(random.randbytes(rig.MIB) * megabytes)
@@ -183,7 +183,7 @@ def warm(bench: rig.Bench, megabytes: int) -> None:
         skim(drive / "warm")
     with bench.mounted(forget=False) as drive:
         for path in (plain, *Path(os.environ["XDG_CACHE_HOME"]).glob("cmsfs/*/blocks/??/*")):
-            skim(path)  # both from memory: what is compared is the way, not the disk
+            skim(path)  # both from memory: the disk is not part of the comparison
         for what in ("block cache", "page cache"):
             ours = megabytes / seconds(partial(skim, drive / "warm"))
             theirs = megabytes / seconds(partial(skim, plain))
@@ -198,18 +198,20 @@ def warm(bench: rig.Bench, megabytes: int) -> None:
 
 
 def cpu(bench: rig.Bench) -> float:
-    """Seconds of processor time that the daemon has used."""
+    """Return the processor time of the daemon in seconds."""
     stat = Path(f"/proc/{bench.status()['pid']}/stat").read_text().rpartition(")")[2].split()
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--round-trip", type=float, default=0.04, help="seconds of the link, there and back")
+    parser.add_argument(
+        "--round-trip", type=float, default=0.04, help="round-trip time of the link in seconds"
+    )
     parser.add_argument("--megabytes", type=int, default=1024, help="size of the file read sequentially")
     parser.add_argument("--huge", type=int, default=2048, help="MiB of the file read at random")
     parser.add_argument("--files", type=int, default=2000, help="how many small files")
-    parser.add_argument("--rclone", type=Path, help="the binary of rclone, to be measured beside")
+    parser.add_argument("--rclone", type=Path, help="path of rclone's binary, to compare with")
     parser.add_argument("--only", default="", help="sequential, small, head, scattered or warm")
     chosen = parser.parse_args()
     parts: dict[str, Callable[[rig.Bench], None]] = {

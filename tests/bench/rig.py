@@ -1,4 +1,4 @@
-"""What benchmarks of reading stand on: a service of its own, a link before it, a drive on that, `curl`."""
+"""The rig of the read benchmarks: a service, a link with latency, a drive, and `curl`."""
 
 import hashlib
 import importlib
@@ -20,7 +20,7 @@ import trio
 MIB = 1024 * 1024
 HERE = Path(__file__).resolve().parent
 
-# The service gives the bytes at once, as it does to the drive.
+# The service returns the bytes without a redirect, as it does for the drive.
 _BYTES = ("-H", "prefer: return=representation")
 
 
@@ -30,7 +30,7 @@ class Bench:
     def __init__(
         self, root: Path, *, round_trip: float, profile: str = "server", rclone: Path | None = None
     ) -> None:
-        """With `rclone`, its binary, all goes over TLS: its backend knows nothing else."""
+        """`rclone`: path of its binary; then everything uses TLS, since rclone's backend requires it."""
         self.root = root
         self.rclone = rclone
         self.tls: list[Path] = _certificate(root) if rclone else []
@@ -77,7 +77,7 @@ class Bench:
     # ---- the link ----
 
     def through(self, link: dict[str, float] | None) -> None:
-        """Reach the service by a link of these terms from now on; None: directly."""
+        """Reach the service through a link with these properties from now on; None: directly."""
         self._end_link()
         port = self.port
         if link is not None:
@@ -119,7 +119,7 @@ class Bench:
 
     @contextmanager
     def beside(self) -> Iterator[rival.Rclone | None]:
-        """rclone on the same service by the same link, if its binary was given; with nothing cached."""
+        """Mount the same service with rclone over the same link, if it was given, with empty caches."""
         if self.rclone is None:
             yield None
             return
@@ -153,7 +153,7 @@ class Bench:
 
     @contextmanager
     def mounted(self, *, forget: bool = True) -> Iterator[Path]:
-        """The drive, with the tree known and, if `forget`, nothing of its content here."""
+        """Mount the drive and list its tree; `forget`: start with an empty cache."""
         if forget:
             for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
                 shutil.rmtree(os.environ[name])
@@ -168,14 +168,14 @@ class Bench:
             self.cmsfs("umount", str(self.drive))
 
     def cached_bytes(self) -> int:
-        """What the drive has fetched, as blocks on the disk."""
+        """Return the size of the drive's cached blocks on disk."""
         blocks = Path(os.environ["XDG_CACHE_HOME"]).glob("cmsfs/*/blocks/??/*")
         return sum(path.stat().st_blocks * 512 for path in blocks)
 
     # ---- curl ----
 
     def curl(self, urls: list[str], *arguments: str) -> list[float]:
-        """Fetch one after another over one connection; the seconds of each."""
+        """Fetch the URLs in order over one connection; return the seconds of each."""
         token = self._token()
         lines = [f'url = "{url}"\noutput = "/dev/null"' for url in urls]
         done = subprocess.run(
@@ -232,8 +232,8 @@ class Bench:
 
 
 def _certificate(root: Path) -> list[Path]:
-    """A certificate for 127.0.0.1 and what rclone calls the service, and its key."""
-    sys.path.append(str(HERE.parents[1]))  # a benchmark is a script, and `tests` no installed package
+    """Create a certificate for 127.0.0.1 and rclone's name of the service; return it and its key."""
+    sys.path.append(str(HERE.parents[1]))  # a benchmark is a script, and `tests` is not an installed package
     certificates = importlib.import_module("tests.support.certificates")
     return list(certificates.self_signed(root, *rival.HOSTS))
 
@@ -243,14 +243,14 @@ def drop_caches() -> None:
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3\n")
     except OSError:
-        pass  # without the right to it, what follows is warmer than it says
+        pass  # not permitted: "cold" figures are then too good
 
 
 def touch_memory(megabytes: int) -> None:
-    """Have the machine's free memory be memory that was in use before.
+    """Touch free memory, so that its pages are already backed by the host.
 
-    A virtual machine's host gives a page when it is first written, which takes ten times as long as a copy
-    does (2.5 s a GiB against 0.2 s, measured with dd): that is no part of what is compared.
+    A virtual machine's host allocates a page at its first write, which takes ten times as long as a
+    copy (2.5 s per GiB against 0.2 s, measured with dd) and would distort the comparison.
     """
     with tempfile.TemporaryFile(dir="/dev/shm") as file:
         for _ in range(megabytes):

@@ -1,4 +1,4 @@
-"""How soon a change made elsewhere shows on the mount, and what a drive costs that nobody uses.
+"""Benchmark of remote changes: how soon they show on the mount, and what an idle drive costs.
 
 `python tests/bench/sync.py`: a service in its own process, a link with a round trip of 40 ms before it, a
 drive on it, once for each feed.  Changes of four kinds are made through the API, on the service's side of the
@@ -29,7 +29,7 @@ FOLDER = "many"
 
 @dataclass(slots=True)
 class Change:
-    """One change, and whether the mount shows it."""
+    """A remote change, and a check whether the mount shows it."""
 
     kind: str
     shows: Callable[[], bool]
@@ -38,7 +38,7 @@ class Change:
 
 
 class Changer:
-    """Another program at the service."""
+    """Another client of the service, which makes the changes."""
 
     def __init__(self, port: str, drive: listing.Drive, folder: str) -> None:
         self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
@@ -49,7 +49,7 @@ class Changer:
         self._count = 0
 
     def prepare(self, number: int) -> None:
-        """Files to be changed later."""
+        """Create the files that are changed later."""
         for _ in range(number):
             self._create()
 
@@ -103,7 +103,7 @@ class Changer:
 
 
 class Watcher:
-    """Looks at the mount all the time for changes that do not show yet."""
+    """Polls the mount for changes that do not show yet."""
 
     def __init__(self) -> None:
         self._open: list[Change] = []
@@ -116,7 +116,7 @@ class Watcher:
         self._open.append(change)
 
     def finish(self, seconds: float) -> None:
-        """Wait until everything shows, but not for ever."""
+        """Wait until everything shows, up to a limit."""
         deadline = time.monotonic() + seconds
         while self._open and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -165,7 +165,7 @@ def report(feed: str, watcher: Watcher, asked: int) -> None:
 
 
 def measure_idle(feed: str, drive: listing.Drive, seconds: float) -> None:
-    # So long after its last use the drive takes itself for idle.
+    # The drive counts as idle so long after its last use.
     time.sleep(70)
     status = drive.status()
     before, cpu, began = dict(status["requests"]), listing.processor(status["pid"]), time.monotonic()

@@ -1,6 +1,6 @@
-"""A browser, and `cmsfs serve` as a process of its own for it to look at.
+"""A browser, and `cmsfs serve` in its own process for it to visit.
 
-The driver's library is loaded with the first test that has a browser: each process of a run reads this file.
+The driver's library is loaded by the first test that uses a browser: each process of a run imports this file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLAGS = (
 
 
 class Site:
-    """The served service: where it is and how to come in."""
+    """The served service: its URL and credentials."""
 
     def __init__(self, url: str, file: Path, credentials: dict[str, Any]) -> None:
         self.url = url
@@ -46,7 +46,7 @@ class Site:
 
 
 class Browser:
-    """What a person does at the browser, in their words."""
+    """Actions of a user at the browser."""
 
     def __init__(self, driver: webdriver.Chrome, site: Site) -> None:
         self.driver = driver
@@ -87,13 +87,13 @@ class Browser:
         return self.driver.find_element("css selector", css)
 
     def field(self, label: str) -> WebElement:
-        """A field by what is written beside it, as a reader of the screen finds it."""
+        """Find a field by its label, as a screen reader does."""
         fields = "*[self::input or self::select or self::textarea]"
         path = f"//label[starts-with(normalize-space(.), '{label}')]//{fields}"
         return self.driver.find_element("xpath", path)
 
     def fill(self, **fields: str) -> None:
-        """Fields by their labels, a blank for each underscore."""
+        """Fill in fields by their labels (underscores stand for spaces)."""
         for label, value in fields.items():
             self.write(label.replace("_", " "), value)
 
@@ -107,7 +107,7 @@ class Browser:
         element.send_keys(value)
 
     def press(self, words: str) -> None:
-        """A button, a link or a fold by its words."""
+        """Click a button, a link or a fold by its text."""
         from selenium.common.exceptions import WebDriverException
         from selenium.webdriver.support import expected_conditions, wait
 
@@ -117,8 +117,8 @@ class Browser:
         before, folds = self.one("html"), element.tag_name == "summary"
         element.click()
         if not folds:
-            # The next page may take a moment, and this one must not be taken for it.  Asked just while one
-            # gives way to the other, the driver knows of neither.
+            # The next page may take a moment, and must not be mistaken for this one.  During the transition
+            # the driver knows neither of them.
             waiting = wait.WebDriverWait(self.driver, 30, 0.05, [WebDriverException])
             waiting.until(expected_conditions.staleness_of(before))
 
@@ -127,7 +127,7 @@ class Browser:
         self.press("Log in")
 
     def administer(self) -> None:
-        """Be logged in as an administrator: by the log-in before, or if that is none any more by another."""
+        """Log in as an administrator, or reuse the earlier session if it is still valid."""
         if self.site.log_in is not None:
             self.at, cookie = self.site.log_in
             wanted = {key: cookie[key] for key in ("name", "value", "path", "httpOnly", "sameSite")}
@@ -139,16 +139,16 @@ class Browser:
             self.site.log_in = self.at, self.driver.get_cookie("cmsfs_admin")
 
     def secrets(self) -> dict[str, str]:
-        """What a page shows once."""
+        """Return a secret that the page shows only once."""
         return {one.get_attribute("data-secret") or "": one.text for one in self.all("[data-secret]")}
 
     def alert(self) -> str:
         return self.one("[role=alert]").text
 
     def complaints(self) -> list[str]:
-        """What the browser itself has to say: a policy that was broken, a thing that is missing."""
+        """Return the browser's own messages: violated policies, missing resources."""
         found: list[dict[str, str]] = self.driver.get_log("browser")
-        # Answers that say no are told there as well; they are the tests' own.
+        # Error responses are logged there as well; tests cause them on purpose.
         return [
             one["message"] for one in found if "the server responded with a status of 4" not in one["message"]
         ]
@@ -179,13 +179,13 @@ def site(tmp_path_factory: pytest.TempPathFactory, driver: webdriver.Chrome) -> 
     """`cmsfs serve` with the sample enterprise."""
     home = tmp_path_factory.mktemp("site")
     server = ServerProcess(home / "data", env=os.environ | {"HOME": str(home)}).start()
-    yield Site(server.url, Path(server.said["credentials_file"]), server.credentials)
+    yield Site(server.url, Path(server.ready_info["credentials_file"]), server.credentials)
     assert server.stop() == 0
 
 
 @pytest.fixture
 def browser(driver: webdriver.Chrome, site: Site) -> Iterator[Browser]:
-    """The browser with no cookies; at the end it must have had nothing to complain about."""
+    """The browser without cookies; it must have logged no messages at the end."""
     driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
     one = Browser(driver, site)
     one.complaints()

@@ -1,4 +1,4 @@
-"""A cache in folders of its own, and contents to put into it."""
+"""A cache in its own folders, and contents to put into it."""
 
 import functools
 import hashlib
@@ -21,7 +21,7 @@ from cmsfs.replica.nodes import Content
 
 @dataclass(frozen=True)
 class Sample:
-    """Bytes and what they are called."""
+    """Bytes with their SHA-1 and size."""
 
     data: bytes
 
@@ -42,12 +42,12 @@ class Sample:
 
 
 def recording(sample: Sample) -> Callable[[sqlite.Connection], None]:
-    """The transaction that a content is dirty."""
+    """Return a transaction that records the content as dirty."""
     return lambda conn: content_table.record_dirty(conn, sample.sha1, sample.size)
 
 
 class Cache(blocks.BlockCache):
-    """The cache, and what a test does with it again and again."""
+    """The cache, with common operations of tests."""
 
     async def put(self, sample: Sample, *indices: int) -> None:
         """Write some blocks, or all of them."""
@@ -59,17 +59,17 @@ class Cache(blocks.BlockCache):
         return bytes(await self.read(Content(sample.sha1, sample.size, None, None), offset, count))
 
     async def adopt(self, db: sqlite.Database, sample: Sample, path: Path) -> None:
-        """Bring in a local file as the journal does."""
+        """Import a local file as the journal does."""
         path.write_bytes(sample.data)
         await self.adopt_dirty([LocalFile(sample.sha1, sample.size, path)], recording(sample))
         path.unlink()
 
     async def adopt_unrecorded(self, sample: Sample, path: Path) -> None:
-        """As far as a process comes that is killed before the transaction."""
+        """Do what a process does that is killed before the transaction."""
         await self._dirty.enter([LocalFile(sample.sha1, sample.size, path)])
 
     async def make_room(self, nbytes: int) -> None:
-        """Evict as for a download that does not come."""
+        """Evict as for a download that never starts."""
         async with self.reserved(nbytes):
             pass
 
@@ -77,7 +77,7 @@ class Cache(blocks.BlockCache):
         return self.missing(sample.sha1, sample.size, 0, sample.blocks)
 
     def abandon(self) -> None:
-        """What a killed process leaves: descriptors closed, nothing written."""
+        """Simulate a kill: close descriptors, write nothing."""
         self._files.close()
 
 
@@ -87,14 +87,14 @@ OpenCache = Callable[..., Cache]
 
 @pytest.fixture
 def sample() -> MakeSample:
-    """`sample(size)`: bytes that no other sample has."""
+    """`sample(size)`: unique bytes."""
     source = random.Random(20)
     return lambda size: Sample(source.randbytes(size))
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
-    """Where cached and dirty contents go."""
+    """The folders of cached and dirty contents."""
     return tmp_path / "blocks", tmp_path / "drafts"
 
 
@@ -126,7 +126,7 @@ async def started(found: Cache) -> AsyncIterator[Cache]:
 
 @asynccontextmanager
 async def no_threads() -> AsyncIterator[None]:
-    """Whatever asks for a worker thread inside waits until the end of the block."""
+    """Delay all work for worker threads until the end of the block."""
     threads = trio.to_thread.current_default_thread_limiter()
     busy = threading.Event()
     many, threads.total_tokens = threads.total_tokens, 1

@@ -1,4 +1,4 @@
-"""What a command line meets: a daemon's socket that answers, a server, a mountpoint."""
+"""Fixtures for commands: a fake daemon's control socket, a server, a mountpoint."""
 
 import json
 import os
@@ -25,7 +25,7 @@ Answers = Callable[[pydantic.BaseModel], list[pydantic.BaseModel | bytes]]
 
 
 class SpokenTo:
-    """Serves an account's control socket in a thread; `answers` says what comes back for a request."""
+    """Serves an account's control socket in a thread; `answers` returns the responses to a request."""
 
     def __init__(self, account: str, answers: Answers) -> None:
         paths = config.Paths(account)
@@ -33,7 +33,7 @@ class SpokenTo:
         self.account = account
         self.requests: list[pydantic.BaseModel] = []
         self._answers = answers
-        # A socket's path may have 107 bytes; through a descriptor of its folder any is short enough.
+        # A socket's path is limited to 107 bytes; through a descriptor of its folder it is short enough.
         self._folder = os.open(paths.socket.parent, os.O_PATH)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(f"/proc/self/fd/{self._folder}/{paths.socket.name}")
@@ -49,13 +49,13 @@ class SpokenTo:
                     return
                 request = control.parse_request(line)
                 self.requests.append(request)
-                # Who asked may have gone before the last word.
+                # The client may have closed the connection before the last response.
                 with suppress(BrokenPipeError):
                     for answer in self._answers(request):
                         connection.sendall(answer if isinstance(answer, bytes) else control.encode(answer))
 
     def close(self) -> None:
-        # A connection without a request is the thread's word to end.
+        # A connection without a request tells the thread to stop.
         with socket.socket(socket.AF_UNIX) as last:
             last.connect(self._socket.getsockname())
         self._thread.join()
@@ -65,8 +65,8 @@ class SpokenTo:
 
 @pytest.fixture
 def spoken_to() -> Iterator[Callable[..., SpokenTo]]:
-    """`spoken_to(answers, account=..., mountpoint=..., pid=...)`: pings are answered already, each with the
-    next of `stages`, then with the last."""
+    """`spoken_to(answers, account=..., mountpoint=..., pid=...)`: run the fake daemon; it answers pings by
+    itself, each with the next of `stages`, then with the last."""
     opened: list[SpokenTo] = []
 
     def start(
@@ -98,7 +98,7 @@ def spoken_to() -> Iterator[Callable[..., SpokenTo]]:
 
 
 def settings_of(server: ServerProcess, secret: Path, **settings: str) -> str:
-    """The lines of a configuration that lead to a server; its secret is written to `secret`."""
+    """Return configuration lines for a server; write its secret to `secret`."""
     secret.write_text(server.credentials["client_secret"])
     values = {
         "profile": "specification",
@@ -120,13 +120,13 @@ def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def cmsfs() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The command as a shell runs it."""
+    """Run the command as a shell does."""
     return _run
 
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
-    """`serving(*options)`: the embedded service on a free port of this machine; `log` is for what it says."""
+    """`serving(*options)`: the embedded service on a free port of this machine; `log` is its log file."""
     servers: list[ServerProcess] = []
 
     def start(*options: str | Path, log: Path | None = None) -> ServerProcess:
@@ -153,7 +153,7 @@ def app(server: ServerProcess) -> Path:
 
 @pytest.fixture
 def person(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`person(action)`: who sits at the browser does this, grants unless told otherwise."""
+    """`person(action)`: set what the user does at the browser (default: `grant`)."""
 
     def sit(action: str = "grant", login: str = "ben@example.com") -> None:
         password = tmp_path / "password"
@@ -170,7 +170,7 @@ def person(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def account(private_folders: Path) -> Callable[..., Path]:
-    """`account(server, **settings)`: configures the default account for a server; the secret's file."""
+    """`account(server, **settings)`: configure the default account for a server; return the secret's file."""
 
     def configure(server: ServerProcess, **settings: str) -> Path:
         folder = private_folders / "config" / "cmsfs"
@@ -184,7 +184,7 @@ def account(private_folders: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def fuse() -> None:
-    """Skips the test where this user cannot mount."""
+    """Skip the test if this user cannot mount."""
     try:
         mounts.require_fuse()
     except errors.UserError as error:
@@ -193,7 +193,7 @@ def fuse() -> None:
 
 @pytest.fixture
 def mountpoint(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder; whatever a test leaves mounted there goes, and its daemon with it."""
+    """An empty folder; a mount that the test leaves there is removed, with its daemon."""
     place = tmp_path / "drive"
     place.mkdir()
     yield place
@@ -205,7 +205,7 @@ def mountpoint(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def sample() -> None:
-    """The embedded service has its sample, as after a first `cmsfs demo`."""
+    """Set up the embedded service with its sample, as after a first `cmsfs demo`."""
 
     async def fill() -> None:
         async with store.open_store(config.service_data(config.load())) as opened:
@@ -216,14 +216,14 @@ def sample() -> None:
 
 @pytest.fixture
 def leftovers(private_folders: Path, tmp_path: Path) -> Callable[[], list[str]]:
-    """What a command left running, mounted or listening."""
+    """Return processes, mounts and listeners that a command left behind."""
 
     def find() -> list[str]:
         marker = f"XDG_STATE_HOME={private_folders / 'state'}".encode()
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
-                # Our own environment was another when this process started.
+                # /proc shows this process's own environment as it was at its start.
                 if marker in (process / "environ").read_bytes().split(b"\0"):
                     found.append(f"process {process.name}")
             except OSError:

@@ -1,4 +1,4 @@
-"""A client on small applications: a test writes a handler and gets the client that speaks to it."""
+"""A client on small applications: a test writes a handler and gets a client for it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -19,7 +19,7 @@ Connect = Callable[..., Awaitable[session.Client]]
 
 
 def asgi(handler: Handler) -> ASGIApp:
-    """The application that answers every request with the handler."""
+    """Return an application that answers every request with the handler."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         response = await handler(Request(scope, receive))
@@ -29,7 +29,7 @@ def asgi(handler: Handler) -> ASGIApp:
 
 
 class Broken(httpx.AsyncBaseTransport):
-    """A network that raises the given exceptions, one a request, and then answers."""
+    """A transport that raises the given exceptions, one per request, and then answers."""
 
     def __init__(self, *failures: Exception) -> None:
         self.requests = 0

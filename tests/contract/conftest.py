@@ -1,7 +1,7 @@
 """The embedded service twice: through its transport, and as a server on a socket.
 
-A test that takes `client` runs once over each; what it says holds for both, so that neither can differ
-from the other unnoticed.  Both are held against the public description (tests/support/public_api.py).
+A test with `client` runs on both, so that neither can deviate from the other unnoticed.  Both are checked
+against the public description (tests/support/public_api.py).
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class Way:
 
 @pytest.fixture(autouse=True)
 def exchanges(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[public_api.Exchange]]:
-    """What our client and the service say to each other, which is as the public description has it."""
+    """Record the exchanges of our client and the service, and check them against the public description."""
     found = recorded.install(monkeypatch)
     yield found
     recorded.conform(found)
@@ -87,7 +87,7 @@ async def client(
 
 @pytest.fixture
 async def upload(client: session.Client) -> Upload:
-    """`await upload(name, data, parent="0")`: a new file."""
+    """`await upload(name, data, parent="0")`: upload a new file."""
 
     async def send(name: str, data: bytes = b"content", parent: str = "0", **times: datetime) -> items.File:
         wish = uploads.UploadAttributes(name=name, parent=Reference(id=parent), **times)

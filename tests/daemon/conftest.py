@@ -1,7 +1,7 @@
-"""A whole drive but for the kernel, on an embedded service, with a network that the test can cut.
+"""A whole drive without the kernel, on an embedded service, with a network that the test can cut.
 
-`service` is the service with one empty account, `other` is somebody else's program working in the same
-account, `drive` is ours: every agent of `daemon.app`, built by it, started by the test as far as it needs.
+`service` is the service with one empty account, `other` is another client of that account, `drive` is ours:
+all agents, built by `daemon.app`, of which the test starts those it needs.
 """
 
 import functools
@@ -49,7 +49,7 @@ async def _client(
     transport: httpx.AsyncBaseTransport, user: int, pace: RequestScheduler | None = None
 ) -> AsyncIterator[session.Client]:
     endpoints = session.ServiceEndpoints.of_server(errno_probe.URL)
-    # No waiting inside the client: what is repeated, and when, is the agents' story here.
+    # The client does not retry by itself: retries are the agents' task here.
     policy = retry.Policy(attempts=2, connect_attempts=1, first_wait=0.0)
     async with session.open_client(endpoints, transport=transport) as anonymous:
         fetch = grants.client_credentials(
@@ -115,7 +115,7 @@ async def project(other: Remote) -> metadata.Template:
 
 @pytest.fixture
 def settings() -> config.Settings:
-    # What is shared is where it is at the service; what becomes of it elsewhere is in test_shared_names.py.
+    # Shared items are in the root, as at the service; test_shared_names.py tests other places.
     return config.Settings(settle_seconds=0, network_seconds=5, shared="root")
 
 

@@ -1,7 +1,7 @@
-"""A whole drive in processes of its own: the command line starts it, ordinary programs use it.
+"""A whole drive in its own processes: started by the command line, used by ordinary programs.
 
-These tests are plain functions: what they do on the mount is what any program does, and the daemon is
-another process.  A watchdog aborts the mount of a test that hangs.
+These tests are plain functions: they use the mount as any program does, and the daemon is another process.  A
+watchdog aborts the mount of a test that hangs.
 """
 
 import os
@@ -29,7 +29,7 @@ LONG_SECONDS = 14400.0
 
 @pytest.fixture
 def visible(tmp_path: Path) -> Path:
-    """A folder to mount in: what is mounted below `/dev`, desktops take for the system's own."""
+    """A folder to mount in, outside `/dev`: desktops treat mounts below it as the system's own."""
     if not tmp_path.is_relative_to("/dev"):
         return tmp_path
     return Path(tempfile.mkdtemp(dir=os.environ["TEST_MOUNTS"]))
@@ -37,7 +37,7 @@ def visible(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def watchdog(tmp_path: Path, visible: Path, request: pytest.FixtureRequest) -> Iterator[threading.Event]:
-    """Aborts the mounts under the test's folder when time is up: what hangs in one cannot be killed."""
+    """Abort the mounts under the test's folder at the time limit: a process hung in one cannot be killed."""
     fired, over = threading.Event(), threading.Event()
 
     patience = Patience(LONG_SECONDS if request.node.get_closest_marker("long") else WATCHDOG_SECONDS)
@@ -63,13 +63,13 @@ def watchdog(tmp_path: Path, visible: Path, request: pytest.FixtureRequest) -> I
 
 @pytest.fixture
 def service_options() -> list[str]:
-    """What the service of `served.api` is started with besides."""
+    """Additional options for the service of `served.api`."""
     return []
 
 
 @pytest.fixture
 def stopped(visible: Path, private_folders: Path, watchdog: threading.Event) -> Iterator[MountedDrive]:
-    """A drive that was never started."""
+    """A drive that has not been started."""
     running = MountedDrive(visible / "drive", private_folders)
     yield running
     running.free()
@@ -102,9 +102,9 @@ def shared(
     monkeypatch: pytest.MonkeyPatch,
     watchdog: threading.Event,
 ) -> Iterator[MountedDrive]:
-    """An empty folder of the test's own on a drive that many tests use, one after the other.
+    """An empty folder for this test, on a drive that is shared by many tests.
 
-    At the end everything must be at the service.  After a test that failed the next one has another drive.
+    At the end everything must be uploaded.  After a failed test the next one gets a new drive.
     """
     _live_in(everyday.home, monkeypatch)
     if mounts.find(everyday.mountpoint) is None:
@@ -146,7 +146,7 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Notes on a test that it has failed, for the fixtures that clean up after it."""
+    """Record on the test item that it failed, for the fixtures that clean up after it."""
     report = yield
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed  # type: ignore[attr-defined]
     return report

@@ -51,8 +51,8 @@ def carry_out(rounds: Rounds, ends: list[Point | None]) -> None:
             rounds.await_acknowledged(1 if end in LARGE else rounds.random.randrange(5, 25))
             count = rounds.random.randrange(1, 4) if end in OFTEN else 1
             rounds.plan.write_text(f"{end} {count}")
-            rounds.died()
-        rounds.fold()
+            rounds.wait_killed()
+        rounds.collect_logs()
         assert rounds.expected.acknowledged > before, "nothing was acknowledged: the round proves nothing"
         rounds.start()
         found = rounds.check_drive()
@@ -96,11 +96,11 @@ def cut_the_power(rounds: Rounds, disk: Disk, count: int) -> None:
         disk.cut(rounds.random.randrange(10**9))
         rounds.kill()
         disk.remove()
-        rounds.fold(cut_at=cut_at)
+        rounds.collect_logs(cut_at=cut_at)
         assert rounds.expected.acknowledged > before, "nothing was acknowledged: the round proves nothing"
         disk.start()
         rounds.start()
-        rounds.look()
+        rounds.poll()
         found = rounds.check_drive()
         rounds.sync()
         rounds.check_service(found)

@@ -147,7 +147,7 @@ async def test_the_ledger_finds_what_a_careless_client_does(starting: StartingTw
 async def run(
     starting: StartingTwo, *, seed: int, steps: int, every: int, stalls: bool, kill_every: int = 0
 ) -> None:
-    plan = faults.Plan(faults.Mischief(seed, every=every, stalls=stalls))
+    plan = faults.Plan(faults.RandomFaults(seed, every=every, stalls=stalls))
     two = await starting(plan)
     story = functools.partial(two.story, kill_every=kill_every)
     await trio.to_thread.run_sync(story, seed, steps)

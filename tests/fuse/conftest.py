@@ -1,7 +1,7 @@
-"""Mounts for tests: a watchdog that frees what hangs, a sweep of what was left behind, a drive in memory.
+"""Mounts for tests: a watchdog for hung tests, a check for leftover mounts, an in-memory drive.
 
-A test's own calls on a mount go through `outside`, into a thread: from the event loop they would wait for
-the loop that waits for them.
+A test calls the mount through `outside`, in a thread: a call from the event loop would deadlock with the loop
+that has to answer it.
 """
 
 import os
@@ -20,7 +20,7 @@ from cmsfs.fuse.echoes import Echoes
 from cmsfs.replica import changes
 from tests.support import fuse_watchdog, memory_drive
 
-# A test with a mount takes a fraction of a second; whatever takes this long waits for itself.
+# A test with a mount takes a fraction of a second; one that takes this long is deadlocked.
 WATCHDOG_SECONDS = 30.0
 
 
@@ -33,7 +33,7 @@ def _drives_under(folder: Path) -> list[mounts.Mount]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No mount of this process's tests is left at the end; those of others are none of its business."""
+    """Check that no mount of this process's tests is left at the end; mounts of others are ignored."""
     own = tmp_path_factory.getbasetemp()
     mounts.ensure_fusectl()
     yield
@@ -54,7 +54,7 @@ def watchdog_process() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def watchdog(tmp_path: Path, watchdog_process: Any) -> Iterator[Any]:
-    """Frees a test that waits for itself, and fails it."""
+    """Abort the mount of a deadlocked test, and fail it."""
     watchdog_process.arm(seconds=WATCHDOG_SECONDS, under=tmp_path)
     yield watchdog_process
     if watchdog_process.disarm():
@@ -66,7 +66,7 @@ Outside = Callable[..., Awaitable[Any]]
 
 @pytest.fixture
 def outside() -> Outside:
-    """`await outside(os.stat, path)`: a call on the mount, from a thread as from another program."""
+    """`await outside(os.stat, path)`: call the mount from a thread, as another program would."""
 
     async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await trio.to_thread.run_sync(partial(fn, *args, **kwargs), abandon_on_cancel=True)
@@ -76,7 +76,7 @@ def outside() -> Outside:
 
 @pytest.fixture
 async def outcome(outside: Outside) -> Callable[..., Awaitable[int]]:
-    """`await outcome(os.unlink, path)`: the errno of a call on the mount, 0 if it went well."""
+    """`await outcome(os.unlink, path)`: the errno of a call on the mount, 0 on success."""
 
     async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
         try:
@@ -99,7 +99,7 @@ Mounting = Callable[..., AbstractAsyncContextManager[mount.Mounted]]
 
 @pytest.fixture
 def echoes(fs: Any) -> Echoes:
-    """What the process is answered that tells watchers of changes in `fs`."""
+    """The responses to the process that notifies watchers of changes in `fs`."""
     return Echoes(child=lambda parent, name: fs.things[parent].entries.get(name, 0))
 
 
@@ -139,7 +139,7 @@ def hub() -> changes.Hub:
 
 @pytest.fixture
 async def told(fs: Any, hub: changes.Hub, nursery: trio.Nursery) -> Callable[..., Awaitable[None]]:
-    """`await told(Change(…))`: publish, and wait until the kernel has heard it."""
+    """`await told(Change(…))`: publish the change, and wait until the kernel has been notified."""
     tells = notifier.Notifier(hub, fs)
     nursery.start_soon(tells.run)
 

@@ -1,4 +1,4 @@
-"""A desk with drafts on it, and what is below them."""
+"""Drafts, with the journal, cache and database below them."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ class Nowhere:
 
 
 class Desk:
-    """Drafts with what is below them."""
+    """Drafts with the layers below them."""
 
     def __init__(self, db: Database, root: Path) -> None:
         self.db = db
@@ -52,7 +52,7 @@ class Desk:
         return draft
 
     async def restarted(self) -> "Desk":
-        """The same folders as another process finds them, recovered."""
+        """Open the same folders as a new process would, after recovery."""
         self.drafts.close()
         await self.blocks.aclose()
         desk = Desk(self.db, self.root.parent)

@@ -1,8 +1,8 @@
-"""A machine of the test's own: a clean Debian root with a real systemd as PID 1, users on it, our package.
+"""Test machines: a clean Debian root with a real systemd as PID 1, users on it, and our package.
 
-The root is made once a session, or is a folder that CMSFS_TEST_ROOT names; each machine works on an overlay
-of it.  CMSFS_TEST_DEB names a package that is built already.  All is skipped, with the reason, where this
-machine cannot do that.
+The root is created once per session, or is the folder in CMSFS_TEST_ROOT; each machine uses an overlay of it.
+CMSFS_TEST_DEB names a package that is already built.  All tests are skipped, with the reason, if this machine
+cannot do that.
 """
 
 import os
@@ -31,7 +31,7 @@ PACKAGES = "systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,python3,f
 
 @pytest.fixture(scope="session", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What the commands of this machine take for their home."""
+    """The home folder for commands of this machine."""
     CLEAN["HOME"] = str(tmp_path_factory.mktemp("home"))
 
 
@@ -67,7 +67,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clean root of the first Debian with systemd 254, and our packages for it in its /srv.
 
-    CMSFS_TEST_NEWER names one that is made already.
+    CMSFS_TEST_NEWER names an existing one.
     """
     if os.geteuid() != 0:
         pytest.skip("a machine of the test's own needs root")
@@ -118,7 +118,7 @@ def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of the packages of this checkout.  CMSFS_TEST_STAGE names them if they are made already."""
+    """The staged files of this checkout's packages.  CMSFS_TEST_STAGE names existing ones."""
     if named := os.environ.get("CMSFS_TEST_STAGE"):
         return Path(named)
     folder = tmp_path_factory.mktemp("stage")
@@ -145,13 +145,13 @@ def newer_machine(newer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def newer_person(newer_machine: Machine) -> Iterator[Person]:
-    """A user there who has never used it."""
+    """A user there who has never used the drive."""
     yield from _person(newer_machine)
 
 
 @pytest.fixture(scope="session")
 def desktop(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root with what a desktop brings: a screen, windows, an editor.  CMSFS_TEST_DESKTOP names one."""
+    """The root with a desktop: a screen, windows, an editor.  CMSFS_TEST_DESKTOP names an existing one."""
     if named := os.environ.get("CMSFS_TEST_DESKTOP"):
         return Path(named)
     root = tmp_path_factory.mktemp("desktop") / "root"
@@ -175,7 +175,7 @@ def workstation(desktop: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def _machine(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    # An overlay cannot lie on another one's upper folder everywhere: a memory file system always does.
+    # Not every file system can hold an overlay's upper folder if it is an overlay itself; tmpfs always can.
     place = tmp_path_factory.mktemp("machine")
     run("mount", "-t", "tmpfs", "tmpfs", place)
     try:
@@ -205,13 +205,13 @@ def install(machine: Machine, package: Path) -> None:
 
 @pytest.fixture(scope="session", name="run")
 def running() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """A command of this machine, with a clean environment; it must succeed."""
+    """Run a command on this machine, with a clean environment; it must succeed."""
     return run
 
 
 @pytest.fixture(scope="session", name="until")
 def awaiting() -> Callable[..., None]:
-    """`until(condition, what=...)`: asks until it is so, for a minute."""
+    """`until(condition, what=...)`: poll until the condition holds, for up to a minute."""
     return until
 
 
@@ -245,7 +245,7 @@ def files(desktop: Path, package: Path, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def person(installed: Machine) -> Iterator[Person]:
-    """A user who has never used it."""
+    """A user who has never used the drive."""
     yield from _person(installed)
 
 

@@ -1,4 +1,4 @@
-"""The embedded service with an empty enterprise, and a small client that speaks to it in this process."""
+"""The embedded service with an empty enterprise, and a small client that calls it in this process."""
 
 import hashlib
 import json
@@ -30,13 +30,13 @@ PASSWORD_HASH = passwords.hashed(PASSWORD)
 UPLOADS = "http://service.test/api/2.0"
 SESSIONS = f"{UPLOADS}/files/upload_sessions"
 
-# What is uploaded in parts: two whole ones and a rest.
+# Content of a multipart upload: two full parts and a shorter one.
 PART = 1000
 CONTENT = bytes(range(256)) * 10
 
 
 class ServiceClient:
-    """A caller: paths are below the API's root, answers are httpx's."""
+    """A client: paths are below the API's root, responses are httpx's."""
 
     def __init__(self, service: store.Store, user: int) -> None:
         self.store = service
@@ -61,20 +61,20 @@ class ServiceClient:
         self.http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
 
     async def oauth(self, form: dict[str, str], *, expect: int = 200) -> Any:
-        """The answer of the token endpoint to a form, with the application's credentials."""
+        """Return the token endpoint's response to a form with the application's credentials."""
         form = {"client_id": "tests", "client_secret": SECRET} | form
         answer = await self.http.post("http://service.test/oauth2/token", data=form)
         assert answer.status_code == expect, answer.text
         return answer.json()
 
     async def refused(self, form: dict[str, str], *, expect: int = 400) -> str:
-        """The error with which the token endpoint refuses a form."""
+        """Return the error of the token endpoint for a form."""
         body = await self.oauth(form, expect=expect)
         assert body.keys() == {"error", "error_description"}
         return str(body["error"])
 
     async def narrowed(self, *scopes: str, **form: str) -> str:
-        """A token for these scopes, made of the caller's own."""
+        """Exchange the caller's token for one with these scopes."""
         form |= {
             "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
             "subject_token": self.http.headers["authorization"].removeprefix("Bearer "),
@@ -84,12 +84,12 @@ class ServiceClient:
         return str((await self.oauth(form))["access_token"])
 
     async def status(self, token: str, method: str = "GET", path: str = "/users/me", **options: Any) -> int:
-        """How a request with this token ends."""
+        """Return the status of a request with this token."""
         headers = options.pop("headers", {}) | {"authorization": f"Bearer {token}"}
         return (await self.http.request(method, path, headers=headers, **options)).status_code
 
     async def ask(self, method: str, path: str, *, expect: int = 200, **options: Any) -> Any:
-        """The decoded answer, which must have this status."""
+        """Return the decoded response, which must have this status."""
         answer = await self.http.request(method, path, **options)
         assert answer.status_code == expect, answer.text
         return answer.json() if answer.content else None
@@ -104,7 +104,7 @@ class ServiceClient:
 
     @staticmethod
     def form(attributes: Any, content: bytes, *, boundary: str = "edge") -> tuple[bytes, dict[str, str]]:
-        """The body and the headers of an upload."""
+        """Return the body and the headers of an upload."""
         text = attributes if isinstance(attributes, str) else json.dumps(attributes)
         body = (
             f'--{boundary}\r\nContent-Disposition: form-data; name="attributes"\r\n\r\n{text}\r\n'
@@ -117,7 +117,7 @@ class ServiceClient:
     async def send(
         self, path: str, attributes: Any, content: bytes = b"", *, expect: int, **headers: str
     ) -> Any:
-        """An upload, with further headers."""
+        """Upload, with additional headers."""
         body, needed = self.form(attributes, content)
         return await self.ask(
             "POST", f"{UPLOADS}{path}", content=body, headers=needed | headers, expect=expect
@@ -135,14 +135,14 @@ class ServiceClient:
     async def begin(
         self, name: str = "big.bin", size: int | None = None, *, expect: int = 201, folder: str = "0"
     ) -> Any:
-        """An upload session, for CONTENT unless told otherwise."""
+        """Create an upload session, for CONTENT by default."""
         body = {"folder_id": folder, "file_size": len(CONTENT) if size is None else size, "file_name": name}
         return await self.ask("POST", SESSIONS, json=body, expect=expect)
 
     async def put(
         self, session: Any, offset: int, data: bytes | None = None, *, expect: int = 200, **more: Any
     ) -> Any:
-        """A part; `more` are headers, or the `total` size."""
+        """Upload a part; `more` are headers, or the `total` size."""
         data = CONTENT[offset : offset + PART] if data is None else data
         total = more.pop("total", len(CONTENT))
         headers = {
@@ -159,7 +159,7 @@ class ServiceClient:
     async def commit(
         self, session: Any, parts: Any, *, expect: int = 201, attributes: Any = None, **more: Any
     ) -> Any:
-        """A commit; `more` are headers, or the `whole` content."""
+        """Commit a session; `more` are headers, or the `whole` content."""
         body = {"parts": parts} | ({} if attributes is None else {"attributes": attributes})
         whole = hashlib.sha1(more.pop("whole", CONTENT), usedforsecurity=False).digest()
         headers = {"digest": upload_sessions.digest(whole)} | more
@@ -180,7 +180,7 @@ class ServiceClient:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[postgres_server.PostgresServer]:
-    """A server of PostgreSQL; the test is skipped where there is none."""
+    """A PostgreSQL server; the test is skipped if it is not installed."""
     lacks = postgres_server.lacks()
     if lacks is not None:
         pytest.skip(lacks)
@@ -188,12 +188,12 @@ def postgres() -> Iterator[postgres_server.PostgresServer]:
         yield server
 
 
-# Run on both engines by default: what rests on the order of writes, on words, on paths and on numbers.
+# Run on both engines by default: tests that depend on the order of writes, on words, on paths and on numbers.
 ON_BOTH = ("test_search", "test_events", "test_trash", "test_isolation", "test_refresh_tokens")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests of a store are of both engines: with --long all, otherwise those of a few modules."""
+    """Run tests with a store on both engines: with --long all of them, otherwise those of a few modules."""
     options = metafunc.config.option
     is_long = options.long or metafunc.module.__name__.rpartition(".")[2] in ON_BOTH
     if is_long and not options.postgres and "root" in metafunc.fixturenames:
@@ -204,9 +204,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def on_postgres(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Path, str]]:
-    """Every store that the test opens has its database there, one for each folder; their URLs.
+    """Put the database of every store that the test opens there, one for each folder; return their URLs.
 
-    With --postgres that is so for all tests, but for those of the embedded database alone.
+    With --postgres this applies to all tests, except those of the embedded database only.
     """
     urls: dict[Path, str] = {}
     is_there = request.config.getoption("--postgres") and "embedded" not in request.keywords
@@ -228,7 +228,7 @@ def on_postgres(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def give_from(conn: Connection, table: str, number: int) -> None:
-    """The next row of a table gets this number."""
+    """Set the number of a table's next row."""
     if isinstance(conn, sqlite3.Connection):
         conn.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (number - 1, table))
     else:
@@ -242,7 +242,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def blobs_url() -> str | None:
-    """Where the contents are, if not in the folder."""
+    """The place of the contents, if not in the folder."""
     return None
 
 
@@ -279,7 +279,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fill() -> Callable[[store.Store], Awaitable[None]]:
-    """`await fill(store)`: the enterprise of `service` in a store of the test's own."""
+    """`await fill(store)`: create the enterprise of `service` in the test's own store."""
 
     async def run(opened: store.Store) -> None:
         await opened.write(lambda conn: _fill(conn, opened.now()))
@@ -318,14 +318,14 @@ async def api(service: store.Store) -> AsyncIterator[ServiceClient]:
 
 @pytest.fixture
 async def uwe(service: store.Store) -> AsyncIterator[ServiceClient]:
-    """A user without rights."""
+    """A client for a user without rights."""
     caller = await _caller(service, "uwe@example.com")
     yield caller
     await caller.http.aclose()
 
 
 class People:
-    """Further callers; who has an address in `elsewhere.example` is of another enterprise."""
+    """Clients for further users; those with an address in `elsewhere.example` are of another enterprise."""
 
     def __init__(self, service: store.Store) -> None:
         self._service = service
@@ -371,7 +371,7 @@ async def sample(root: Path) -> AsyncIterator[tuple[store.Store, demo.Credential
 @pytest.fixture
 async def client(sample: tuple[store.Store, demo.Credentials], nursery: trio.Nursery) -> "BoxClient":
     """The public API's own client, on the sample's service on a socket."""
-    # Each process of a run reads this file, and few their client, which takes its time to load.
+    # Each process of a run imports this file, but few use that client, which is slow to import.
     from box_sdk_gen import BaseUrls, BoxCCGAuth, BoxClient, CCGConfig
 
     opened, credentials = sample

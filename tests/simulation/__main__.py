@@ -1,4 +1,4 @@
-"""The program behind `tests/simulation/run`: stories by their seeds."""
+"""Command line of `tests/simulation/run`: runs stories by seed."""
 
 import argparse
 import faulthandler
@@ -19,36 +19,49 @@ from tests.simulation.story import Plan, Step
 from tests.simulation.tally import Tally
 from tests.support import cheap_passwords, database_templates
 
-# No story is alive after so long, however busy the machine is.
+# Wall-clock limit of one story; generous enough for a busy machine.
 LONGEST_SECONDS = 300.0
 
-# A long run: from this seed on, so many stories.
+# Default first seed and number of stories of a long run.
 LONG_SEED = 10_000_000
 LONG_STORIES = 100_000
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/simulation/run")
-    parser.add_argument("--seed", type=int, help="the first story; at random if it is not said")
-    parser.add_argument("--stories", type=int, help="how many; 1, and of a long run 100,000")
+    parser.add_argument("--seed", type=int, help="seed of the first story (default: random)")
+    parser.add_argument("--stories", type=int, help="number of stories (default: 1; with --long 100,000)")
     parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no story after so long")
-    parser.add_argument("--harsh", action="store_true", help="bad networks, kills and power cuts in each")
-    parser.add_argument("--table", action="store_true", help="tell what was reached")
-    parser.add_argument("--jobs", type=int, help="processes; 0: one a core, as in a long run")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no story after this time")
+    parser.add_argument(
+        "--harsh", action="store_true", help="bad network, kills and power cuts in every story"
+    )
+    parser.add_argument("--table", action="store_true", help="print a table of what the stories covered")
+    parser.add_argument(
+        "--jobs", type=int, help="number of processes; 0 (the default with --long): one per core"
+    )
     parser.add_argument(
         "--long",
         type=Path,
         metavar="FILE",
-        help="go on with the run whose results it has, or begin it",
+        help="start a long run that writes its results to FILE, or continue it",
     )
-    parser.add_argument("--backup", action="store_true", help="an old backup of the service is put back")
-    parser.add_argument("--trace", action="store_true", help="print the story")
-    parser.add_argument("--twice", action="store_true", help="each story twice, to the same end")
-    parser.add_argument("--shrink", action="store_true", help="the shortest form of what goes wrong")
-    parser.add_argument("--plant", choices=[*planted.PLANTED], help="with this bug; ends where it is found")
     parser.add_argument(
-        "--plants", nargs="*", metavar="BUG", help="a table: each bug (or these), and the stories to find it"
+        "--backup", action="store_true", help="restore an old backup of the service during the story"
+    )
+    parser.add_argument("--trace", action="store_true", help="print the story as it runs")
+    parser.add_argument("--twice", action="store_true", help="run each story twice and compare the traces")
+    parser.add_argument(
+        "--shrink", action="store_true", help="find the shortest list of steps that still fails"
+    )
+    parser.add_argument(
+        "--plant", choices=[*planted.PLANTED], help="run with this bug; stop at the first story that finds it"
+    )
+    parser.add_argument(
+        "--plants",
+        nargs="*",
+        metavar="BUG",
+        help="print how many stories it takes to find each bug (or these)",
     )
     chosen = parser.parse_args()
     cheap_passwords.install()
@@ -62,15 +75,15 @@ def main() -> int:
     if chosen.seed is None:
         chosen.seed = random.SystemRandom().randrange(10**6)
     if chosen.plants is not None:
-        return find_all(chosen)
+        return measure_bugs(chosen)
     with planted.planted(chosen.plant):
-        return tell(chosen)
+        return run_stories(chosen)
 
 
-def find_all(chosen: argparse.Namespace) -> int:
-    """One bug after the other, with the number of stories that it takes to find it; 1 if one is not found."""
+def measure_bugs(chosen: argparse.Namespace) -> int:
+    """Print how many stories it takes to find each bug; return 1 if any is not found."""
     missed = 0
-    print("| Bug | Stories | What is judged |\n| --- | --- | --- |", flush=True)
+    print("| Bug | Stories | Failed check |\n| --- | --- | --- |", flush=True)
     for bug in chosen.plants or planted.PLANTED:
         for count in range(1, chosen.stories + 1):
             plan = planted_kinds.plan(bug, chosen.seed + count - 1, chosen.steps)
@@ -79,7 +92,7 @@ def find_all(chosen: argparse.Namespace) -> int:
             faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
             with planted.planted(bug):
                 outcome = simulation.run(plan)
-            # What goes wrong without it, too, tells nothing of it.
+            # A story that also fails without the bug does not count.
             if outcome.failures and not simulation.run(plan).failures:
                 print(f"| `{bug}` | {count} | {outcome.kind} |", flush=True)
                 break
@@ -90,16 +103,16 @@ def find_all(chosen: argparse.Namespace) -> int:
 
 
 def harsh(plan: Plan) -> Plan:
-    """The same with a bad network, kills and power cuts."""
+    """Return the plan with a bad network, kills and power cuts added."""
     is_far = plan.offline or plan.seed % 2 == 0
     return replace(plan, faults=plan.faults or 0.1, kills=True, power=True, offline=is_far)
 
 
-def tell(chosen: argparse.Namespace) -> int:
-    """Live through the stories, in as many processes as are wanted; 1 if one went wrong."""
+def run_stories(chosen: argparse.Namespace) -> int:
+    """Run the chosen stories, in parallel if asked for; return 1 if any failed."""
     jobs = min(chosen.jobs or os.cpu_count() or 1, chosen.stories)
     if jobs == 1 and chosen.long is None:
-        tally = live(chosen)
+        tally = run_serially(chosen)
         table = tally.table
     else:
         results = long_run.Results(chosen.long)
@@ -109,8 +122,8 @@ def tell(chosen: argparse.Namespace) -> int:
             chosen.stories,
             jobs=jobs,
             seconds=chosen.seconds,
-            live=lambda number: live_one(chosen, number),
-            told=lambda line: print(line, file=sys.stderr, flush=True),
+            run_story=lambda number: run_one(chosen, number),
+            report=lambda line: print(line, file=sys.stderr, flush=True),
         )
         table = results.table
     if chosen.table or chosen.long is not None:
@@ -121,33 +134,33 @@ def tell(chosen: argparse.Namespace) -> int:
     return 1 if tally.red else 0
 
 
-def live(chosen: argparse.Namespace) -> Tally:
-    """Each of so many stories."""
+def run_serially(chosen: argparse.Namespace) -> Tally:
+    """Run the stories one after the other in this process."""
     began, used = time.perf_counter(), time.process_time()
     tally = Tally()
     for number in range(chosen.seed, chosen.seed + chosen.stories):
         if time.perf_counter() - began > chosen.seconds:
             break
-        outcome = live_one(chosen, number)
+        outcome = run_one(chosen, number)
         tally.note(outcome)
         if not outcome.failures:
             continue
         if chosen.shrink:
-            show(shrink(outcome.plan, outcome.steps, outcome.kind, told=print), steps=True)
+            show(shrink(outcome.plan, outcome.steps, outcome.kind, report=print), steps=True)
         if chosen.shrink or chosen.plant:
             break
     tally.processor_seconds = time.process_time() - used
     return tally
 
 
-def live_one(chosen: argparse.Namespace, number: int) -> simulation.Outcome:
-    """One story; what went wrong is printed."""
+def run_one(chosen: argparse.Namespace, number: int) -> simulation.Outcome:
+    """Run one story and print its failures."""
     plan = planted_kinds.plan(chosen.plant or "", number, chosen.steps)
     if chosen.harsh:
         plan = harsh(plan)
     if chosen.backup:
         plan = replace(plan, backup=True)
-    # One that does not end by itself tells where it is.
+    # A story that hangs prints its stack.
     faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
     outcome = simulation.run(plan, echo=print if chosen.trace else None)
     if chosen.twice and simulation.run(plan).digest != outcome.digest:
@@ -159,9 +172,9 @@ def live_one(chosen: argparse.Namespace, number: int) -> simulation.Outcome:
 
 
 def shrink(
-    plan: Plan, steps: Sequence[Step], kind: str, *, told: Callable[[str], None] = lambda _: None
+    plan: Plan, steps: Sequence[Step], kind: str, *, report: Callable[[str], None] = lambda _: None
 ) -> simulation.Outcome:
-    """Leave out what can be left out, first in large pieces."""
+    """Remove steps, large chunks first, as long as the story still fails in the same way."""
     best = simulation.run(plan, steps)
     size = max(1, len(steps) // 2)
     while size:
@@ -171,7 +184,7 @@ def shrink(
             outcome = simulation.run(plan, shorter)
             if outcome.kind == kind:
                 best = outcome
-                told(f"{len(shorter)} steps")
+                report(f"{len(shorter)} steps")
             else:
                 place += size
         size //= 2

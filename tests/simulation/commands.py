@@ -1,4 +1,4 @@
-"""What a person does with a drive beside programs: its commands."""
+"""Actions that a user takes with commands of the drive: sync, pin, free, pause, ..."""
 
 import trio
 
@@ -41,7 +41,7 @@ class Commands(Promises):
         await self.machine.agents.resume()
 
     async def do_accept(self, kernel: Kernel, which: int, is_wanted: int) -> None:
-        """What others share is shown from now on, or is not."""
+        """Accept or decline one of the offered shares."""
         if offered := self.machine.agents.offers.undecided():
             chosen = offered[which % len(offered)]
             await self.machine.agents.offers.decide([chosen.id], accept=bool(is_wanted % 4))

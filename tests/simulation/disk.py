@@ -1,9 +1,9 @@
-"""What the disk of a machine would still have after a power cut.
+"""Simulates what survives on a machine's disk after a power cut.
 
-    bytes    what was there at the last fsync of the file, and of each page written since, perhaps
-    names    what was there at the last fsync of the folder, or what is there now
+    bytes    the contents at the last fsync of the file; each page written since may or may not survive
+    names    the directory as of its last fsync, or as it is now
 
-What SQLite does to its files is known by its rules: a durable commit and a checkpoint sync the log.
+SQLite's own syncs are derived from its rules: a durable commit and a checkpoint sync the WAL.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ PAGE = 4096
 
 
 class Disks:
-    """Notes what is brought to the disk, below any of these folders."""
+    """Records what was fsynced below the watched folders."""
 
     def __init__(self) -> None:
         self._folders: tuple[str, ...] = ()
         self._bytes: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
-        # What a name that is gone may come back with.
+        # Open descriptors by inode number: a removed name may come back with its contents.
         self._held: dict[int, int] = {}
 
     def add(self, folder: Path) -> None:
@@ -38,8 +38,8 @@ class Disks:
 
     # ---- what is synced ----
 
-    def synced(self, path: Path) -> None:
-        """A file or a folder was brought to the disk."""
+    def record_synced(self, path: Path) -> None:
+        """Record the current state of a file or folder as durable."""
         if not self._is_ours(path):
             return
         try:
@@ -54,9 +54,9 @@ class Disks:
             return
         self._bytes[found.st_ino] = path.read_bytes()
 
-    def heard(self, path: Path) -> None:
-        """The product has brought it to the disk."""
-        self.synced(path)
+    def on_fsync(self, path: Path) -> None:
+        """Called at each sync of the product; planted bugs override it to drop some."""
+        self.record_synced(path)
 
     def _hold(self, entry: os.DirEntry[str]) -> int:
         number = entry.inode()
@@ -64,18 +64,18 @@ class Disks:
             self._held[number] = os.open(entry.path, os.O_RDONLY)
         return number
 
-    def all_synced(self, folders: list[Path]) -> None:
-        """A start finds what there is, and what there is then is on the disk."""
+    def record_all_synced(self, folders: list[Path]) -> None:
+        """Record everything below these folders as durable: called when a process starts."""
         for top in folders if self._folders else ():
             for folder, _, files in os.walk(top):
                 for name in files:
-                    self.synced(Path(folder, name))
-                self.synced(Path(folder))
+                    self.record_synced(Path(folder, name))
+                self.record_synced(Path(folder))
 
     # ---- the power cut ----
 
-    def left(self, source: Path, target: Path, chance: random.Random) -> None:
-        """Put into `target` what there is of `source` when the power comes back."""
+    def copy_survivors(self, source: Path, target: Path, chance: random.Random) -> None:
+        """Copy to `target` what survives of `source` after a power cut."""
         with_names = chance.random() < 0.5
         shutil.copytree(source, target, ignore=lambda folder, names: self._files_in(Path(folder), names))
         links: dict[int, Path] = {}
@@ -93,14 +93,14 @@ class Disks:
                     os.link(links[number], there)
                     continue
                 links[number] = there
-                there.write_bytes(self._survived(number, here / name, chance))
+                there.write_bytes(self._surviving_bytes(number, here / name, chance))
                 there.chmod(0o600)
         shutil.copymode(source, target)
 
     def _files_in(self, folder: Path, names: list[str]) -> list[str]:
         return [name for name in names if not (folder / name).is_dir()]
 
-    def _survived(self, number: int, path: Path, chance: random.Random) -> bytes:
+    def _surviving_bytes(self, number: int, path: Path, chance: random.Random) -> bytes:
         if number in self._held:
             size = os.fstat(self._held[number]).st_size
             now = os.pread(self._held[number], size, 0)
@@ -126,38 +126,38 @@ class Disks:
             os.close(fd)
         self._held.clear()
 
-    # ---- how it hears of that ----
+    # ---- hooks ----
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Hear of every fsync, ours and SQLite's."""
+    def intercepting_fsync(self) -> Iterator[None]:
+        """Intercept every fsync, ours and SQLite's."""
         fsync, run, trim, close = os.fsync, sqlite.Database._run, sqlite.Database._trim, sqlite.Database.close
 
-        def heard(fd: int) -> None:
+        def on_fsync(fd: int) -> None:
             fsync(fd)
             if not self._folders:
                 return
-            self.heard(Path(f"/proc/self/fd/{fd}").readlink())
+            self.on_fsync(Path(f"/proc/self/fd/{fd}").readlink())
 
-        def heard_run(db: Any, txn: Callable[[Any], Any], durable: bool = False, *how: Any) -> Any:
+        def synced_run(db: Any, txn: Callable[[Any], Any], durable: bool = False, *how: Any) -> Any:
             try:
                 return run(db, txn, durable, *how)
             finally:
                 if durable:
-                    self.heard(db._log)
+                    self.on_fsync(db._log)
 
-        def heard_trim(db: Any) -> None:
+        def synced_trim(db: Any) -> None:
             trim(db)
-            self.heard(db._log)
-            self.heard(db.path)
+            self.on_fsync(db._log)
+            self.on_fsync(db.path)
 
-        def heard_close(db: Any) -> None:
+        def synced_close(db: Any) -> None:
             close(db)
-            self.heard(db.path)
+            self.on_fsync(db.path)
 
-        os.fsync = heard  # type: ignore[assignment]
+        os.fsync = on_fsync  # type: ignore[assignment]
         database: Any = sqlite.Database
-        database._run, database._trim, database.close = heard_run, heard_trim, heard_close
+        database._run, database._trim, database.close = synced_run, synced_trim, synced_close
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""When processes end: at a moment from now, behind the next answer from the network, or at a crash point."""
+"""Scheduled kills: after a number of steps from now, after the next network response, or at a crash point."""
 
 import random
 from collections import Counter
@@ -7,69 +7,69 @@ from dataclasses import dataclass
 
 from cmsfs import crashpoints
 from cmsfs.crashpoints import Point
-from tests.simulation.world import who
+from tests.simulation.world import current_actor
 
-# What the moments are counted from: from now, or from the next answer; all others are crash points.
+# When a kill starts to count steps: now, or at the next response; all higher values are crash points.
 NOW, ANSWER = 0, 1
-# What passes the other two is between a kernel and the drive.
+# The two excluded points lie between the kernel and the drive, which stories replace.
 POINTS = [one for one in Point if one not in (Point.REQUEST_BEGUN, Point.REQUEST_DONE)]
 AIMS = 2 + len(POINTS)
 
-# Strikes a process by its name; with its power, if there is chance in what is left then.
-Strike = Callable[[str, random.Random | None], None]
+# Kills the named process; with a random generator, cuts its power instead.
+KillProcess = Callable[[str, random.Random | None], None]
 
 
 @dataclass
-class _Doom:
-    left: int  # moments
+class _ScheduledKill:
+    left: int  # steps
     aim: int
     power: random.Random | None
     is_counting: bool
 
 
-class Dooms:
-    """Who is to end, and when."""
+class KillSchedule:
+    """The scheduled kill of each process, if any."""
 
-    def __init__(self, strike: Strike, states: Counter[str]) -> None:
-        self._strike = strike
+    def __init__(self, kill_process: KillProcess, states: Counter[str]) -> None:
+        self._kill_process = kill_process
         self._states = states
-        self._dooms: dict[str, _Doom] = {}
+        self._kills: dict[str, _ScheduledKill] = {}
 
-    def doom(self, name: str, moments: int, aim: int, power: random.Random | None) -> None:
-        """This process ends so many moments behind what is aimed at; at a crash point at once."""
-        self._dooms[name] = _Doom(max(1, moments), aim % AIMS, power, aim % AIMS == NOW)
+    def schedule(self, name: str, moments: int, aim: int, power: random.Random | None) -> None:
+        """Kill the process that many steps after `aim` is reached; at a crash point immediately."""
+        self._kills[name] = _ScheduledKill(max(1, moments), aim % AIMS, power, aim % AIMS == NOW)
 
     def clear(self) -> None:
-        """Nobody ends any more."""
-        self._dooms.clear()
+        """Cancel all scheduled kills."""
+        self._kills.clear()
 
-    def answered(self, name: str) -> None:
-        """The process got an answer."""
-        if (doom := self._dooms.get(name)) is not None and doom.aim == ANSWER:
-            doom.is_counting = True
+    def on_response(self, name: str) -> None:
+        """The process received a response."""
+        if (kill := self._kills.get(name)) is not None and kill.aim == ANSWER:
+            kill.is_counting = True
 
     def step(self) -> bool:
-        """A moment at which a process could end; whether it does."""
-        name = who.get().removesuffix("'s programs")
-        doom = self._dooms.get(name)
-        if doom is None or not doom.is_counting:
+        """Count a step of the current process; return whether it was killed here."""
+        name = current_actor.get().removesuffix("'s programs")
+        kill = self._kills.get(name)
+        if kill is None or not kill.is_counting:
             return False
-        doom.left -= 1
-        if doom.left > 0:
+        kill.left -= 1
+        if kill.left > 0:
             return False
-        self._end(name, doom)
+        self._kill(name, kill)
         return True
 
-    def reached(self, point: crashpoints.Point) -> None:
-        """A process passes a crash point."""
-        name = who.get().removesuffix("'s programs")
-        doom = self._dooms.get(name)
-        if doom is not None and doom.aim > ANSWER and POINTS[doom.aim - 2] is point:
-            self._end(name, doom)
+    def on_crash_point(self, point: crashpoints.Point) -> None:
+        """The current process passes a crash point."""
+        name = current_actor.get().removesuffix("'s programs")
+        kill = self._kills.get(name)
+        if kill is not None and kill.aim > ANSWER and POINTS[kill.aim - 2] is point:
+            self._kill(name, kill)
         elif not self.step():
             return
         self._states[f"killed at {point}"] += 1
 
-    def _end(self, name: str, doom: _Doom) -> None:
-        del self._dooms[name]
-        self._strike(name, doom.power)
+    def _kill(self, name: str, kill: _ScheduledKill) -> None:
+        del self._kills[name]
+        self._kill_process(name, kill.power)

@@ -1,4 +1,4 @@
-"""What has to be back when nobody uses a drive: lookups, handles, tasks, news left aside, requests."""
+"""Leak checks for an idle drive: lookup counts, handles, tasks, deferred updates, requests, descriptors."""
 
 import math
 from collections import Counter
@@ -13,30 +13,30 @@ from cmsfs.replica.nodes import ROOT
 if TYPE_CHECKING:
     from tests.simulation.machines import Machine
 
-# Tasks of a drive of which there are several by the same name; of all others there is one, and it stands.
-SEVERAL = {"work": math.inf, "one": 2}
+# How many tasks of a drive may have the same name; of all others there is one, which runs permanently.
+TASK_LIMITS = {"work": math.inf, "one": 2}
 
-# What waits for an operation that is held waits for a person.
-_LEFT_ASIDE = """
+# Deferred updates, except those behind a held operation, which wait for the user.
+_DEFERRED_UPDATES = """
   SELECT count(*) AS n FROM doubt
   WHERE NOT EXISTS (SELECT 1 FROM op WHERE op.ino = doubt.ino AND op.state = 'held')
 """
 
-# What is on its way when somebody looks has ended so much later.
-SECONDS = 60
+# Work that is in progress at the first look has ended after so many seconds.
+LEAK_SECONDS = 60
 
 
-async def not_back(machine: "Machine") -> list[str]:
-    """What does not come back, in words."""
-    for _ in range(SECONDS):
-        if not risen(machine):
+async def find_leaks(machine: "Machine") -> list[str]:
+    """Return a description of each leak that persists."""
+    for _ in range(LEAK_SECONDS):
+        if not current_leaks(machine):
             return []
         await trio.sleep(1)
-    return risen(machine)
+    return current_leaks(machine)
 
 
-def risen(machine: "Machine") -> list[str]:
-    """What is not back at this moment."""
+def current_leaks(machine: "Machine") -> list[str]:
+    """Return a description of everything that is in use right now."""
     agents, kernel = machine.agents, machine.kernel
     found = []
     known = {ino: count for ino, count in kernel.lookups().items() if ino != ROOT}
@@ -46,15 +46,15 @@ def risen(machine: "Machine") -> list[str]:
         found.append(f"the kernel holds the lookups {known}, the drive knows of {used} inodes, {there}")
     if opened:
         found.append(f"{opened} inodes are open")
-    if count := agents.state.db.rows(_LEFT_ASIDE)[0]["n"]:
-        found.append(f"{count} news are left aside")
+    if count := agents.state.db.rows(_DEFERRED_UPDATES)[0]["n"]:
+        found.append(f"{count} deferred updates are left")
     if waiting := {name: count for name, count in agents.pace.queues.items() if name != "changes"}:
         found.append(f"requests wait: {waiting}")
     if coming := agents.hydrator.coming():
-        found.append(f"contents are on their way: {coming}")
+        found.append(f"downloads are in progress: {coming}")
     names = Counter(task.name.rpartition(".")[2] for task in _below(machine.task))
-    if twice := {name: count for name, count in names.items() if count > SEVERAL.get(name, 1)}:
-        found.append(f"tasks are left: {twice}")
+    if twice := {name: count for name, count in names.items() if count > TASK_LIMITS.get(name, 1)}:
+        found.append(f"too many tasks: {twice}")
     return found
 
 
@@ -65,19 +65,19 @@ def _below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
             yield from _below(one)
 
 
-def descriptors(home: Path, *, dead: Collection[int] = ()) -> list[str]:
-    """Files of a story that are open still, but for what the `dead` had open."""
-    found = open_below([home])
+def leaked_descriptors(home: Path, *, dead: Collection[int] = ()) -> list[str]:
+    """Return the story's files that are still open, except for the descriptors in `dead`."""
+    found = open_descriptors([home])
     return sorted(str(target.relative_to(home)) for fd, target in found.items() if fd not in dead)
 
 
-def open_below(folders: Collection[Path]) -> dict[int, Path]:
-    """Descriptors of files below these folders, and what they are of."""
+def open_descriptors(folders: Collection[Path]) -> dict[int, Path]:
+    """Return the open descriptors of files below these folders, with their paths."""
     found: dict[int, Path] = {}
     for one in Path("/proc/self/fd").iterdir():
         try:
             target = one.readlink()
-        except FileNotFoundError:  # that of the listing itself
+        except FileNotFoundError:  # the descriptor of this listing
             continue
         if any(target.is_relative_to(folder) for folder in folders):
             found[int(one.name)] = target

@@ -1,65 +1,65 @@
-"""Programs that have files open for long, whatever becomes of these meanwhile."""
+"""Programs that keep files open for a long time, whatever happens to the files meanwhile."""
 
 import os
 
 from tests.simulation.commands import Commands
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import sha1
-from tests.simulation.promises import Held
+from tests.simulation.promises import HeldFile
 
-# Files that are left open at a time.
-HELD = 4
+# How many files stay open at a time.
+MAX_HELD = 4
 
 
 class Holding(Commands):
-    """The files that programs of one machine have open."""
+    """The long-lived file handles of one machine's programs."""
 
     async def do_hold(self, kernel: Kernel, where: int) -> None:
         await self._hold(kernel, where, is_read_only=False)
 
     async def do_look(self, kernel: Kernel, where: int) -> None:
-        """As a viewer of documents, or a program that is run."""
+        """Open for reading only, as a document viewer or a running executable does."""
         await self._hold(kernel, where, is_read_only=True)
 
     async def _hold(self, kernel: Kernel, where: int, *, is_read_only: bool) -> None:
         path = self.path(where)
         file = await kernel.open(path, os.O_RDONLY if is_read_only else os.O_RDWR)
-        data = await self._begun(kernel, file, path)
+        data = await self._read_opened(kernel, file, path)
         self._check_alive()
-        self.held.append(Held(file, path, data, data, is_read_only))
-        if len(self.held) > HELD:
+        self.held.append(HeldFile(file, path, data, data, is_read_only))
+        if len(self.held) > MAX_HELD:
             await self._close(kernel, 0)
 
     async def do_held(self, kernel: Kernel, which: int, at: int, size: int) -> None:
-        """Write through a handle of long ago, whatever the file is by now."""
+        """Write through an old handle, whatever the file is by now."""
         if not self.held:
             return
         held = self.held[which % len(self.held)]
         await self._check(kernel, held)
         if held.is_read_only:
             return
-        data = self._text(size % 9)
+        data = self._new_text(size % 9)
         place = at % (len(held.model) + 20)
         after = held.model[:place].ljust(place, b"\0") + data + held.model[place + len(data) :]
-        self.ledger.made(after, held.model)
-        self._risk(held.model)
+        self.ledger.record_derived(after, held.model)
+        self._mark_at_risk(held.model)
         await kernel.write(held.file, place, data)
         self._check_alive()
         if not held.wrote:
             held.base, held.wrote = held.model, True
-        self._replaced(held.path, held.model)
-        self._now(held.file, held.model, after)
+        self._record_replaced(held.path, held.model)
+        self._update_models(held.file, held.model, after)
         if size % 3 == 0:
             await kernel.fsync(held.file)
             self._acknowledge(held, durable=True)
 
-    def _acknowledge(self, held: Held, *, durable: bool = False) -> None:
+    def _acknowledge(self, held: HeldFile, *, durable: bool = False) -> None:
         self._check_alive()
         if held.wrote and not held.given_up:
-            self._wrote(held.path, held.model, sha1(held.base), durable=durable)
+            self._record_write(held.path, held.model, sha1(held.base), durable=durable)
             held.base, held.wrote = held.model, False
 
-    async def _check(self, kernel: Kernel, held: Held) -> None:
+    async def _check(self, kernel: Kernel, held: HeldFile) -> None:
         found = await kernel.read(held.file)
         if found != held.model:
             self._check_alive()
@@ -82,10 +82,10 @@ class Holding(Commands):
         await kernel.close(held.file)
         self._acknowledge(held)
 
-    async def let_go(self) -> None:
-        """All programs end."""
+    async def close_all(self) -> None:
+        """Close all handles: all programs end."""
         while self.held:
             if not self.machine.is_alive or self.machine.is_dying:
-                self.held.clear()  # with the process that had them open
+                self.held.clear()  # the daemon is dead, and the handles with it
                 return
             await self.act("held_close", (0,))

@@ -1,4 +1,4 @@
-"""The system calls of programs on one drive, over what the small kernel remembers of it."""
+"""The system calls of programs on one drive, on top of the simulated kernel's caches."""
 
 import errno
 import os
@@ -7,13 +7,13 @@ import stat
 import trio
 
 from cmsfs.vfs.tree.attributes import Attributes, SetAttr
-from tests.simulation.remembered import PAGE, File, Inode, Remembered
+from tests.simulation.remembered import PAGE, File, Inode, KernelCache
 
 _READAHEAD = 128 * 1024
 _WRITE = 128 * 1024
 
 
-class Kernel(Remembered):
+class Kernel(KernelCache):
     """The system calls."""
 
     # ---- calls on names ----
@@ -23,7 +23,7 @@ class Kernel(Remembered):
             inode = await self._walk([part for part in path.split("/") if part], fresh=fresh)
             return await self._attributes(inode)
 
-        return await self._retried(call)  # type: ignore[return-value]
+        return await self._retry_stale(call)  # type: ignore[return-value]
 
     async def _attributes(self, inode: Inode) -> Attributes:
         if inode.attributes is None or inode.until <= self._now():
@@ -32,7 +32,7 @@ class Kernel(Remembered):
             await trio.lowlevel.checkpoint()
             found = self._drive.getattr(inode.ino)
             await trio.lowlevel.checkpoint()
-            self._took(found, asked_at)
+            self._store_attributes(found, asked_at)
         assert inode.attributes is not None
         return inode.attributes
 
@@ -49,15 +49,15 @@ class Kernel(Remembered):
     async def listdir(self, path: str = "") -> list[str]:
         async def call(fresh: bool) -> list[str]:
             inode = await self._walk([part for part in path.split("/") if part], fresh=fresh)
-            self._hold(inode.ino, 1)
+            self._reference(inode.ino, 1)
             try:
-                return await self._listed(inode)
+                return await self._read_folder(inode)
             finally:
-                self._hold(inode.ino, -1)
+                self._reference(inode.ino, -1)
 
-        return await self._retried(call)  # type: ignore[return-value]
+        return await self._retry_stale(call)  # type: ignore[return-value]
 
-    async def _listed(self, inode: Inode) -> list[str]:
+    async def _read_folder(self, inode: Inode) -> list[str]:
         fh = await self._drive.opendir(inode.ino)
         names: list[str] = []
         try:
@@ -69,7 +69,7 @@ class Kernel(Remembered):
                     # atomic: no await until all are counted
                     for line in lines:
                         self._drive.counted(line.attributes.ino)
-                        self._met(inode.ino, line.name, line.attributes, asked_at)
+                        self._add_dentry(inode.ino, line.name, line.attributes, asked_at)
                 if not lines:
                     return names
                 names += [line.name for line in lines]
@@ -78,11 +78,11 @@ class Kernel(Remembered):
             self._drive.releasedir(fh)
 
     async def mkdir(self, path: str) -> None:
-        folder, name = await self._place(path, False)
+        folder, name = await self._resolve_parent(path, False)
         async with self._locks[folder.ino]:
             asked_at = self._version
             found = await self._drive.mkdir(folder.ino, name, 0o755)
-            self._met(folder.ino, name, found, asked_at)
+            self._add_dentry(folder.ino, name, found, asked_at)
 
     async def unlink(self, path: str) -> None:
         await self._remove(path, folder=False)
@@ -92,7 +92,7 @@ class Kernel(Remembered):
 
     async def _remove(self, path: str, *, folder: bool) -> None:
         async def call(fresh: bool) -> None:
-            above, name = await self._place(path, fresh)
+            above, name = await self._resolve_parent(path, fresh)
             inode = await self._lookup(above.ino, name, fresh=fresh)
             assert inode.attributes is not None
             if stat.S_ISDIR(inode.attributes.mode) is not folder:
@@ -101,21 +101,21 @@ class Kernel(Remembered):
                 await (self._drive.rmdir if folder else self._drive.unlink)(above.ino, name)
                 self._drop_name(above.ino, name)
                 if inode.ino in self._inodes:
-                    self._changed(inode)
+                    self._mark_changed(inode)
 
-        await self._retried(call)
+        await self._retry_stale(call)
 
     async def rename(self, old: str, new: str, flags: int = 0) -> None:
         async def call(fresh: bool) -> None:
-            source, name = await self._place(old, fresh)
-            target, new_name = await self._place(new, fresh)
+            source, name = await self._resolve_parent(old, fresh)
+            target, new_name = await self._resolve_parent(new, fresh)
             moved = await self._lookup(source.ino, name, fresh=fresh)
             try:
                 over: Inode | None = await self._lookup(target.ino, new_name, fresh=fresh)
             except FileNotFoundError:
                 over = None
             self._check_kinds(moved, over, new_name)
-            self._hold(moved.ino, 1)
+            self._reference(moved.ino, 1)
             locks = [self._locks[ino] for ino in sorted({source.ino, target.ino})]
             try:
                 for lock in locks:
@@ -129,11 +129,11 @@ class Kernel(Remembered):
                 self._set_name(target.ino, new_name, moved.ino, 300.0)
                 for one in (moved, over):
                     if one is not None and one.ino in self._inodes:
-                        self._changed(one)
+                        self._mark_changed(one)
             finally:
-                self._hold(moved.ino, -1)
+                self._reference(moved.ino, -1)
 
-        await self._retried(call)
+        await self._retry_stale(call)
 
     def _check_kinds(self, moved: Inode, over: Inode | None, name: str) -> None:
         if over is None or over is moved:
@@ -147,11 +147,13 @@ class Kernel(Remembered):
 
     async def chmod(self, path: str, mode: int) -> None:
         inode = await self._walk(path.split("/"))
-        self._took(await self._drive.setattr(inode.ino, SetAttr(mode=mode), None), self._version)
+        self._store_attributes(await self._drive.setattr(inode.ino, SetAttr(mode=mode), None), self._version)
 
     async def utime(self, path: str, mtime_ns: int) -> None:
         inode = await self._walk(path.split("/"))
-        self._took(await self._drive.setattr(inode.ino, SetAttr(mtime_ns=mtime_ns), None), self._version)
+        self._store_attributes(
+            await self._drive.setattr(inode.ino, SetAttr(mtime_ns=mtime_ns), None), self._version
+        )
 
     async def setxattr(self, path: str, name: str, value: bytes) -> None:
         inode = await self._walk(path.split("/"))
@@ -165,7 +167,7 @@ class Kernel(Remembered):
 
     async def open(self, path: str, flags: int) -> File:
         async def call(fresh: bool) -> File:
-            above, name = await self._place(path, fresh)
+            above, name = await self._resolve_parent(path, fresh)
             try:
                 inode = await self._lookup(above.ino, name, fresh=fresh)
             except FileNotFoundError:
@@ -179,36 +181,36 @@ class Kernel(Remembered):
                 raise IsADirectoryError(errno.EISDIR, name)
             return await self._open(inode, name, flags)
 
-        return await self._retried(call)  # type: ignore[return-value]
+        return await self._retry_stale(call)  # type: ignore[return-value]
 
     async def _create(self, above: Inode, name: str, flags: int) -> File:
         async with self._locks[above.ino]:
             asked_at = self._version
             opened, found = await self._drive.create(above.ino, name, 0o644, flags & ~os.O_CREAT)
-            inode = self._met(above.ino, name, found, asked_at)
-        inode.held += 1
+            inode = self._add_dentry(above.ino, name, found, asked_at)
+        inode.references += 1
         return File(inode, opened.fh, flags, opened.direct_io, name)
 
     async def _open(self, inode: Inode, name: str, flags: int) -> File:
-        self._hold(inode.ino, 1)
+        self._reference(inode.ino, 1)
         try:
             opened = await self._drive.open(inode.ino, flags & ~(os.O_CREAT | os.O_EXCL))
         except BaseException:
-            self._hold(inode.ino, -1)
+            self._reference(inode.ino, -1)
             raise
         if opened.is_news:
-            self._doubt(inode)
+            self._expire(inode)
         await trio.lowlevel.checkpoint()
         if flags & os.O_TRUNC:
             inode.size = 0
-            self._changed(inode)
+            self._mark_changed(inode)
             self._drop_pages(inode)
         if not opened.keep_cache:
             self._drop_pages(inode)
         return File(inode, opened.fh, flags, opened.direct_io, name)
 
     async def read(self, file: File, offset: int = 0, count: int = 1 << 24) -> bytes:
-        """What read(2) gives, again and again, until there is no more."""
+        """Read until end of file, as repeated calls of read(2) do."""
         if file.direct:
             return await self._read_direct(file, offset, count)
         parts = []
@@ -222,7 +224,7 @@ class Kernel(Remembered):
             data = inode.pages.get(page)
             if data is None:
                 data = await self._read_pages(file, page)
-            # The size is looked at once more behind the page.
+            # The size may have changed while the page was read.
             piece = data[skip : skip + min(count, max(0, inode.size - offset))]
             if not piece:
                 break
@@ -242,7 +244,7 @@ class Kernel(Remembered):
         data = bytes(await self._drive.read(file.fh, first * PAGE, wanted))
         end = first * PAGE + len(data)
         if len(data) < wanted and version == inode.version and end < inode.size:
-            # A short answer is the end of the file.
+            # A short read marks the end of the file.
             inode.size = end
         padded = data.ljust(wanted, b"\0")
         if dropped == inode.dropped:
@@ -269,15 +271,15 @@ class Kernel(Remembered):
         while data:
             piece, data = data[:_WRITE], data[_WRITE:]
             count = await self._drive.write(file.fh, offset, piece)
-            self._wrote(file, offset, piece[:count])
+            self._cache_written(file, offset, piece[:count])
             if count < len(piece):
                 raise OSError(errno.ENOSPC, "short write")
             offset += count
 
-    def _wrote(self, file: File, offset: int, data: bytes) -> None:
+    def _cache_written(self, file: File, offset: int, data: bytes) -> None:
         inode = file.inode
         inode.size = max(inode.size, offset + len(data))
-        self._changed(inode)
+        self._mark_changed(inode)
         at = 0
         while at < len(data) and not file.direct:
             page, skip = divmod(offset + at, PAGE)
@@ -295,26 +297,26 @@ class Kernel(Remembered):
         async def call(fresh: bool) -> None:
             await self._set_size(await self._walk(path.split("/"), fresh=fresh), size, None)
 
-        await self._retried(call)
+        await self._retry_stale(call)
 
     async def _set_size(self, inode: Inode, size: int, fh: int | None) -> None:
-        self._hold(inode.ino, 1)
+        self._reference(inode.ino, 1)
         try:
             found = await self._drive.setattr(inode.ino, SetAttr(size=size), fh)
             inode.attributes = None
-            self._took(found, self._version)
+            self._store_attributes(found, self._version)
             self._drop_pages(inode)
         finally:
-            self._hold(inode.ino, -1)
+            self._reference(inode.ino, -1)
 
     async def fsync(self, file: File) -> None:
         await self._drive.fsync(file.fh)
 
     async def close(self, file: File) -> None:
-        """Nobody waits for the release, but for what it is told before."""
+        """Flush and release, as close(2) does; the error of the flush is raised."""
         try:
             if file.flags & (os.O_WRONLY | os.O_RDWR):
                 await self._drive.flush(file.fh)
         finally:
             await self._drive.release(file.fh)
-            self._hold(file.inode.ino, -1)
+            self._reference(file.inode.ino, -1)

@@ -1,6 +1,6 @@
-"""What a story's programs were told is kept, and what each of them had seen.
+"""Records which contents a story's programs were promised, and which each of them had read before.
 
-`tests.support.ledger` judges; here contents get the names that a trace calls them by.
+`tests.support.ledger` has the rules; this adds the labels of contents in the trace.
 """
 
 from tests.support import ledger
@@ -8,7 +8,7 @@ from tests.support.ledger import ANY, sha1
 
 __all__ = ["ANY", "Ledger", "sha1"]
 
-# So long after its close a file is on the disk, however slow that is.
+# A closed file is durable after so long, however slow the disk is.
 GROUP_SECONDS = 3.0
 
 
@@ -19,41 +19,42 @@ class Ledger(ledger.Ledger):
         super().__init__()
         self.labels: dict[str, str] = {}
         self.number = 0
-        # What each content was made of, whether or not it was ever promised.
-        self.over: dict[str, set[str]] = {}
-        # What somebody saw or the service has, and nobody has written.
+        # By content: the contents that it was derived from, whether or not it was ever promised.
+        self.sources: dict[str, set[str]] = {}
+        # Contents that a program read, and nobody wrote.
         self.foreign: list[str] = []
-        # A process was lost while a program wrote: what is there of it may be any part.
-        self.torn = False
-        # Who promised each content, and when: a power cut takes what is younger than a group commit.
+        # A process died during a write, so any part of the data may be there.
+        self.has_torn_writes = False
+        # Which machine promised each content, when, and whether durably: a power cut may take what is younger
+        # than a group commit.
         self.promised: dict[str, tuple[str, float, bool]] = {}
-        self.know(b"")
+        self.register(b"")
 
-    def know(self, data: bytes) -> str:
-        """A program makes this content, or passes through it while it writes."""
+    def register(self, data: bytes) -> str:
+        """Register a content that a program writes, also as an intermediate state."""
         key = sha1(data)
         if key not in self.labels:
             self.labels[key] = _label(data)
         return key
 
-    def made(self, data: bytes, before: bytes) -> None:
-        """A program has made this of what it saw."""
-        self.over.setdefault(self.know(data), set()).add(sha1(before))
+    def record_derived(self, data: bytes, before: bytes) -> None:
+        """A program derived this content from one that it had read."""
+        self.sources.setdefault(self.register(data), set()).add(sha1(before))
 
     def wrote(self, data: bytes, *, over: str | None) -> None:
         super().wrote(data, over=over)
         if over is not None:
-            self.over.setdefault(self.know(data), set()).add(over)
+            self.sources.setdefault(self.register(data), set()).add(over)
 
     def put_anywhere(self, data: bytes) -> None:
         super().put_anywhere(data)
-        self.over.setdefault(sha1(data), set()).add(ANY)
+        self.sources.setdefault(sha1(data), set()).add(ANY)
 
     def _has_seen(self, new: str, old: str, *, before: set[str]) -> bool:
-        """Whether `new` was made of `old`, or of something that never got there and was."""
+        """Return whether `new` was derived from `old`, directly or through contents without a version."""
         reached, waiting = set(), [new]
         while waiting:
-            for current in self.over.get(waiting.pop(), ()):
+            for current in self.sources.get(waiting.pop(), ()):
                 if current in (old, ANY):
                     return True
                 if current not in before and current not in reached:
@@ -61,23 +62,23 @@ class Ledger(ledger.Ledger):
                     waiting.append(current)
         return False
 
-    def power_cut(self, who: str, moment: float) -> None:
-        """What this one promised a moment ago, and did not sync, may be gone."""
+    def power_cut(self, machine: str, moment: float) -> None:
+        """The machine's promises just before `moment` that were not durable may be lost."""
         for content, (promiser, at, is_durable) in self.promised.items():
-            if promiser == who and moment - GROUP_SECONDS < at <= moment and not is_durable:
+            if promiser == machine and moment - GROUP_SECONDS < at <= moment and not is_durable:
                 self.acknowledged.pop(content, None)
 
-    def undone(self, who: str, since: float, until: float) -> None:
-        """What this one promised in between is gone with what it kept it in."""
+    def discard_promises(self, machine: str, since: float, until: float) -> None:
+        """The machine's promises between the two times are lost with its local state."""
         for content, (promiser, at, _) in self.promised.items():
-            if promiser == who and since < at <= until:
+            if promiser == machine and since < at <= until:
                 self.acknowledged.pop(content, None)
 
     def label(self, data: bytes) -> str:
         return self.labels.get(sha1(data)) or _label(data)
 
-    def seen(self, data: bytes, where: str) -> None:
-        """A program has read this as the whole of a file."""
+    def record_read(self, data: bytes, where: str) -> None:
+        """A program has read this as the complete contents of a file."""
         if sha1(data) not in self.labels and not data.startswith(b"[InternetShortcut]"):
             self.foreign.append(f"{where} shows {_label(data)}")
 

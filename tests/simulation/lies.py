@@ -1,6 +1,6 @@
-"""Answers and bodies that arrive whole and are wrong, as the story's chance has it.
+"""Complete but wrong requests and responses, at random: damaged bytes, lost or malformed events and items.
 
-Bytes are damaged only where a program's are: of what is told of items a drive must believe what can be read.
+Bytes are damaged only in file contents: a drive has to trust metadata that it can parse.
 """
 
 import json
@@ -12,15 +12,23 @@ from typing import Any
 
 import httpx
 
-# What programs and people write, as `Promises._text` and `Person._text` make it.
-_OURS = re.compile(rb"(?:one|two|three|person) \d+\n")
+# Contents that programs and people write, as made by `Promises._new_text` and `Person._new_text`.
+_FILE_TEXT = re.compile(rb"(?:one|two|three|person) \d+\n")
 
-# What a question for one item, or for what is in a folder, is asked by; and answers that are neither.
+# Requests for one item or a folder's items; and invalid responses to them.
 _ITEM = re.compile(r"/(?:files|folders|web_links)/\d+(?:/items)?$")
-_NO_ITEM = (b"", b"null", b"{}", b"[]", b'{"type": "file", "id', b'{"type": "comet", "id": "1"}', b"<html>")
+_MALFORMED_ITEMS = (
+    b"",
+    b"null",
+    b"{}",
+    b"[]",
+    b'{"type": "file", "id',
+    b'{"type": "comet", "id": "1"}',
+    b"<html>",
+)
 
-# What is no entry, or one that cannot be read.
-_ODD: tuple[Any, ...] = (
+# Entries that are invalid or cannot be parsed.
+_MALFORMED: tuple[Any, ...] = (
     None,
     {},
     [],
@@ -34,35 +42,35 @@ _ODD: tuple[Any, ...] = (
 
 
 class Liar:
-    """What becomes of a request and of its answer; `rate` says how often."""
+    """Falsifies requests and responses, with probability `rate`."""
 
     def __init__(self, chance: random.Random, faults: Counter[str]) -> None:
         self._chance = chance
         self._faults = faults
         self.rate = 0.0
-        # Where something is not told at all a comparison of everything follows, which hides what else went
-        # wrong: so for half of the drives all is told, in whatever way.
-        self.hides = chance.random() < 0.5
-        # Events that are told later than they should be.
-        self._late: list[Any] = []
-        # Something was told that was not so, or was not told: only a comparison of everything finds that.
-        self.has_hidden = False
+        # Dropped events make the judge run a full comparison, which hides other faults: so for half of the
+        # drives nothing is dropped.
+        self.may_drop = chance.random() < 0.5
+        # Events held back for a later response.
+        self._delayed: list[Any] = []
+        # Something was dropped or delayed, which only a full comparison finds.
+        self.has_dropped = False
 
-    def _happens(self, kind: str) -> bool:
+    def _draw(self, kind: str) -> bool:
         if self.rate <= 0 or self._chance.random() >= self.rate:
             return False
         self._faults[kind] += 1
         return True
 
     def damage_request(self, request: httpx.Request) -> None:
-        """Perhaps the service receives other bytes than were sent."""
+        """Perhaps damage the bytes of an upload."""
         path = request.url.path
         is_upload = request.method in ("POST", "PUT") and ("/content" in path or "/upload_sessions/" in path)
-        if is_upload and not path.endswith("/commit") and self._happens("damaged upload"):
+        if is_upload and not path.endswith("/commit") and self._draw("damaged upload"):
             request.stream = _Damaged(request.stream)
 
-    async def answered(self, request: httpx.Request, response: httpx.Response) -> httpx.Response:
-        """The answer that the drive gets."""
+    async def falsify_response(self, request: httpx.Request, response: httpx.Response) -> httpx.Response:
+        """Return the response that the drive receives."""
         if request.method != "GET" or response.status_code not in (200, 206):
             return response
         path = request.url.path
@@ -72,82 +80,84 @@ class Liar:
             return await self._events(response)
         if path.endswith("/search"):
             return await self._search(response)
-        if _ITEM.search(path) and self._happens("odd item"):
+        if _ITEM.search(path) and self._draw("odd item"):
             await response.aclose()
-            return _with(response, self._chance.choice(_NO_ITEM))
+            return _with_body(response, self._chance.choice(_MALFORMED_ITEMS))
         return response
 
     # ---- contents ----
 
     async def _content(self, response: httpx.Response) -> httpx.Response:
-        if self._happens("damaged download"):
-            other = bytearray(await _whole(response))
+        if self._draw("damaged download"):
+            other = bytearray(await _read_body(response))
             if other:
                 other[self._chance.randrange(len(other))] ^= 4
-            return _with(response, bytes(other))
-        if self._happens("short download"):
-            data = await _whole(response)
-            return _with(response, data[: self._chance.randrange(len(data))] if data else b"")
+            return _with_body(response, bytes(other))
+        if self._draw("short download"):
+            data = await _read_body(response)
+            return _with_body(response, data[: self._chance.randrange(len(data))] if data else b"")
         return response
 
-    # ---- what is told ----
+    # ---- events and search results ----
 
     async def _events(self, response: httpx.Response) -> httpx.Response:
-        if self.rate <= 0 and not self._late:
+        if self.rate <= 0 and not self._delayed:
             return response
-        page = json.loads(await _whole(response))
+        page = json.loads(await _read_body(response))
         entries = page.get("entries", [])
         before = list(entries)
-        entries += self._late
-        self._late = []
-        if entries and self.hides and self._happens("event lost"):
+        entries += self._delayed
+        self._delayed = []
+        if entries and self.may_drop and self._draw("event lost"):
             entries.pop(self._chance.randrange(len(entries)))
-            self.has_hidden = True
-        if entries and self._happens("event twice"):
+            self.has_dropped = True
+        if entries and self._draw("event twice"):
             entries.insert(self._chance.randrange(len(entries)), self._chance.choice(entries))
-        if entries and self._happens("events shuffled"):
+        if entries and self._draw("events shuffled"):
             self._chance.shuffle(entries)
-        if entries and self.hides and self._happens("event late"):
-            self._late.append(entries.pop(self._chance.randrange(len(entries))))
-            self.has_hidden = True
-        if self._happens("odd event"):
-            entries.insert(self._chance.randrange(len(entries) + 1), self._chance.choice(_ODD))
+        if entries and self.may_drop and self._draw("event late"):
+            self._delayed.append(entries.pop(self._chance.randrange(len(entries))))
+            self.has_dropped = True
+        if self._draw("odd event"):
+            entries.insert(self._chance.randrange(len(entries) + 1), self._chance.choice(_MALFORMED))
         if entries == before:
-            return _with(response, json.dumps(page).encode())
-        return _with(response, json.dumps(page | {"chunk_size": len(entries)}).encode())
+            return _with_body(response, json.dumps(page).encode())
+        return _with_body(response, json.dumps(page | {"chunk_size": len(entries)}).encode())
 
     async def _search(self, response: httpx.Response) -> httpx.Response:
-        if self.hides and self._happens("empty answer"):
-            self.has_hidden = True
+        if self.may_drop and self._draw("empty answer"):
+            self.has_dropped = True
             await response.aclose()
             nothing = {"total_count": 0, "entries": [], "limit": 200, "offset": 0}
-            return _with(response, self._chance.choice([b"", b"{}", b"null", json.dumps(nothing).encode()]))
-        if not self._happens("odd answer"):
+            return _with_body(
+                response, self._chance.choice([b"", b"{}", b"null", json.dumps(nothing).encode()])
+            )
+        if not self._draw("odd answer"):
             return response
-        page = json.loads(await _whole(response))
+        page = json.loads(await _read_body(response))
         entries = page.get("entries", [])
         what = self._chance.choice(["odd", "twice", "shuffled", "without one"])
-        if what == "without one" and entries and self.hides:
+        if what == "without one" and entries and self.may_drop:
             entries.pop(self._chance.randrange(len(entries)))
-            self.has_hidden = True
+            self.has_dropped = True
         elif what == "twice" and entries:
             entries.append(self._chance.choice(entries))
         elif what == "shuffled":
             self._chance.shuffle(entries)
         else:
-            entries.insert(self._chance.randrange(len(entries) + 1), self._chance.choice(_ODD))
-        return _with(response, json.dumps(page).encode())
+            entries.insert(self._chance.randrange(len(entries) + 1), self._chance.choice(_MALFORMED))
+        return _with_body(response, json.dumps(page).encode())
 
 
-async def _whole(response: httpx.Response) -> bytes:
+async def _read_body(response: httpx.Response) -> bytes:
     try:
         return await response.aread()
     finally:
         await response.aclose()
 
 
-def _with(response: httpx.Response, body: bytes) -> httpx.Response:
-    """The answer with another body, of which its head tells the length."""
+def _with_body(response: httpx.Response, body: bytes) -> httpx.Response:
+    """Return the response with another body and its length in the headers."""
     gone = ("content-length", "content-encoding", "transfer-encoding")
     headers = {name: value for name, value in response.headers.items() if name not in gone}
     headers["content-length"] = str(len(body))
@@ -155,7 +165,7 @@ def _with(response: httpx.Response, body: bytes) -> httpx.Response:
 
 
 class _Body(httpx.AsyncByteStream):
-    """Bytes that are still to be read: those that `httpx` is given whole count as read."""
+    """An unread body: `httpx` treats a body passed as bytes as already read."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -165,7 +175,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 class _Damaged(httpx.AsyncByteStream):
-    """A body in which a byte of a file is another one."""
+    """A body in which one byte of a file's contents is changed."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -173,7 +183,7 @@ class _Damaged(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         is_done = False
         async for piece in self._inner:
-            if not is_done and (found := _OURS.search(piece)) is not None:
+            if not is_done and (found := _FILE_TEXT.search(piece)) is not None:
                 is_done = True
                 at = found.start()
                 piece = piece[:at] + bytes([piece[at] ^ 0x20]) + piece[at + 1 :]

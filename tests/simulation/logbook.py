@@ -1,4 +1,4 @@
-"""What drives and service say in their log: no error, and no warning of what a story has no cause for."""
+"""Checks the log of drives and service: no error, and no warning that nothing in the story can cause."""
 
 import logging
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from tests.simulation import judge
 from tests.simulation.story import Plan
 from tests.simulation.world import World
 
-# What is said of what has happened to a drive, and what of a plan may have brought that about.  Others
-# say what a program or a change was refused, which any story may come to.
+# Warnings about a drive's state, and the fields of a plan that can cause each.  Warnings not listed here
+# are about refused calls and changes, which any story may have.
 CAUSES: dict[str, tuple[str, ...]] = {
     "the disk of %s is full; using the reserved space to continue": ("troubles",),
     "the disk of %s is full, so writes are refused: free up space there": ("troubles",),
@@ -19,10 +19,10 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "%s cannot be read; the files listed in it are kept without their names": ("troubles", "power"),
     "draft %d has %d of %d bytes after the power failed": ("power",),
     "a download does not match its SHA-1: %s": ("lies",),
-    # An answer that ends early need not look like that, and is asked for again.
+    # A truncated response may look malformed, and is requested again.
     "skipping the %s %s of the service: %s": ("lies", "faults"),
     "a listing omitted %d items that the service still has; nothing was removed": ("lies", "faults"),
-    # Somebody may have deleted the file of which it is a version.
+    # Somebody may have deleted the file that the version belongs to.
     "the service no longer has the contents of a backup: %s": ("backup", "person", "other", "is_shared"),
     "the log file could not be set aside: %s": (),
     "appended data cannot be moved to the conflict copy: %s": (),
@@ -31,7 +31,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
 }
 
 
-class _Watch(logging.Handler):
+class _LogCheck(logging.Handler):
     def __init__(self, failures: list[str], plan: Plan, world: World) -> None:
         super().__init__(logging.WARNING)
         self._failures = failures
@@ -39,20 +39,21 @@ class _Watch(logging.Handler):
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage().replace("\n", " ")
+        message = record.getMessage().replace("\n", " ")
         self._world.note(f"log: {record.levelname} {record.msg}")
         causes = CAUSES.get(str(record.msg))
         if causes is not None and not any(getattr(self._plan, one) for one in causes):
-            self._failures.append(f"warned {record.msg}: {said}")
+            self._failures.append(f"warned {record.msg}: {message}")
         if record.exc_info or (record.levelno >= logging.ERROR and causes is None):
             error = record.exc_info[1] if record.exc_info else None
-            self._failures.append(f"logged {record.msg}: {said} {judge.told(error) if error else ''}")
+            cause = judge.describe_error(error) if error else ""
+            self._failures.append(f"logged {record.msg}: {message} {cause}")
 
 
 @contextmanager
-def watching(failures: list[str], plan: Plan, world: World) -> Iterator[None]:
-    watch, root = _Watch(failures, plan, world), logging.getLogger()
-    before, root.handlers = root.handlers, [watch]
+def checking_log(failures: list[str], plan: Plan, world: World) -> Iterator[None]:
+    check, root = _LogCheck(failures, plan, world), logging.getLogger()
+    before, root.handlers = root.handlers, [check]
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
-"""Logins of people: a drive's tokens lie on its machine's disk, and each refresh uses up the pair before.
+"""User logins: a drive's tokens are on its machine's disk, and each refresh invalidates the previous pair.
 
-A pair that is lost on its way, or with the process that got it, ends the login: a person logs in anew then.
+A pair that is lost in transit, or with the process that received it, ends the login: the user logs in again.
 """
 
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from daemon.core.request_scheduler import RequestScheduler
 if TYPE_CHECKING:
     from tests.simulation.machines import Service
 
-# So long it takes a person to notice that the drive wants a login.
+# How long it takes the user to notice that the drive asks for a login.
 NOTICED_SECONDS = 20.0
 
 
@@ -30,16 +30,16 @@ class Login:
     """The login of one machine."""
 
     def __init__(self, paths: config.Paths, service: "Service", user: int) -> None:
-        self._keep = token_store.FileTokenStore(paths.token)
+        self._tokens = token_store.FileTokenStore(paths.token)
         self._lock = paths.token_lock
         self._service = service
         self._user = user
-        self.made = 0
-        self.asked = 0  # pairs that the service has given, whoever heard of it
-        self.kept = 0
+        self.login_count = 0
+        self.pairs_issued = 0  # token pairs that the service issued, received or not
+        self.pairs_stored = 0
 
-    async def make(self) -> None:
-        """A person logs in, at the service's page."""
+    async def log_in(self) -> None:
+        """Log in, as a user does at the service's page."""
         if self._service.transport() is None:
             return
         store, user = self._service.store, self._user
@@ -53,32 +53,32 @@ class Login:
         login = token_store.StoredLogin(
             "tests", "secret", pair["refresh_token"], pair["access_token"], ends, str(user)
         )
-        await token_refresh.renew(self._keep, login, self._lock)
-        self.made += 1
+        await token_refresh.renew(self._tokens, login, self._lock)
+        self.login_count += 1
 
-    async def made_anew(self, health: Health) -> None:
-        """A person logs in whenever the drive wants that, for ever."""
+    async def log_in_when_refused(self, health: Health) -> None:
+        """Log in again whenever the drive asks for it; runs until cancelled."""
         while True:
             while not health.is_refused:
                 await health.changed()
             await trio.sleep(NOTICED_SECONDS)
             if health.is_refused:
-                await self.make()
+                await self.log_in()
 
     @asynccontextmanager
     async def client(
         self, endpoints: session.ServiceEndpoints, transport: httpx.AsyncBaseTransport, pace: RequestScheduler
     ) -> AsyncIterator[session.Client]:
-        """A client as `auth.connect` makes it for an account that somebody is logged in to."""
-        while not self.made:
-            await self.make()
+        """Open a client as `auth.connect` does for a logged-in account."""
+        while not self.login_count:
+            await self.log_in()
             await trio.sleep(1)
         async with session.open_client(endpoints, transport=transport) as anonymous:
-            auth = bearer.BearerAuth(token_refresh.refreshing_fetch(anonymous, self._keep, self._lock))
+            auth = bearer.BearerAuth(token_refresh.refreshing_fetch(anonymous, self._tokens, self._lock))
             async with session.open_client(endpoints, auth=auth, transport=transport, pace=pace) as client:
                 yield client
 
-    def unexplained(self) -> str | None:
-        """More logins than were lost, in words."""
-        again, lost = self.made - 1, self.asked - self.kept
+    def find_unexplained_logins(self) -> str | None:
+        """Return a description if there were more new logins than lost token pairs."""
+        again, lost = self.login_count - 1, self.pairs_issued - self.pairs_stored
         return f"{again} logins anew, and {lost} pairs of tokens were lost" if again > lost else None

@@ -1,7 +1,7 @@
-"""The machines of a story: the service, and those with a drive.  Each can lose its process at any moment.
+"""The machines of a story: the service, and those with a drive.  Each can be killed at any moment.
 
-A process that is killed leaves its files as they are at that moment: they are set aside then, nothing that it
-still does reaches anybody, and the next process finds them as they were.
+A kill copies the process's files as they are at that moment.  Whatever its tasks still do while they are
+cancelled has no effect on others, and the next process starts from the copy.
 """
 
 import abc
@@ -37,18 +37,18 @@ from tests.simulation.disk import Disks
 from tests.simulation.kernel import Kernel
 from tests.simulation.logins import Login
 from tests.simulation.wire import Wire
-from tests.simulation.world import World, who
+from tests.simulation.world import World, current_actor
 
 OTHER = "bob@example.com"
 URL = "https://cms.example.com"
 
 
 class Killed(Exception):
-    """The process that was asked is no more."""
+    """The process that handled the call has been killed."""
 
 
-def fill(conn: Connection) -> int:
-    """An enterprise with one user and another one, and the application of the tests."""
+def create_accounts(conn: Connection) -> int:
+    """Create an enterprise with two users and the tests' application; return the first user's id."""
     enterprise = demo.add_enterprise(conn, "Tests", now=1)
     user = demo.add_user(conn, enterprise, "Ada Tester", "ada@example.com", role="admin", now=1)
     demo.add_user(conn, enterprise, "Bob Tester", OTHER, now=1)
@@ -63,7 +63,7 @@ def fill(conn: Connection) -> int:
 async def open_client(
     transport: httpx.AsyncBaseTransport, user: int, pace: RequestScheduler | None = None
 ) -> AsyncIterator[session.Client]:
-    """A client for the account, as `auth.connect` makes it."""
+    """Open a client for the account as `auth.connect` does."""
     endpoints = session.ServiceEndpoints.of_server(URL)
     async with session.open_client(endpoints, transport=transport) as anonymous:
         fetch = grants.client_credentials(
@@ -75,7 +75,7 @@ async def open_client(
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Everything below, with names of one file being names of one file."""
+    """Copy a tree, preserving hard links."""
     links: dict[int, Path] = {}
     target.mkdir(parents=True)
     for folder, folders, files in os.walk(source):
@@ -95,17 +95,17 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 class Process(abc.ABC):
-    """What lives in one process at a time, and the folders that it keeps its state in."""
+    """A service or drive that runs in one simulated process at a time, and the folders of its state."""
 
     def __init__(self, world: World, disks: Disks, name: str, folders: list[Path]) -> None:
         self.world = world
         self.disks = disks
-        self.cuts: list[float] = []  # when its power was cut
-        # When what is remembered of its files was so; and spans of time that were undone by that.
-        self.remembered_at: float | None = None
-        self.undone: list[tuple[float, float]] = []
-        self.dead: set[int] = set()  # descriptors that nobody closed, since their process was killed
-        self._after_death: list[Callable[[], None]] = []
+        self.power_cuts: list[float] = []  # when its power was cut
+        # When the snapshot of its files was taken; and spans of time that a restored snapshot undid.
+        self.snapshot_at: float | None = None
+        self.undone_spans: list[tuple[float, float]] = []
+        self.leaked_fds: set[int] = set()  # descriptors left open by killed processes
+        self._after_kill: list[Callable[[], None]] = []
         self.name = name
         self.folders = folders
         self.is_alive = False
@@ -115,12 +115,12 @@ class Process(abc.ABC):
         self._ended = trio.Event()
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Return when it answers."""
+        """Start it, and return when it is ready."""
         self._scope, self._ended = trio.CancelScope(), trio.Event()
         await nursery.start(self._run)
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
-        who.set(self.name)
+        current_actor.set(self.name)
         ended, scope = self._ended, self._scope
         try:
             with scope, contextlib.ExitStack() as stack:
@@ -134,12 +134,12 @@ class Process(abc.ABC):
 
     @abc.abstractmethod
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
-        """Run until cancelled; `task_status` is told when it answers."""
+        """Run until cancelled; call `task_status.started` when ready."""
 
-    def strike(self, *, power: random.Random | None = None) -> None:
-        """The process ends here and now: what its files hold at this moment is what is left.
+    def kill(self, *, power: random.Random | None = None) -> None:
+        """Kill the process here and now: the next one finds its files as they are at this moment.
 
-        `power`: the machine does, and what of that was not synced is left to chance.
+        `power`: cut the machine's power, so that unsynced data survives at random.
         """
         if not self.is_alive or self.is_dying:
             return
@@ -151,70 +151,70 @@ class Process(abc.ABC):
             if power is None:
                 copy_tree(folder, target)
             else:
-                self.disks.left(folder, target, power)
+                self.disks.copy_survivors(folder, target, power)
         if power is not None:
-            self.cuts.append(trio.current_time())
+            self.power_cuts.append(trio.current_time())
         self._scope.cancel()
 
-    def remember(self) -> None:
-        """Keep what a kill would leave now, for `put_back`."""
+    def take_snapshot(self) -> None:
+        """Take a snapshot of the files for `restore_snapshot`."""
         if not self.is_alive or self.is_dying:
             return
         for folder in self.folders:
             target = folder.with_name(f"{folder.name}.remembered")
             shutil.rmtree(target, ignore_errors=True)
             copy_tree(folder, target)
-        self.remembered_at = trio.current_time()
+        self.snapshot_at = trio.current_time()
 
-    def put_back(self) -> bool:
-        """The process ends, and the next one finds what is remembered; whether that is possible."""
-        if self.remembered_at is None or not self.is_alive or self.is_dying:
+    def restore_snapshot(self) -> bool:
+        """Kill the process and restore the snapshot; return whether there was one."""
+        if self.snapshot_at is None or not self.is_alive or self.is_dying:
             return False
-        self.undone.append((self.remembered_at, trio.current_time()))
-        self.strike()
+        self.undone_spans.append((self.snapshot_at, trio.current_time()))
+        self.kill()
 
         def back() -> None:
             for folder in self.folders:
                 shutil.rmtree(folder)
                 copy_tree(folder.with_name(f"{folder.name}.remembered"), folder)
 
-        self._after_death.append(back)
+        self._after_kill.append(back)
         return True
 
-    def lose(self, folder: Path) -> None:
-        """The process ends, and what is in this folder is gone."""
-        self.strike()
+    def lose_folder(self, folder: Path) -> None:
+        """Kill the process and empty this folder."""
+        self.kill()
 
         def empty() -> None:
             shutil.rmtree(folder)
             folder.mkdir(mode=0o700)
 
-        self._after_death.append(empty)
+        self._after_kill.append(empty)
 
-    async def ended(self) -> None:
-        """Return when it does not run any more."""
+    async def wait_ended(self) -> None:
+        """Return when the process has ended."""
         await self._ended.wait()
 
-    async def buried(self) -> None:
-        """Return when nothing of it runs any more, and its files are as it left them."""
+    async def wait_cleaned_up(self) -> None:
+        """Return when all its tasks have ended and its files are as the kill left them."""
         await self._ended.wait()
         if self.is_dying:
-            self.dead |= gauges.open_below(self.folders).keys()
+            self.leaked_fds |= gauges.open_descriptors(self.folders).keys()
             for folder in self.folders:
                 shutil.rmtree(folder)
                 folder.with_name(f"{folder.name}.left").rename(folder)
-            while self._after_death:
-                self._after_death.pop()()
+            while self._after_kill:
+                self._after_kill.pop()()
             self.is_dying = False
 
     async def stop(self) -> None:
-        """End it in order."""
+        """Shut it down cleanly."""
         self._scope.cancel()
         await self._ended.wait()
 
 
 class Service(Process):
-    """The embedded service, which may be killed and started again."""
+    """The embedded service, which can be killed and restarted."""
 
     def __init__(self, world: World, disks: Disks, root: Path) -> None:
         super().__init__(world, disks, "service", [root])
@@ -228,8 +228,8 @@ class Service(Process):
             built = app.build(self.store)
 
             async def answer(*asked: Any) -> None:
-                # Whoever has asked: this is the service's work, at its time.
-                who.set(self.name)
+                # Whoever sent the request: from here the service acts, by its own clock.
+                current_actor.set(self.name)
                 await built(*asked)
 
             self._transport = embedded.EmbeddedTransport(answer, nursery)
@@ -239,12 +239,12 @@ class Service(Process):
             await trio.sleep_forever()
 
     async def sweep(self) -> None:
-        """What the service does from time to time, now; return when that has ended, with it or by itself."""
+        """Run the scheduled cleanup now; return when it has ended or died with the service."""
         done = trio.Event()
 
         async def sweep() -> None:
             try:
-                who.set(self.name)
+                current_actor.set(self.name)
                 await sweeper.sweep(self.store, self.store.now())
             finally:
                 done.set()
@@ -256,8 +256,8 @@ class Service(Process):
         return self._transport if self.is_alive and not self.is_dying else None
 
 
-class Ever(httpx.AsyncBaseTransport):
-    """The way of a person to the service, as it is at the moment."""
+class ServiceTransport(httpx.AsyncBaseTransport):
+    """A transport to whichever process of the service runs at the moment."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -274,7 +274,7 @@ class Ever(httpx.AsyncBaseTransport):
 
 
 class Machine(Process):
-    """A computer with a drive: its daemon without a kernel, and a small kernel with programs."""
+    """A computer with a drive: the daemon without FUSE, and a simulated kernel with programs."""
 
     def __init__(
         self, world: World, disks: Disks, name: str, service: Service, user: int, settings: config.Settings
@@ -283,23 +283,23 @@ class Machine(Process):
         super().__init__(world, disks, name, [settings.paths.state, settings.paths.cache])
         self.settings = settings
         self.user = user
-        # Where the folders of others are shown that everybody uses, if this is a drive of the second account.
-        self.shelf = ""
+        # Path prefix of the shared folders, on a drive of the second account.
+        self.shared_prefix = ""
         self.chance = random.Random(f"{world.seed} {name}")
         self.wire = Wire(world, name, lambda: None if self.is_dying else service.transport(), self.chance)
         self.agents: daemon_app.Agent = None
         self.kernel: Kernel = None
         self.is_slow = False
-        # None: its tokens are given for the asking.
+        # None: it gets tokens by client credentials, without a login.
         self.login: Login | None = None
-        self.task: trio.lowlevel.Task = None  # that all of its tasks are below
+        self.task: trio.lowlevel.Task = None  # parent of all its tasks
         # Scopes of programs that wait for the drive.
         self._calls: set[trio.CancelScope] = set()
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         self.task = trio.lowlevel.current_task()
         self.settings.paths.ensure()
-        self.disks.all_synced(self.folders)
+        self.disks.record_all_synced(self.folders)
         pace = RequestScheduler(config.profile(self.settings).limits)
         async with (
             self._client(pace) as client,
@@ -314,9 +314,9 @@ class Machine(Process):
             self.kernel = Kernel(agents.shown, agents.fs.inodes, trio.current_time, chance)
             self.kernel.is_slow = self.is_slow
             await agents.fs.begin()
-            self._listen(agents, self.kernel)
+            self._redirect_invalidations(agents, self.kernel)
             if self.login is not None:
-                nursery.start_soon(self.login.made_anew, agents.health)
+                nursery.start_soon(self.login.log_in_when_refused, agents.health)
             for work, args, name in (
                 (agents.commit.run, (), "commit"),
                 (
@@ -333,10 +333,10 @@ class Machine(Process):
             try:
                 await agents.contact()
             except errors.UserError as refused:
-                # As `cmsfs mount` does: it ends, and a person starts it again.
+                # As with `cmsfs mount`: it exits, and the user starts it again.
                 self.world.note(f"{self.name} ends: {refused}")
                 if self.login is not None and refusals.ENDED in str(refused):
-                    await self.login.make()
+                    await self.login.log_in()
                 await agents.fs.finish()
                 await agents.commit.commit()
                 self.deaths += 1
@@ -356,36 +356,36 @@ class Machine(Process):
             return open_client(self.wire, self.user, pace)
         return self.login.client(session.ServiceEndpoints.of_server(URL), self.wire, pace)
 
-    def _listen(self, agents: daemon_app.Agent, kernel: Kernel) -> None:
+    def _redirect_invalidations(self, agents: daemon_app.Agent, kernel: Kernel) -> None:
         async def tell(changes: list[Change], *, at_last: bool = False) -> list[Change]:
-            return await kernel.tell(changes)
+            return await kernel.invalidate(changes)
 
         agents.notifier._tell_all = tell  # type: ignore[method-assign]
 
-    def strike(self, *, power: random.Random | None = None) -> None:
-        super().strike(power=power)
+    def kill(self, *, power: random.Random | None = None) -> None:
+        super().kill(power=power)
         if self.is_dying:
             self._end_calls()
 
-    async def buried(self) -> None:
+    async def wait_cleaned_up(self) -> None:
         await self._ended.wait()
-        # A program's call may be in the middle of what its process cannot be kept from: a refresh of tokens.
-        while self._calls:  # noqa: ASYNC110 - they end by themselves
+        # A program's call may be in a section shielded from cancellation: a token refresh.
+        while self._calls:  # noqa: ASYNC110 - the calls end by themselves
             await trio.sleep(0.1)
-        await super().buried()
+        await super().wait_cleaned_up()
 
     def _end_calls(self) -> None:
         for scope in list(self._calls):
             scope.cancel()
 
     async def stop(self) -> None:
-        """Unmount: what can be sent is sent."""
+        """Unmount, after uploading what can be uploaded."""
         self.agents.shutdown.ask(None)
         await self._ended.wait()
 
     @asynccontextmanager
-    async def calling(self) -> AsyncIterator[Kernel]:
-        """A program's calls: `Killed` if the daemon dies meanwhile, or is dead."""
+    async def program_call(self) -> AsyncIterator[Kernel]:
+        """The kernel for a program's calls; raises `Killed` if the daemon is dead or dies meanwhile."""
         if not self.is_alive or self.is_dying:
             raise Killed
         with trio.CancelScope() as scope:

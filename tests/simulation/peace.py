@@ -1,71 +1,72 @@
-"""All is well: nobody dies, the network is good, programs end.  At the end of a story, and within some."""
+"""Ends all faults and waits until everything is idle: at the end of a story, and in the middle of some."""
 
 from typing import TYPE_CHECKING
 
 import trio
 
 from tests.simulation import judge
-from tests.simulation.wire import Weather
-from tests.simulation.world import who
+from tests.simulation.wire import NetworkConditions
+from tests.simulation.world import current_actor
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import _Simulation
 
-# When all is well again, everything has to be where it belongs after so long, and to be quiet.
+# After the last fault, all changes must be synced after so long, the last part of it without activity.
 PEACE_SECONDS = 130.0
 QUIET_SECONDS = 40.0
 RETRY_SECONDS = 20.0
 
-# So many requests a drive makes in peace, and of them in the quiet at its end.
+# The most requests a drive may make in the whole period, and in its quiet part.
 PEACE_REQUESTS = 150
 QUIET_REQUESTS = 60
 
 
-async def rest(one: "_Simulation") -> None:
-    """Peace within a story: what must be true at its end must be true then."""
-    one.outcome.faults["rest"] += 1
-    await come(one)
-    await judge.judge(one)
-    one.outcome.failures[:] = [
-        said if said.startswith("at rest, ") else f"at rest, {said}" for said in one.outcome.failures
+async def check_midway(sim: "_Simulation") -> None:
+    """Pause the faults in the middle of a story, check all invariants, and resume."""
+    sim.outcome.faults["rest"] += 1
+    await wait_for_quiet(sim)
+    await judge.judge(sim)
+    sim.outcome.failures[:] = [
+        failure if failure.startswith("at rest, ") else f"at rest, {failure}"
+        for failure in sim.outcome.failures
     ]
-    one.trouble()
+    sim.set_network_conditions()
 
 
-async def come(one: "_Simulation") -> None:
-    """Return when it has lasted long enough for all to be in its place."""
-    one.dooms.clear()
-    for machine in one.machines:
+async def wait_for_quiet(sim: "_Simulation") -> None:
+    """End all faults and wait until everything should be synced; check the number of requests."""
+    sim.kill_schedule.clear()
+    for machine in sim.machines:
         machine.wire.is_down = False
-        machine.wire.next.clear()
-        machine.wire.weather = Weather(latency=0.01)
+        machine.wire.forced.clear()
+        machine.wire.conditions = NetworkConditions(latency=0.01)
         machine.wire.liar.rate = 0.0
-        one.troubles.well(*machine.folders)
-    while one.under_way or not all(  # noqa: ASYNC110 - processes come and go
-        process.is_alive and not process.is_dying for process in one.processes.values()
+        sim.troubles.repair(*machine.folders)
+    while sim.under_way or not all(  # noqa: ASYNC110 - processes come and go
+        process.is_alive and not process.is_dying for process in sim.processes.values()
     ):
         await trio.sleep(1)
-    requests = [machine.wire.requests for machine in one.machines]
-    for name, programs in one.programs.items():
-        token = who.set(f"{name}'s programs")
-        await programs.let_go()
-        who.reset(token)
-    await one.person.act("release", ())
-    await one.other.act("release", ())
-    for machine in one.machines:
+    requests = [machine.wire.requests for machine in sim.machines]
+    for name, programs in sim.programs.items():
+        token = current_actor.set(f"{name}'s programs")
+        await programs.close_all()
+        current_actor.reset(token)
+    await sim.person.act("release", ())
+    await sim.other.act("release", ())
+    for machine in sim.machines:
         await machine.agents.resume()
         await machine.agents.retry(None)
     await trio.sleep(RETRY_SECONDS)
-    for machine in one.machines:
-        # What had failed often enough to wait long, and met another hindrance since.
+    for machine in sim.machines:
+        # Operations with a long backoff may have failed once more.
         await machine.agents.retry(None)
     await trio.sleep(PEACE_SECONDS - QUIET_SECONDS - RETRY_SECONDS)
-    one.before_quiet = [machine.wire.changes for machine in one.machines]
-    before = [machine.wire.requests for machine in one.machines]
+    sim.before_quiet = [machine.wire.changes for machine in sim.machines]
+    before = [machine.wire.requests for machine in sim.machines]
     await trio.sleep(QUIET_SECONDS)
-    for machine, at_first, at_last in zip(one.machines, requests, before, strict=True):
+    for machine, at_first, at_last in zip(sim.machines, requests, before, strict=True):
         in_peace, in_quiet = machine.wire.requests - at_first, machine.wire.requests - at_last
         if in_peace > PEACE_REQUESTS or in_quiet > QUIET_REQUESTS:
-            one.outcome.failures.append(
+            sim.outcome.failures.append(
                 f"not quiet: {machine.name} makes {in_peace} requests in peace, {in_quiet} at its end"
             )

@@ -1,4 +1,4 @@
-"""A person at the service's own pages: changes without a drive, over what nobody there has seen."""
+"""A user of the service's web pages: changes without a drive, which replace contents unread."""
 
 from contextlib import suppress
 from datetime import UTC, timedelta
@@ -20,7 +20,7 @@ ROLES: tuple[collaborations.Role, ...] = ("editor", "editor", "viewer", "viewer 
 
 
 class Person:
-    """Works on whatever there is; what is refused is refused."""
+    """Changes random existing items; refused changes are ignored."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Person:
         *,
         has_root: bool = True,
     ) -> None:
-        """`has_root`: items may come to the top of the account."""
+        """`has_root`: items may go into the account's root folder."""
         self.world = world
         self.client = client
         self.service = service
@@ -41,7 +41,7 @@ class Person:
         self.holds: list[str] = []
         self.locks: list[str] = []
         self.policies = 0
-        # What ends with such a retention goes for good.
+        # Some retention policy deletes permanently at its end.
         self.disposes = False
         self.shares: list[str] = []
 
@@ -53,8 +53,8 @@ class Person:
         except (errors.CmsfsError, LookupError, httpx.HTTPError) as error:
             self.world.note(f"{name} {args}: {type(error).__name__}")
 
-    def _some(self, kind: int, which: int, *, status: int = 0) -> str:
-        """An item of this kind; `LookupError` if there is none."""
+    def _pick(self, kind: int, which: int, *, status: int = 0) -> str:
+        """Return the id of an item of this kind; `LookupError` if there is none."""
         if self.service.transport() is None:
             raise LookupError
         rows = self.service.store.read(
@@ -65,7 +65,7 @@ class Person:
     def _nothing(self) -> str:
         raise LookupError
 
-    def _folder(self, which: int) -> str:
+    def _pick_folder(self, which: int) -> str:
         if self.service.transport() is None:
             raise LookupError
         rows = self.service.store.read("SELECT id FROM item WHERE kind = 0 AND status = 0 ORDER BY id")
@@ -74,67 +74,67 @@ class Person:
         place = which % (len(rows) + 1) if self.has_root else 1 + which % len(rows)
         return str(rows[place - 1]["id"]) if place else "0"
 
-    def _text(self) -> bytes:
+    def _new_text(self) -> bytes:
         self.ledger.number += 1
         data = f"person {self.ledger.number}\n".encode() * (1 + self.ledger.number % 30)
-        self.ledger.know(data)
+        self.ledger.register(data)
         return data
 
     async def do_create(self, where: int, which: int) -> None:
-        data = self._text()
+        data = self._new_text()
         wish = uploads.UploadAttributes(
-            name=NAMES[which % len(NAMES)], parent=base.Reference(id=self._folder(where))
+            name=NAMES[which % len(NAMES)], parent=base.Reference(id=self._pick_folder(where))
         )
         await self.client.uploads.new_file(wish, BytesSource(data), sha1=sha1(data))
         self.ledger.wrote(data, over=ANY)
 
     async def do_edit(self, which: int) -> None:
-        data = self._text()
-        await self.client.uploads.new_version(self._some(1, which), BytesSource(data), sha1=sha1(data))
+        data = self._new_text()
+        await self.client.uploads.new_version(self._pick(1, which), BytesSource(data), sha1=sha1(data))
         self.ledger.wrote(data, over=ANY)
 
     async def do_promote(self, which: int, past: int) -> None:
-        """An old version again."""
-        item = self._some(1, which)
+        """Make an old version current again."""
+        item = self._pick(1, which)
         found = await self.client.versions.past(item)
         if not found:
             raise LookupError
         version = found[past % len(found)]
-        # It may follow anything, and anything may follow it that follows it here.
+        # A promoted version may follow any other.
         if self.service.transport() is None:
             raise LookupError
         row = self.service.store.read("SELECT sha1 FROM version WHERE id = ?", int(version.id))
         if row:
-            self.ledger.over.setdefault(row[0]["sha1"], set()).add(ANY)
+            self.ledger.sources.setdefault(row[0]["sha1"], set()).add(ANY)
         await self.client.versions.promote(item, version.id)
 
     async def do_rename(self, which: int, name: int) -> None:
-        await self.client.items.update("file", self._some(1, which), name=NAMES[name % len(NAMES)])
+        await self.client.items.update("file", self._pick(1, which), name=NAMES[name % len(NAMES)])
 
     async def do_move(self, which: int, where: int) -> None:
-        await self.client.items.update("file", self._some(1, which), parent_id=self._folder(where))
+        await self.client.items.update("file", self._pick(1, which), parent_id=self._pick_folder(where))
 
     async def do_folder(self, where: int, name: int) -> None:
         names = [path.rpartition("/")[2] for path in FOLDERS[1:]]
-        await self.client.folders.create(names[name % len(names)], self._folder(where))
+        await self.client.folders.create(names[name % len(names)], self._pick_folder(where))
 
     async def do_move_folder(self, which: int, where: int) -> None:
-        await self.client.items.update("folder", self._some(0, which), parent_id=self._folder(where))
+        await self.client.items.update("folder", self._pick(0, which), parent_id=self._pick_folder(where))
 
     async def do_delete(self, which: int) -> None:
-        await self.client.items.delete("file", self._some(1, which))
+        await self.client.items.delete("file", self._pick(1, which))
 
     async def do_delete_folder(self, which: int) -> None:
-        await self.client.items.delete("folder", self._some(0, which), recursive=True)
+        await self.client.items.delete("folder", self._pick(0, which), recursive=True)
 
     async def do_restore(self, which: int, kind: int) -> None:
         one = kind % 2
-        await self.client.items.restore(("folder", "file")[one], self._some(one, which, status=1))
+        await self.client.items.restore(("folder", "file")[one], self._pick(one, which, status=1))
 
     async def do_purge(self, which: int, kind: int) -> None:
-        """Out of the trash, for good: with all that it ever was."""
+        """Delete an item permanently from the trash, with all its versions."""
         one = kind % 2
-        item = self._some(one, which, status=1)
+        item = self._pick(one, which, status=1)
         rows = self.service.store.read(
             "SELECT version.sha1 FROM version JOIN item ON item.id = version.file"
             " WHERE item.id = ? OR item.trash = ?",
@@ -146,18 +146,18 @@ class Person:
 
     async def do_link(self, where: int, number: int) -> None:
         await self.client.web_links.create(
-            f"https://example.com/{number}", self._folder(where), name=f"link {number % 3}"
+            f"https://example.com/{number}", self._pick_folder(where), name=f"link {number % 3}"
         )
 
     async def do_share(self, which: int, role: int) -> None:
-        """A folder with the other account."""
+        """Share a folder with the other account."""
         made = await self.client.collaborations.create(
-            "folder", self._some(0, which), ROLES[role % len(ROLES)], login=OTHER
+            "folder", self._pick(0, which), ROLES[role % len(ROLES)], login=OTHER
         )
         self.shares.append(made.id)
 
     async def do_rights(self, role: int) -> None:
-        """What the other account may do with a folder is something else from now on."""
+        """Change the other account's role in a folder."""
         wish = collaborations.UpdateCollaboration(role=ROLES[role % len(ROLES)])
         await self.client.collaborations.update(self.shares[role % len(self.shares or [0])], wish)
 
@@ -166,24 +166,24 @@ class Person:
         self.shares.pop(0)
 
     async def do_hold(self, which: int) -> None:
-        """A file must not be removed for the time being."""
-        item = self._some(1, which)
+        """Put a file under legal hold."""
+        item = self._pick(1, which)
         policy = await self.client.legal_holds.create(f"hold {len(self.holds)}")
         self.holds.append(policy.id)
         await self.client.legal_holds.assign(policy.id, "file", item)
 
     async def do_lock(self, which: int, minutes: int) -> None:
-        """Nobody else may change a file for a while."""
-        item = self._some(1, which)
+        """Lock a file for some minutes."""
+        item = self._pick(1, which)
         ends = self.world.datetime_now(UTC) + timedelta(minutes=1 + minutes % 60)
         await self.client.locks.lock(item, expires_at=ends)
         self.locks.append(item)
 
     async def do_retain(self, which: int, how: int) -> None:
-        """What is in a folder, or anywhere, must be kept for some days; and may be removed then, perhaps."""
+        """Assign a retention policy of some days to a folder or the enterprise; it may delete at its end."""
         target = retention.RetentionAssignTo(type="enterprise")
         if how % 2:
-            target = retention.RetentionAssignTo(type="folder", id=self._some(0, which))
+            target = retention.RetentionAssignTo(type="folder", id=self._pick(0, which))
         disposes = how % 5 == 0
         self.policies += 1
         policy = await self.client.retention.create(
@@ -198,7 +198,7 @@ class Person:
         self.disposes = self.disposes or disposes
 
     async def do_release(self) -> None:
-        """All holds and locks end, and who may see a folder may change it."""
+        """End all legal holds and locks, and make every collaborator an editor."""
         for share in self.shares:
             with suppress(errors.NotFound):
                 await self.client.collaborations.update(

@@ -1,6 +1,6 @@
-"""Bugs to be planted into the product, one at a time: a simulation that does not find them is not believed.
+"""Mutation tests of the simulation: bugs to plant into the product, one at a time, which stories must find.
 
-Each takes something away on which a promise stands.
+Each disables something that a promise of the drive depends on.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ Put = Callable[[Any, str, Any], None]
 
 
 def no_if_match(put: Put) -> None:
-    """No change says which version it started from."""
+    """Changes are sent without `If-Match`."""
     exchange = wire.Wire._exchange
 
     async def careless(self: Any, request: httpx.Request) -> httpx.Response:
@@ -49,25 +49,29 @@ def no_if_match(put: Put) -> None:
 
 
 def no_fsync_of_drafts(put: Put) -> None:
-    """Written bytes are not brought to the disk."""
-    heard = disk.Disks.heard
-    put(disk.Disks, "heard", lambda self, path: None if path.suffix == ".draft" else heard(self, path))
+    """Drafts are not fsynced."""
+    on_fsync = disk.Disks.on_fsync
+    put(disk.Disks, "on_fsync", lambda self, path: None if path.suffix == ".draft" else on_fsync(self, path))
 
 
 def no_fsync_of_the_log(put: Put) -> None:
-    """The rows that speak of them are not."""
-    heard = disk.Disks.heard
-    put(disk.Disks, "heard", lambda self, path: None if path.name.endswith("-wal") else heard(self, path))
+    """The database's WAL is not fsynced."""
+    on_fsync = disk.Disks.on_fsync
+    put(
+        disk.Disks,
+        "on_fsync",
+        lambda self, path: None if path.name.endswith("-wal") else on_fsync(self, path),
+    )
 
 
 def no_fsync_of_names(put: Put) -> None:
-    """The names of new files are not."""
-    heard = disk.Disks.heard
-    put(disk.Disks, "heard", lambda self, path: None if path.is_dir() else heard(self, path))
+    """Folders with new files are not fsynced."""
+    on_fsync = disk.Disks.on_fsync
+    put(disk.Disks, "on_fsync", lambda self, path: None if path.is_dir() else on_fsync(self, path))
 
 
 def news_of_the_past(put: Put) -> None:
-    """News count however old they are."""
+    """Outdated remote updates are applied."""
     merge = apply_remote.apply
 
     def apply(conn: Any, remotes: Any, **how: Any) -> Any:
@@ -77,7 +81,7 @@ def news_of_the_past(put: Put) -> None:
 
 
 def refusal_taken_for_success(put: Put) -> None:
-    """An upload that was refused, since there is another version, counts as done."""
+    """An upload rejected because of a newer version counts as done."""
 
     async def done(context: Any, task: Any, theirs: Any, *, anew: bool = False) -> None:
         def txn(conn: Any) -> None:
@@ -91,42 +95,42 @@ def refusal_taken_for_success(put: Put) -> None:
 
 
 def failure_given_up(put: Put) -> None:
-    """What failed once is not tried again."""
+    """A failed operation is not retried."""
     put(queue, "retry", lambda conn, op, **how: op_rows.delete(conn, op.seq))
 
 
 def our_changes_overlooked(put: Put) -> None:
-    """News do not look whether something of ours is still to be sent."""
+    """Remote updates are applied without checking for pending local changes."""
     put(tree, "pending", lambda conn, ino: set())
 
 
 def deferred_news_forgotten(put: Put) -> None:
-    """What came while work of ours was in its way is not looked at again."""
+    """Remote updates deferred because of pending local changes are dropped."""
     put(local_work, "defer", lambda conn, update: None)
 
 
 def lineage_not_split(put: Put) -> None:
-    """Other bytes come into a file that is open."""
+    """A remote version replaces the bytes of an open file."""
     put(lineages, "split_off", lambda conn, node, changes: node)
 
 
 def no_invalidation(put: Put) -> None:
-    """The kernel is not told of what has changed."""
+    """The kernel's caches are never invalidated."""
 
     async def tell(self: Any, changes: Any) -> list[Any]:
         return []
 
-    put(remembered.Remembered, "tell", tell)
+    put(remembered.KernelCache, "invalidate", tell)
 
 
 def old_pages_kept(put: Put) -> None:
-    """Whoever opens a file keeps what the kernel remembers of the version before."""
+    """Opening a file keeps the cached pages of its previous version."""
     put(files, "OpenResult", lambda fh, **how: OpenResult(fh, keep_cache=True))
     put(Inodes, "tell_news", lambda self, ino, *, is_news: (False, False))
 
 
 def name_unlinked_early(put: Put) -> None:
-    """A draft's name goes before the row that makes it superfluous is on the disk."""
+    """A draft is unlinked before the transaction that supersedes it is durable."""
 
     def unlink(self: Any, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -135,17 +139,17 @@ def name_unlinked_early(put: Put) -> None:
 
 
 def order_ignored(put: Put) -> None:
-    """Operations do not wait for those that they depend on."""
+    """Operations do not wait for their dependencies."""
     put(queue, "_waits_for", lambda conn, op, node, parent: None)
 
 
 def lost_answer_forgotten(put: Put) -> None:
-    """What was sent without an answer is not looked for before its item is made elsewhere."""
+    """An upload whose response was lost is not looked up before its item is created again."""
     put(in_flight, "new_items", lambda db, ino: [])
 
 
 def later_wish_forgotten(put: Put) -> None:
-    """An operation is done, though more was asked for while it ran."""
+    """An operation is deleted as done although it was changed while it ran."""
 
     def delete(conn: Any, seq: int, *, revision: int) -> bool:
         conn.execute("DELETE FROM op WHERE seq = ?", (seq,))
@@ -155,53 +159,53 @@ def later_wish_forgotten(put: Put) -> None:
 
 
 def begun_counts_as_running(put: Put) -> None:
-    """After a kill, what had been begun is not begun anew."""
+    """After a kill, operations that were running are not restarted."""
     put(op_rows, "reset_running", lambda conn: None)
 
 
 def drafts_not_mended(put: Put) -> None:
-    """After a kill, drafts are left as they are."""
+    """After a kill, drafts are not repaired."""
     put(recovery, "_mend", lambda conn, drafts, draft: drafts.path(draft).name)
 
 
 def names_not_told(put: Put) -> None:
-    """The kernel is told of contents and attributes, and not of names."""
-    tell = remembered.Remembered.tell
+    """The kernel's cached names are not invalidated."""
+    tell = remembered.KernelCache.invalidate
 
     async def some(self: Any, changes: Any) -> list[Any]:
         return await tell(self, [one for one in changes if one.what is not ChangeKind.ENTRY])
 
-    put(remembered.Remembered, "tell", some)
+    put(remembered.KernelCache, "invalidate", some)
 
 
 def contents_not_told(put: Put) -> None:
-    """The kernel is told of names, and not of what is in files."""
-    tell = remembered.Remembered.tell
+    """The kernel's cached contents and attributes are not invalidated."""
+    tell = remembered.KernelCache.invalidate
 
     async def some(self: Any, changes: Any) -> list[Any]:
         return await tell(self, [one for one in changes if one.what in (ChangeKind.ENTRY, ChangeKind.GONE)])
 
-    put(remembered.Remembered, "tell", some)
+    put(remembered.KernelCache, "invalidate", some)
 
 
 def forgotten_twice(put: Put) -> None:
-    """Lookups that the kernel gives back count twice."""
+    """`FORGET` subtracts twice the lookup count."""
     forgotten = Inodes.forgotten
     put(Inodes, "forgotten", lambda self, ino, count: forgotten(self, ino, min(2 * count, self.lookups(ino))))
 
 
 def name_taken_over(put: Put) -> None:
-    """Where a name is taken at the service, ours keeps it here."""
+    """On a name conflict no conflict copy is made."""
     put(name_conflicts, "make_conflict_copy", lambda conn, node, changes: node.name)
 
 
 def failure_is_final(put: Put) -> None:
-    """Whatever fails waits for a person."""
+    """Every failed operation is held for the user."""
     put(error_policy, "_is_final", lambda error: True)
 
 
 def unread_news_dropped(put: Put) -> None:
-    """An item that could not be looked at when news of it came is not looked at later."""
+    """An item that could not be fetched when its event came is not fetched later."""
     settled = EventFeed._settled
 
     async def some(self: Any, verdicts: Any) -> Any:
@@ -213,7 +217,7 @@ def unread_news_dropped(put: Put) -> None:
 
 
 def position_before_news(put: Put) -> None:
-    """The place in the stream is noted first, and what came up to it a moment later."""
+    """The event cursor is stored before the events up to it are applied."""
     apply = EventFeed._apply
 
     async def early(self: Any, news: Any, *, touched: Any, position: Any) -> None:
@@ -224,7 +228,7 @@ def position_before_news(put: Put) -> None:
 
 
 def exchange_is_a_rename(put: Put) -> None:
-    """`RENAME_EXCHANGE` removes what was there."""
+    """`RENAME_EXCHANGE` replaces the target like a plain rename."""
     rename = Filesystem.rename
 
     async def plain(self: Any, parent: Any, name: str, new_parent: Any, new_name: str, flags: int) -> None:
@@ -234,23 +238,23 @@ def exchange_is_a_rename(put: Put) -> None:
 
 
 def tail_comes_back(put: Put) -> None:
-    """What was cut off a file shows again where it grows."""
+    """Truncated bytes reappear when the file grows."""
     put(Draft, "_cut", lambda self, size: None)
     put(Extents, "clip", lambda self, size: None)
 
 
 def unsent_counts_as_sent(put: Put) -> None:
-    """Contents that only we have may be dropped like those of the service."""
+    """Contents that were never uploaded may be evicted."""
     put(content_table, "record_dirty", _after(content_table.record_dirty, content_table.mark_clean))
 
 
 def name_not_waited_for(put: Put) -> None:
-    """An item is sent though another one still has its name at the service."""
+    """An item is sent although another one still has its name at the service."""
     put(queue, "_holder_of", lambda conn, node, parent: None)
 
 
 def bytes_not_waited_for(put: Put) -> None:
-    """A file is removed at the service though another one here needs its bytes: two things see to it."""
+    """A file is deleted at the service although a local file needs its bytes (guarded in two places)."""
     put(queue, "_needs_bytes_of", lambda conn, node: None)
 
     async def nothing(self: Any, remote_id: str | None) -> None:
@@ -260,7 +264,7 @@ def bytes_not_waited_for(put: Put) -> None:
 
 
 def fsync_not_waited_for(put: Put) -> None:
-    """`fsync` returns at once."""
+    """`fsync` returns without waiting."""
 
     async def nothing(self: Any, fh: int) -> None:
         pass
@@ -269,7 +273,7 @@ def fsync_not_waited_for(put: Put) -> None:
 
 
 def base_too_new(put: Put) -> None:
-    """A change is said to start from a version that came after it."""
+    """The base version of a local change is set to a later one."""
     merge = apply_remote.apply
 
     def apply(conn: Any, remotes: Any, **how: Any) -> Any:
@@ -282,7 +286,7 @@ def base_too_new(put: Put) -> None:
 
 
 def listed_without_a_page(put: Put) -> None:
-    """A folder whose listing broke off counts as listed."""
+    """A folder whose listing failed halfway counts as listed."""
     once = FolderItems._once
 
     async def some(self: Any, *what: Any) -> bool:
@@ -295,7 +299,7 @@ def listed_without_a_page(put: Put) -> None:
 
 
 def wrong_range_resumed(put: Put) -> None:
-    """A download that goes on behind what it has asks for what is before that."""
+    """A resumed download requests a range one block too early."""
     attempt, content = BlockDownloader._attempt, FilesApi.content
     begun: dict[int, int] = {}
     behind: contextvars.ContextVar[int] = contextvars.ContextVar("behind", default=0)
@@ -318,7 +322,7 @@ def wrong_range_resumed(put: Put) -> None:
 
 
 def folder_takes_no_child_along(put: Put) -> None:
-    """Where a folder is renamed, what was to be done with what is in it is forgotten."""
+    """Renaming a folder drops the pending operations of its children."""
     rename = renaming.apply
 
     def apply(conn: Any, call: Any, met: Any, *rest: Any, **how: Any) -> Any:
@@ -384,7 +388,7 @@ PLANTED: dict[str, Callable[[Put], None]] = {
 
 @contextlib.contextmanager
 def planted(name: str | None) -> Iterator[None]:
-    """While this lasts the product has this bug; None: no more than it has."""
+    """Plant the named bug for the duration of the context; None: no bug."""
     with contextlib.ExitStack() as stack:
 
         def put(holder: Any, attribute: str, value: Any) -> None:

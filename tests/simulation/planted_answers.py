@@ -1,4 +1,4 @@
-"""Bugs for `planted` in what the product does about answers that are wrong."""
+"""Bugs for `planted` in the handling of wrong responses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ Put = Callable[[Any, str, Any], None]
 
 
 def damaged_download_shown(put: Put) -> None:
-    """Bytes that came are not compared with what the file is."""
+    """Downloaded bytes are not checked against the file's SHA-1."""
     judge = block_writer.BlockWriter._judge
 
     def believe(self: Any, content: Any, first: int, last: int, actual: str) -> None:
@@ -21,7 +21,7 @@ def damaged_download_shown(put: Put) -> None:
 
 
 def odd_event_ends_its_page(put: Put) -> None:
-    """A page with an entry that cannot be read is passed over."""
+    """A page of events with a malformed entry is skipped."""
     salvaged = EventPage.salvaged.__func__  # type: ignore[attr-defined]
 
     def nothing(cls: type[EventPage], content: bytes) -> EventPage:

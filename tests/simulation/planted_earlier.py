@@ -1,4 +1,4 @@
-"""Bugs for `planted` that the product had: each takes back what mended one."""
+"""Bugs for `planted` that the product once had: each reverts a fix."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,27 +15,27 @@ Put = Callable[[Any, str, Any], None]
 
 
 def names_not_given_back(put: Put) -> None:
-    """Who made way for another of its name keeps the other name when that is free again."""
+    """An item renamed locally for a name conflict keeps that name when the original is free again."""
     put(placement, "restore_name", lambda *what, **how: None)
 
 
 def lost_folder_takes_unsent_along(put: Put) -> None:
-    """What only we have goes into a folder that is gone."""
+    """A folder that is no longer available takes unsent local items with it."""
     put(local_work, "has_unsent_below", lambda conn, ino: False)
 
 
 def deletion_takes_unsent_along(put: Put) -> None:
-    """A file that was deleted elsewhere goes with the bytes that only we have."""
+    """A remote deletion removes a file with unsent local bytes."""
     put(local_work, "has_bytes", lambda conn, node: False)
 
 
 def folder_takes_moved_along(put: Put) -> None:
-    """A folder that was deleted elsewhere takes along what was moved out of it here."""
+    """A remote deletion of a folder removes items that were moved out of it locally."""
     put(deletions, "_elsewhere", lambda conn, inos: set())
 
 
 def early_children_collide(put: Put) -> None:
-    """What came back before its folder stops all news if something of its name is in that by now."""
+    """Restored children that precede their folder block all remote updates if their name is taken in it."""
 
     def take_along(conn: Connection, old: int, new: int, changes: list[Any]) -> None:
         conn.execute("UPDATE node SET parent = ? WHERE parent = ?", (new, old))
@@ -44,12 +44,12 @@ def early_children_collide(put: Put) -> None:
 
 
 def rings_not_opened(put: Put) -> None:
-    """Operations that wait for each other wait for ever."""
+    """Cycles of operations that wait for each other are not broken."""
     put(queue, "step_aside", lambda conn: None)
 
 
 def clock_set_back_delays(put: Put) -> None:
-    """What waits does so until the wall clock says what it said before it was set back."""
+    """After the clock is set back, delayed operations wait for the old wall-clock time."""
 
     async def nothing(self: Any) -> None:
         pass
@@ -59,7 +59,7 @@ def clock_set_back_delays(put: Put) -> None:
 
 
 def numbers_of_a_backup_believed(put: Put) -> None:
-    """A number that a restored service gives a second time is taken for what it stood for before."""
+    """A version number that a restored service reuses is taken for the earlier version."""
 
     def is_version(conn: Connection, node: Node, remote: Remote) -> bool:
         return node.etag is None or remote.sequence != node.sequence or remote.etag != node.etag
@@ -68,7 +68,7 @@ def numbers_of_a_backup_believed(put: Put) -> None:
 
 
 def deletions_of_a_backup_believed(put: Put) -> None:
-    """What was deleted before a backup of the service was put back stays away, though it is there again."""
+    """Items whose deletion is undone by a restored backup stay deleted locally."""
     put(RemoteUpdates, "disputed", lambda self: [])
     put(RemoteUpdates, "forget_deleted", lambda self: None)
 

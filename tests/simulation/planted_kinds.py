@@ -1,6 +1,6 @@
-"""In which stories a planted bug can show: a search for it looks at no others.
+"""The kinds of stories in which each planted bug can show; the search for a bug runs only these.
 
-A story of such a kind is the one of its seed, with these fields of its plan.
+Each entry overrides fields of the plan that the seed gives.
 """
 
 from dataclasses import replace
@@ -39,5 +39,5 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def plan(bug: str, number: int, steps: int) -> Plan:
-    """The story of this number in which the bug may show."""
+    """Return the plan of this seed, changed so that the bug can show."""
     return replace(Plan.of(number, steps), **KINDS.get(bug, {}))

@@ -1,4 +1,4 @@
-"""Programs on a drive: each act is what some application does."""
+"""Programs on a drive: each `do_` method is what some application does."""
 
 import contextlib
 import os
@@ -13,96 +13,96 @@ from tests.simulation.promises import FOLDERS, NAMES, PATHS
 
 
 class Programs(Holding):
-    """All programs of one machine; they run one after the other."""
+    """All programs of one machine; they run one at a time."""
 
     # ---- acts on files ----
 
     async def do_write(self, kernel: Kernel, where: int, size: int) -> None:
-        """`cat > path`: what is there is read first, through the same handle."""
-        path, data = self.path(where), self._text(size)
+        """`cat > path`, but the old contents are read first through the same handle."""
+        path, data = self.path(where), self._new_text(size)
         try:
             file = await kernel.open(path, os.O_RDWR)
         except FileNotFoundError:
             await self._create(kernel, path, data)
             return
-        before = await self._begun(kernel, file, path)
-        self._risk(before)
+        before = await self._read_opened(kernel, file, path)
+        self._mark_at_risk(before)
         try:
             await kernel.truncate(file, 0)
-            self._now(file, before, b"")
-            self._replaced(path, before)
+            self._update_models(file, before, b"")
+            self._record_replaced(path, before)
             await kernel.write(file, 0, data)
-            self._now(file, before, data)
+            self._update_models(file, before, data)
         finally:
             await kernel.close(file)
-        self._wrote(path, data, sha1(before))
+        self._record_write(path, data, sha1(before))
 
     async def _create(self, kernel: Kernel, path: str, data: bytes) -> None:
-        self.ledger.know(data)
+        self.ledger.register(data)
         file = await kernel.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             half = len(data) // 2
-            self.ledger.know(data[:half])
+            self.ledger.register(data[:half])
             await kernel.write(file, 0, data[:half])
             await kernel.write(file, half, data[half:])
         finally:
             await kernel.close(file)
-        # It may follow a file that was deleted here a moment ago.
-        self._wrote(path, data, ANY)
+        # It may become a version of a file that was just deleted here.
+        self._record_write(path, data, ANY)
 
     async def do_patch(self, kernel: Kernel, where: int, at: int, size: int) -> None:
-        """Write in the middle of what is there, or behind it."""
-        await self._change(kernel, self.path(where), at, self._text(size % 9))
+        """Write in the middle of a file, or past its end."""
+        await self._change(kernel, self.path(where), at, self._new_text(size % 9))
 
     async def do_append(self, kernel: Kernel, where: int, size: int) -> None:
-        """Write to its end."""
-        await self._change(kernel, self.path(where), None, self._text(size % 9))
+        """Append to a file."""
+        await self._change(kernel, self.path(where), None, self._new_text(size % 9))
 
     async def do_reopen(self, kernel: Kernel, where: int, size: int) -> None:
-        """Read it, and write to its end a moment later, through another handle."""
-        await self._whole(kernel, self.path(where))
+        """Read a file, and append to it a moment later through another handle."""
+        await self._read_file(kernel, self.path(where))
         await trio.sleep(1 + size % 5)
-        await self._change(kernel, self.path(where), None, self._text(size % 9))
+        await self._change(kernel, self.path(where), None, self._new_text(size % 9))
 
     async def _change(self, kernel: Kernel, path: str, at: int | None, data: bytes) -> None:
         file = await kernel.open(path, os.O_RDWR)
-        before = await self._begun(kernel, file, path)
+        before = await self._read_opened(kernel, file, path)
         place = len(before) if at is None else at % (len(before) + 50)
         after = before[:place].ljust(place, b"\0") + data + before[place + len(data) :]
-        self.ledger.made(after, before)
-        self._risk(before)
+        self.ledger.record_derived(after, before)
+        self._mark_at_risk(before)
         try:
             await kernel.write(file, place, data)
-            self._now(file, before, after)
-            self._replaced(path, before)
+            self._update_models(file, before, after)
+            self._record_replaced(path, before)
             found = await kernel.read(file)
         finally:
             await kernel.close(file)
-        self._same(path, found, after)
-        self._wrote(path, after, sha1(before))
+        self._expect(path, found, after)
+        self._record_write(path, after, sha1(before))
 
     async def do_log(self, kernel: Kernel, where: int, size: int) -> None:
-        """`>> path`, twice through one handle: each write goes to what the end is then."""
+        """`>> path`, twice through one `O_APPEND` handle: each write goes to the end at that time."""
         path = self.path(where)
         file = await kernel.open(path, os.O_RDWR | os.O_APPEND)
-        before = await self._begun(kernel, file, path)
-        self._risk(before)
+        before = await self._read_opened(kernel, file, path)
+        self._mark_at_risk(before)
         after = before
         try:
-            for more in (self._text(size % 9), self._text(size % 7)):
-                self.ledger.made(after + more, after)
-                # On a full disk it is not written, and a handle shows what was there before.
+            for more in (self._new_text(size % 9), self._new_text(size % 7)):
+                self.ledger.record_derived(after + more, after)
+                # On a full disk the write fails, and the handle still shows the old contents.
                 await kernel.write(file, 0, more)
-                self._now(file, after, after + more)
+                self._update_models(file, after, after + more)
                 after += more
-            self._replaced(path, before)
+            self._record_replaced(path, before)
             found = await kernel.read(file)
         finally:
             await kernel.close(file)
-        self._same(path, found, after)
-        self._wrote(path, after, sha1(before))
+        self._expect(path, found, after)
+        self._record_write(path, after, sha1(before))
 
-    def _same(self, path: str, found: bytes, expected: bytes) -> None:
+    def _expect(self, path: str, found: bytes, expected: bytes) -> None:
         if found != expected:
             self.wrong.append(
                 f"{self.machine.name}: {path} shows {self.ledger.label(found)} to whoever wrote"
@@ -110,85 +110,85 @@ class Programs(Holding):
             )
 
     async def do_truncate(self, kernel: Kernel, where: int, size: int) -> None:
-        """`truncate -s`, of a file that was looked at."""
+        """`truncate -s` on a file that was read before."""
         path = self.path(where)
         file = await kernel.open(path, os.O_RDWR)
-        before = await self._begun(kernel, file, path)
+        before = await self._read_opened(kernel, file, path)
         after = before[: size % 80].ljust(size % 80, b"\0")
-        self.ledger.know(after)
-        self._risk(before)
+        self.ledger.register(after)
+        self._mark_at_risk(before)
         try:
             await kernel.truncate(file, len(after))
-            self._now(file, before, after)
-            self._replaced(path, before)
+            self._update_models(file, before, after)
+            self._record_replaced(path, before)
         finally:
             await kernel.close(file)
-        self._wrote(path, after, sha1(before))
+        self._record_write(path, after, sha1(before))
 
     async def do_regrow(self, kernel: Kernel, where: int, size: int) -> None:
-        """Cut a file, and have it grow again behind a gap, before it is closed: the gap is empty."""
-        path, more = self.path(where), self._text(size % 9)
+        """Truncate a file and write past its new end before closing it: the gap must read as zeros."""
+        path, more = self.path(where), self._new_text(size % 9)
         file = await kernel.open(path, os.O_RDWR)
-        before = await self._begun(kernel, file, path)
+        before = await self._read_opened(kernel, file, path)
         left = before[: size % (len(before) + 1)]
         after = left + bytes(40) + more
-        self._risk(before)
+        self._mark_at_risk(before)
         try:
             await kernel.truncate(file, len(left))
-            self._now(file, before, left)
-            self._replaced(path, before)
+            self._update_models(file, before, left)
+            self._record_replaced(path, before)
             await kernel.write(file, len(left) + 40, more)
-            self._now(file, left, after)
+            self._update_models(file, left, after)
             found = await kernel.read(file)
         finally:
             await kernel.close(file)
-        self._same(path, found, after)
-        self._wrote(path, after, sha1(before))
+        self._expect(path, found, after)
+        self._record_write(path, after, sha1(before))
 
     async def do_save(self, kernel: Kernel, where: int, size: int) -> None:
-        """Write beside it and rename over it; a local name or one that would be sent."""
+        """Save through a temporary file and a rename over it; its name is local or would be uploaded."""
         path = self.path(where)
         beside = path.rpartition("/")[0]
         name = f".goutputstream-{self.ledger.number}" if size % 2 else f"new {self.ledger.number}"
         temporary = f"{beside}/{name}".lstrip("/")
-        data = self._text(size)
-        before = await self._whole(kernel, path) if await kernel.exists(path) else None
+        data = self._new_text(size)
+        before = await self._read_file(kernel, path) if await kernel.exists(path) else None
         await self._create(kernel, temporary, data)
         await self._rename_over(kernel, temporary, path, before)
 
     async def _rename_over(self, kernel: Kernel, path: str, target: str, before: bytes | None) -> None:
         if before is not None:
-            # Between looking and renaming another program's bytes may come: those are not seen.
-            before = await self._whole(kernel, target) if await kernel.exists(target) else None
-            await self._giving_up(kernel, target)
-            self._risk(before or b"")
+            # Bytes that arrive between this read and the rename are not counted as seen.
+            before = await self._read_file(kernel, target) if await kernel.exists(target) else None
+            await self._abandon_handles(kernel, target)
+            self._mark_at_risk(before or b"")
         await kernel.rename(path, target)
         if before is not None:
-            self._replaced(target, before)
+            self._record_replaced(target, before)
 
     async def do_backup_save(self, kernel: Kernel, where: int, size: int) -> None:
-        """Rename it away, make it anew, remove the old one."""
-        path, data = self.path(where), self._text(size)
-        await self._whole(kernel, path)
+        """Rename the file to a backup, create it again, remove the backup."""
+        path, data = self.path(where), self._new_text(size)
+        await self._read_file(kernel, path)
         backup = f"{path}~"
         if await kernel.exists(backup):
-            old = await self._whole(kernel, backup)
-            await self._giving_up(kernel, backup)
-            self._risk(old)
+            old = await self._read_file(kernel, backup)
+            await self._abandon_handles(kernel, backup)
+            self._mark_at_risk(old)
             await kernel.unlink(backup)
-            self._replaced(backup, old)
+            self._record_replaced(backup, old)
         await kernel.rename(path, backup)
         await self._create(kernel, path, data)
-        old = await self._whole(kernel, backup)
-        await self._giving_up(kernel, backup)
-        self._risk(old)
+        old = await self._read_file(kernel, backup)
+        await self._abandon_handles(kernel, backup)
+        self._mark_at_risk(old)
         await kernel.unlink(backup)
-        self._replaced(backup, old)
+        self._record_replaced(backup, old)
 
     async def do_rename(self, kernel: Kernel, where: int, to: int) -> None:
         path, target = self.path(where), self.path(to)
-        moved = await self._whole(kernel, path)
-        before = await self._whole(kernel, target) if await kernel.exists(target) else None
+        moved = await self._read_file(kernel, path)
+        before = await self._read_file(kernel, target) if await kernel.exists(target) else None
         if sha1(moved) in self.ledger.acknowledged:
             self.ledger.put_anywhere(moved)
         if path == target:
@@ -197,12 +197,12 @@ class Programs(Holding):
         await self._rename_over(kernel, path, target, before)
 
     async def do_move_cold(self, kernel: Kernel, where: int, to: int) -> None:
-        """`mv` over another file, by somebody who has looked at both, of bytes that are not here any more."""
+        """`mv` over another file, both read before, after the cached bytes were freed."""
         path, target = self.path(where), self.path(to)
         if path == target:
             return
-        moved = await self._whole(kernel, path)
-        before = await self._whole(kernel, target) if await kernel.exists(target) else None
+        moved = await self._read_file(kernel, path)
+        before = await self._read_file(kernel, target) if await kernel.exists(target) else None
         with trio.move_on_after(30), contextlib.suppress(errors.CmsfsError):
             await self.machine.agents.free(f"/{path}", unpin=True)
         if sha1(moved) in self.ledger.acknowledged:
@@ -210,22 +210,22 @@ class Programs(Holding):
         await self._rename_over(kernel, path, target, before)
 
     async def do_exchange(self, kernel: Kernel, where: int, to: int) -> None:
-        """`renameat2(RENAME_EXCHANGE)`: each has the other's bytes, unless somebody elsewhere has a say."""
+        """`renameat2(RENAME_EXCHANGE)`: the files swap bytes, unless a remote change arrives meanwhile."""
         path, target = self.path(where), self.path(to)
         before = []
         for one in (path, target):
-            before.append(data := await self._whole(kernel, one))
+            before.append(data := await self._read_file(kernel, one))
             if sha1(data) in self.ledger.acknowledged:
                 self.ledger.put_anywhere(data)
         applied = self.machine.agents.remote_updates.applied
         await kernel.rename(path, target, 2)
         for one, expected in ((path, before[1]), (target, before[0])):
-            found = await self._whole(kernel, one) if await kernel.exists(one) else b"(nothing)"
+            found = await self._read_file(kernel, one) if await kernel.exists(one) else b"(nothing)"
             if self.machine.agents.remote_updates.applied == applied and path != target:
-                self._same(one, found, expected)
+                self._expect(one, found, expected)
 
     async def do_case(self, kernel: Kernel, where: int) -> None:
-        """The same name in other letters, and back the next time."""
+        """Change the case of the name, and back the next time."""
         path = self.path(where)
         folder, _, name = path.rpartition("/")
         other = f"{folder}/{name.upper()}".lstrip("/")
@@ -235,17 +235,17 @@ class Programs(Holding):
 
     async def do_unlink(self, kernel: Kernel, where: int) -> None:
         path = self.path(where)
-        before = await self._whole(kernel, path)
-        await self._giving_up(kernel, path)
-        self._risk(before)
+        before = await self._read_file(kernel, path)
+        await self._abandon_handles(kernel, path)
+        self._mark_at_risk(before)
         await kernel.unlink(path)
-        self._replaced(path, before)
+        self._record_replaced(path, before)
 
     async def do_read(self, kernel: Kernel, where: int) -> None:
-        await self._whole(kernel, self.path(where))
+        await self._read_file(kernel, self.path(where))
 
     async def do_stat(self, kernel: Kernel) -> None:
-        """`ls -l`: sizes and times, and no bytes."""
+        """`ls -l`: read attributes, but no contents."""
         for path in map(self.path, range(PATHS)):
             await kernel.exists(path)
 
@@ -253,13 +253,13 @@ class Programs(Holding):
         await kernel.chmod(self.path(where), 0o755 if may_run % 3 else 0o644)
 
     async def do_past(self, kernel: Kernel, where: int) -> None:
-        """A version before is something that somebody wrote."""
+        """Read all earlier versions of a file, which somebody must have written."""
         folder = f"{self.path(where)}@versions"
         for name in await kernel.listdir(folder):
-            await self._whole(kernel, f"{folder}/{name}")
+            await self._read_file(kernel, f"{folder}/{name}")
 
     async def do_search(self, kernel: Kernel, which: int) -> None:
-        """What a search finds can be listed and looked at."""
+        """List a search folder, and stat what it contains."""
         for name in await kernel.listdir(f".search/{NAMES[which % len(NAMES)]}"):
             await kernel.stat(f".search/{NAMES[which % len(NAMES)]}/{name}")
 
@@ -275,16 +275,16 @@ class Programs(Holding):
         await kernel.rename(self.folder(where), self.folder(to))
 
     async def do_unpack(self, kernel: Kernel, where: int, size: int) -> None:
-        """A folder is made under another name, filled, and gets its own at the end, if that is free."""
+        """Create and fill a folder under a temporary name, then rename it, to its own name if free."""
         folder = self.folder(where)
         beside = f"{folder} {self.ledger.number}"
         await kernel.mkdir(beside)
         for number in (1, 2):
-            await self._create(kernel, f"{beside}/{NAMES[number]}", self._text(size + number))
+            await self._create(kernel, f"{beside}/{NAMES[number]}", self._new_text(size + number))
         await kernel.rename(beside, f"{folder} {size % 3}" if await kernel.exists(folder) else folder)
 
     async def do_rmtree(self, kernel: Kernel, where: int) -> None:
-        """`rm -r`: what is seen of each file goes by this program's will."""
+        """`rm -r`, which reads each file before it removes it."""
         await self._remove_all(kernel, self.folder(where))
 
     async def _remove_all(self, kernel: Kernel, path: str) -> None:
@@ -293,18 +293,18 @@ class Programs(Holding):
             if await kernel.is_folder(below):
                 await self._remove_all(kernel, below)
                 continue
-            before = await self._whole(kernel, below)
-            await self._giving_up(kernel, below)
-            self._risk(before)
+            before = await self._read_file(kernel, below)
+            await self._abandon_handles(kernel, below)
+            self._mark_at_risk(before)
             await kernel.unlink(below)
-            self._replaced(below, before)
+            self._record_replaced(below, before)
         await kernel.rmdir(path)
 
     async def do_list(self, kernel: Kernel, where: int) -> None:
         await kernel.listdir(FOLDERS[where % len(FOLDERS)])
 
     async def do_undelete(self, kernel: Kernel, which: int, to: int) -> None:
-        """Something out of the trash, to a place where nothing is."""
+        """Move an item out of the trash to an unused path."""
         names = await kernel.listdir(".trash")
         if not names or await kernel.exists(self.path(to)):
             return
@@ -312,14 +312,14 @@ class Programs(Holding):
         await kernel.rename(f".trash/{name}", self.path(to))
 
     async def do_xattr(self, kernel: Kernel, where: int, value: int) -> None:
-        """What is set is what is read."""
+        """Set an extended attribute and read it back."""
         path, text = self.path(where), str(value).encode()
         await kernel.setxattr(path, "user.mark", text)
         if (found := await kernel.getxattr(path, "user.mark")) != text:
             self.wrong.append(f"{self.machine.name}: user.mark of {path} is {found!r} and not {text!r}")
 
     async def do_describe(self, kernel: Kernel, where: int, value: int) -> None:
-        """What file managers show as a comment."""
+        """Set the comment that file managers show."""
         await kernel.setxattr(self.path(where), "user.xdg.comment", f"comment {value}".encode())
 
     async def do_touch(self, kernel: Kernel, where: int, days: int) -> None:

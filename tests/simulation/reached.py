@@ -1,4 +1,4 @@
-"""What of the product's decisions stories reach: each is counted."""
+"""Coverage of the product's decision tables: counts each decision that stories reach."""
 
 import contextlib
 from collections import Counter
@@ -12,8 +12,8 @@ from cmsfs.replica.merge import decisions
 from cmsfs.replica.merge.decisions import Local, News, Verdict
 from daemon.push import error_policy
 
-# What `decide` asks of the table: of an item without a node, and of the root, only that there is news; and
-# an item whose node is in no folder here is a version that came back, wherever it is.
+# Which rows `decide` can reach: for an item without a node, and for the root, only `FACTS`; and a node that
+# is in no local folder never has `PLACE`.
 _ASKED = {
     Local.UNKNOWN: {News.FACTS},
     Local.OFFERED: {News.FACTS},
@@ -27,7 +27,7 @@ MERGE = [
 ]
 
 
-# What is asked of each kind of operation before it is sent.
+# The checks of each kind of operation before it is sent.
 JOURNAL = [
     f"journal: {kind} {answer}"
     for kind in OpKind
@@ -37,17 +37,17 @@ JOURNAL = [
 _OPEN = {Local.CLEAN: Local.OPEN, Local.PROGRAM: Local.RUNNING}
 
 
-class _Counted(Mapping[tuple[Local, News], Verdict]):
-    """The table; what is asked of it is counted."""
+class _CountingTable(Mapping[tuple[Local, News], Verdict]):
+    """The decision table; counts its lookups."""
 
     def __init__(self, table: Mapping[tuple[Local, News], Verdict], states: Counter[str]) -> None:
         self._table = table
         self._states = states
-        self.is_open = False  # the node that is decided about
+        self.is_open = False  # whether the node in question is open
 
     def __getitem__(self, key: tuple[Local, News]) -> Verdict:
         local, news = key
-        # What becomes of place and facts does not depend on that: the product does not ask then.
+        # The product itself checks for open files only where the verdict depends on it.
         if self.is_open:
             local = _OPEN.get(local, local)
         self._states[f"merge: {local.name} {news.name}"] += 1
@@ -61,15 +61,15 @@ class _Counted(Mapping[tuple[Local, News], Verdict]):
 
 
 @contextlib.contextmanager
-def counting(states: Counter[str]) -> Iterator[None]:
-    """Count what is decided while this lasts: by the merge, by the journal, and about failures."""
+def counting_decisions(states: Counter[str]) -> Iterator[None]:
+    """Count the decisions of the merge, the journal and the error policy while the context lasts."""
     with contextlib.ExitStack() as stack:
 
         def put(holder: Any, name: str, value: Any) -> None:
             stack.callback(setattr, holder, name, getattr(holder, name))
             setattr(holder, name, value)
 
-        def told(name: str, kind: str) -> Callable[..., Any]:
+        def counted_check(name: str, kind: str) -> Callable[..., Any]:
             asked = getattr(queue, name)
 
             def ask(conn: Any, op: Any, node: Any, *more: Any) -> Any:
@@ -89,11 +89,11 @@ def counting(states: Counter[str]) -> Iterator[None]:
             return decided(conn, node, remote, pending)
 
         judged = error_policy.verdict_for
-        counted = _Counted(decisions.VERDICTS, states)
+        counted = _CountingTable(decisions.VERDICTS, states)
         decided = decisions.decide
         put(decisions, "VERDICTS", counted)
         put(decisions, "decide", decide)
-        put(queue, "_is_pointless", told("_is_pointless", "pointless"))
-        put(queue, "_waits_for", told("_waits_for", "waiting"))
+        put(queue, "_is_pointless", counted_check("_is_pointless", "pointless"))
+        put(queue, "_waits_for", counted_check("_waits_for", "waiting"))
         put(error_policy, "verdict_for", verdict)
         yield

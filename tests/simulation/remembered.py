@@ -1,9 +1,9 @@
-"""A small kernel: what programs see of a drive through names, attributes and pages that are remembered.
+"""The caches of a simulated kernel: dentries, attributes and pages, through which programs see a drive.
 
-It keeps FUSE's rules: a name and an inode's attributes hold for as long as the drive said, pages until the
-drive says otherwise, or the size or the time of change turns out to be another one; an answer that was asked
-for before something changed is thrown away; a folder's names stand still while one of them is looked up, and
-an invalidation waits for that.  Lookups are counted, and given back when nothing remembers the inode.
+It follows FUSE's rules: dentries and attributes are valid until their timeout, pages until they are
+invalidated or the size or mtime changes; a reply to a request sent before a change is discarded; a lookup
+locks its folder, and an invalidation waits for the lock.  Lookups are counted, and forgotten when nothing
+refers to the inode.
 """
 
 import errno
@@ -25,23 +25,23 @@ from cmsfs.vfs.virtual.router import Router
 
 PAGE = 4096
 
-# How long a kernel whose inodes are busy is in hearing of one change.
+# Longest delay of one invalidation in a slow kernel.
 SLOW_SECONDS = 6.0
 
 
 @dataclass
 class Inode:
-    """What is remembered of one."""
+    """A cached inode."""
 
     ino: Ino
     lookups: int = 0
-    held: int = 0  # by names, by what is in it, by open files
+    references: int = 0  # references: dentries of it and in it, open files, calls
     attributes: Attributes | None = None
     until: float = -1.0
     version: int = 0
     size: int = 0
     pages: dict[int, bytes] = field(default_factory=dict)
-    dropped: int = 0  # how often pages were
+    dropped: int = 0  # how often its pages were dropped
 
 
 @dataclass
@@ -55,8 +55,8 @@ class File:
     name: str
 
 
-class Remembered:
-    """Names, inodes and pages of one drive."""
+class KernelCache:
+    """The cached dentries, inodes and pages of one drive."""
 
     def __init__(
         self, drive: Router, counts: Inodes, now: Callable[[], float], chance: random.Random
@@ -65,7 +65,7 @@ class Remembered:
         self._counts = counts
         self._now = now
         self._chance = chance
-        self._inodes: dict[Ino, Inode] = {ROOT: Inode(ROOT, held=1)}
+        self._inodes: dict[Ino, Inode] = {ROOT: Inode(ROOT, references=1)}
         self._names: dict[tuple[Ino, str], tuple[Ino, float]] = {}
         self._locks: defaultdict[Ino, trio.Lock] = defaultdict(trio.Lock)
         self._version = 0
@@ -73,24 +73,24 @@ class Remembered:
         self.is_slow = False
 
     def lookups(self) -> dict[Ino, int]:
-        """How many of each inode have not been given back."""
+        """Return the lookup count of each inode that has not been forgotten."""
         return {ino: inode.lookups for ino, inode in self._inodes.items() if inode.lookups}
 
-    # ---- what is remembered ----
+    # ---- caches ----
 
     def _inode(self, ino: Ino) -> Inode:
         if ino not in self._inodes:
             self._inodes[ino] = Inode(ino)
         return self._inodes[ino]
 
-    def _hold(self, ino: Ino, by: int) -> None:
-        self._inode(ino).held += by
+    def _reference(self, ino: Ino, by: int) -> None:
+        self._inode(ino).references += by
         if by < 0:
-            self._let_go(ino)
+            self._forget_unused(ino)
 
-    def _let_go(self, ino: Ino) -> None:
+    def _forget_unused(self, ino: Ino) -> None:
         inode = self._inodes.get(ino)
-        if inode is not None and inode.held <= 0 and ino != ROOT:
+        if inode is not None and inode.references <= 0 and ino != ROOT:
             del self._inodes[ino]
             if inode.lookups:
                 self._drive.forget([(ino, inode.lookups)])
@@ -98,18 +98,18 @@ class Remembered:
     def _drop_name(self, parent: Ino, name: str) -> None:
         if (found := self._names.pop((parent, name), None)) is not None:
             if found[0]:
-                self._hold(found[0], -1)
-            self._hold(parent, -1)
+                self._reference(found[0], -1)
+            self._reference(parent, -1)
 
     def _set_name(self, parent: Ino, name: str, ino: Ino, seconds: float) -> None:
-        self._inode(parent).held += 1
+        self._inode(parent).references += 1
         if ino:
-            self._inode(ino).held += 1
+            self._inode(ino).references += 1
         self._drop_name(parent, name)
         self._names[parent, name] = (ino, self._now() + seconds)
 
     def shrink(self) -> None:
-        """Memory is short: some of what is remembered goes."""
+        """Drop random dentries and pages, as under memory pressure."""
         for key in list(self._names):
             if self._chance.random() < 0.5:
                 self._drop_name(*key)
@@ -121,8 +121,8 @@ class Remembered:
         inode.pages.clear()
         inode.dropped += 1
 
-    def _took(self, found: Attributes, asked_at: int) -> Inode:
-        """An answer about an inode, asked for when the count of versions was this."""
+    def _store_attributes(self, found: Attributes, asked_at: int) -> Inode:
+        """Store the attributes of a reply, unless the inode changed after the request (`asked_at`)."""
         inode = self._inode(found.ino)
         if inode.attributes is not None and inode.version > asked_at:
             return inode
@@ -135,19 +135,19 @@ class Remembered:
             self._drop_pages(inode)
         return inode
 
-    def _doubt(self, inode: Inode) -> None:
+    def _expire(self, inode: Inode) -> None:
         inode.until = -1.0
 
-    def _changed(self, inode: Inode) -> None:
-        """We have changed it: answers that are on their way are older."""
+    def _mark_changed(self, inode: Inode) -> None:
+        """Mark a local change, so that replies to earlier requests are discarded."""
         self._version += 1
         inode.version = self._version
-        self._doubt(inode)
+        self._expire(inode)
 
-    # ---- what the drive tells ----
+    # ---- invalidations ----
 
-    async def tell(self, changes: list[Change]) -> list[Change]:
-        """As the notifier's thread does; what is about an inode that is not known comes back."""
+    async def invalidate(self, changes: list[Change]) -> list[Change]:
+        """Apply invalidations as the notifier's thread does; return those of unknown inodes."""
         unknown = []
         for change in changes:
             if self._chance.random() < (0.3 if self.is_slow else 0.1):
@@ -164,7 +164,7 @@ class Remembered:
             attributes_only = change.what is not ChangeKind.CONTENT or self._counts.opens(change.ino) > 0
             if change.what is ChangeKind.CONTENT and self._counts.is_refreshed(change.ino):
                 continue
-            self._changed(inode)
+            self._mark_changed(inode)
             if not attributes_only:
                 self._drop_pages(inode)
         return unknown
@@ -173,7 +173,7 @@ class Remembered:
 
     async def _lookup(self, parent: Ino, name: str, *, fresh: bool = False) -> Inode:
         known = self._names.get((parent, name))
-        is_asked = fresh or self._chance.random() < 0.05  # as may be done at any time
+        is_asked = fresh or self._chance.random() < 0.05  # a kernel may revalidate at any time
         if known is not None and known[1] > self._now() and not is_asked:
             if not known[0]:
                 raise FileNotFoundError(errno.ENOENT, name)
@@ -181,11 +181,11 @@ class Remembered:
         async with self._locks[parent]:
             asked_at = self._version
             self.calls["lookup"] += 1
-            self._hold(parent, 1)
+            self._reference(parent, 1)
             try:
                 found = await self._drive.lookup(parent, name)
                 if self._chance.random() < 0.2:
-                    # While the answer is on its way, what it is about may be given back.
+                    # The inode may be forgotten before the reply arrives.
                     await trio.lowlevel.checkpoint()
                     for key in [one for one, (ino, _) in self._names.items() if ino == found.ino]:
                         self._drop_name(*key)
@@ -196,12 +196,12 @@ class Remembered:
                 self._set_name(parent, name, 0, NEGATIVE_TIMEOUT)
                 raise
             finally:
-                self._hold(parent, -1)
-            return self._met(parent, name, found, asked_at)
+                self._reference(parent, -1)
+            return self._add_dentry(parent, name, found, asked_at)
 
-    def _met(self, parent: Ino, name: str, found: Attributes, asked_at: int) -> Inode:
-        """The drive has told what the name stands for, and counts a lookup."""
-        inode = self._took(found, asked_at)
+    def _add_dentry(self, parent: Ino, name: str, found: Attributes, asked_at: int) -> Inode:
+        """Store the reply of a lookup, which counts as one lookup."""
+        inode = self._store_attributes(found, asked_at)
         inode.lookups += 1
         self._set_name(parent, name, found.ino, found.timeout)
         return inode
@@ -214,8 +214,8 @@ class Remembered:
                 raise NotADirectoryError(errno.ENOTDIR, name)
         return inode
 
-    async def _retried(self, call: Callable[[bool], object]) -> object:
-        """As path walking does: once more, without what is remembered, where an inode is stale."""
+    async def _retry_stale(self, call: Callable[[bool], object]) -> object:
+        """Run the call, and once more without cached dentries after `ESTALE`, as path walking does."""
         try:
             return await call(False)  # type: ignore[misc]
         except OSError as error:
@@ -223,7 +223,7 @@ class Remembered:
                 raise
         return await call(True)  # type: ignore[misc]
 
-    async def _place(self, path: str, fresh: bool) -> tuple[Inode, str]:
+    async def _resolve_parent(self, path: str, fresh: bool) -> tuple[Inode, str]:
         *above, name = path.strip("/").split("/")
         folder = await self._walk(above, fresh=fresh)
         if folder.attributes is not None and not stat.S_ISDIR(folder.attributes.mode):

@@ -1,7 +1,7 @@
-"""The judgement of a drive of the account that folders are shared with.
+"""Checks a drive of the account that folders are shared with.
 
-What it has to show nobody else tells: it is what a new drive of the account shows, but for what it keeps
-since it was not sent while that was allowed.
+It must show the same as a new drive of that account, except for unsent changes in folders that are no longer
+shared.
 """
 
 from typing import TYPE_CHECKING
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from tests.simulation.simulation import _Simulation
 
 
-async def judge(one: "_Simulation", machine: Machine) -> set[str]:
-    """Judge it; the contents that it has."""
-    failures = one.outcome.failures
-    one.outcome.states["drives of the second account"] += 1
+async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
+    """Check the drive and return the SHA-1s of all contents that it has."""
+    failures = sim.outcome.failures
+    sim.outcome.states["drives of the second account"] += 1
     if machine.settings.shared == "root":
-        # Names of the root that are free again are given when the drive begins.
+        # Names in the root that are free again are restored when the drive starts.
         await machine.stop()
-        while not machine.is_alive:  # noqa: ASYNC110 - it is started again
+        while not machine.is_alive:  # noqa: ASYNC110 - it is restarted
             await trio.sleep(1)
-    fresh = one.machine(one.disks, "fresh", machine.name)
+    fresh = sim.machine(sim.disks, "fresh", machine.name)
     for folder in fresh.folders:
-        one.disks.add(folder)
+        sim.disks.add(folder)
     async with trio.open_nursery() as nursery:
         await fresh.start(nursery)
         for each in (machine, fresh):
@@ -36,12 +36,12 @@ async def judge(one: "_Simulation", machine: Machine) -> set[str]:
                 await _accept_all(each)
                 await trio.sleep(judging.QUIET_SECONDS)
         own = _own(machine)
-        shown = await judging.drive_tree(machine, failures, is_rotten=machine.name in one.rotten)
+        shown = await judging.drive_tree(machine, failures, is_rotten=machine.name in sim.rotten)
         expected = await judging.drive_tree(fresh, failures)
         await fresh.stop()
     here, there = (_without(found, own) for found in (shown, expected))
     if here != there:
-        labels = one.ledger.labels
+        labels = sim.ledger.labels
 
         def named(these: dict[str, str], those: dict[str, str]) -> dict[str, str]:
             return {path: labels.get(sha1, sha1) for path, sha1 in these.items() if those.get(path) != sha1}
@@ -58,7 +58,7 @@ async def _accept_all(machine: Machine) -> None:
 
 
 def _own(machine: Machine) -> list[str]:
-    """Paths of what is kept here of what is not shared any more."""
+    """Return the paths kept locally although they are no longer shared."""
     db = machine.agents.state.db
     found = []
     for row in db.rows("SELECT ino FROM node WHERE parent IS NOT NULL"):

@@ -1,11 +1,11 @@
-"""Stories: who does what and when, made of a seed; each step stands by itself: any can be left out."""
+"""Generates stories from seeds: who does what and when.  Steps are independent: any can be left out."""
 
 import random
 from dataclasses import dataclass, replace
 
 from tests.simulation import dooms
 
-# What programs do, and how often.
+# The acts of programs, with weight and number of arguments.
 ACTS: dict[str, tuple[int, int]] = {  # weight, arguments
     "write": (14, 2),
     "patch": (8, 3),
@@ -69,14 +69,14 @@ PERSON: dict[str, tuple[int, int]] = {
     "unshare": (1, 0),
 }
 
-# What the account does that folders are shared with.
+# The acts of the account that folders are shared with.
 OTHER = {name: PERSON[name] for name in ("create", "edit", "promote", "rename", "move", "folder", "delete")}
 
-# What ends with time.
+# Acts whose effects expire.
 AGING = {"retain": (3, 2), "lock": (3, 2), "delete": (8, 1), "restore": (6, 2)}
 LOCKS = {"lock": (4, 2)}
 
-# What is told of files beside their bytes, and what is told of files that are in use.
+# Metadata changes, and changes of files that are in use.
 MARKS = {
     "describe": (6, 2),
     "touch": (6, 2),
@@ -90,23 +90,23 @@ CROWD = {"look": (12, 1), "held_read": (6, 1), "held_close": (6, 1), "chmod": (1
 SLOW = {"reopen": (20, 2)}
 OF_FILES = {"edit": (20, 1), "rename": (10, 2), "move": (10, 2), "promote": (4, 2), "restore": (8, 2)}
 
-# Where the last drive is of the second account.
+# For stories whose last drive belongs to the second account.
 SHARES = {"share": (10, 2), "folder": (6, 2), "rights": (4, 1), "unshare": (2, 0)}
 OFFERS = {"accept": (6, 2)}
 
-# What happens to a drive's machine, beside the end of its process.
+# Faults of a drive's machine other than kills.
 TROUBLES = ("full", "rot", "well", "clock", "lose_cache", "remember", "put_back")
 
-# So long everybody sleeps: what is good for a time ends meanwhile.
+# Seconds by which the time is advanced for everybody, so that tokens, locks and retention expire.
 AGES = (900, 4000, 2 * 86_400, 8 * 86_400, 40 * 86_400)
 
-# By how much a machine's clock is put forward or back.
+# Seconds by which a machine's clock is set forward or back.
 JUMPS = (-30 * 86_400, -3600, -90, -5, 5, 90, 3600, 30 * 86_400)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """After a pause, somebody does something; nobody waits for the end of it."""
+    """After a pause, an actor does something; the next step does not wait for its end."""
 
     pause: float
     actor: str
@@ -115,7 +115,7 @@ class Step:
 
     @classmethod
     def read(cls, line: str) -> "Step":
-        """A step as it is printed."""
+        """Parse a step as it is printed."""
         pause, actor, act, *args = line.split()
         return cls(float(pause), actor, act, tuple(map(int, args)))
 
@@ -125,32 +125,32 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What kind of story it is."""
+    """The parameters of a story."""
 
     seed: int
     drives: int = 2
     steps: int = 80
     person: bool = True
-    other: bool = False  # somebody whom folders are shared with
+    other: bool = False  # another user with whom folders are shared
     faults: float = 0.0
     kills: bool = False
     power: bool = False
-    troubles: bool = False  # with disks and clocks, and with an older state
-    offline: bool = False  # most of the time
-    backup: bool = False  # of the service, put back: only where it is asked for
-    feed: str | None = None  # as the seed says
-    lies: float = 0.0  # answers and bodies that arrive whole and are wrong
-    parts: bool = False  # files of a few hundred bytes go in parts
+    troubles: bool = False  # failing disks, wrong clocks, restored snapshots
+    offline: bool = False  # for most of the story
+    backup: bool = False  # restores a backup of the service: only on request
+    feed: str | None = None  # None: chosen by the seed
+    lies: float = 0.0  # probability of complete but wrong responses and bodies
+    parts: bool = False  # files of a few hundred bytes use multipart uploads
     ages: bool = False  # hours and weeks pass
-    marks: bool = False  # much is told of files that are in use
+    marks: bool = False  # many metadata changes of files that are in use
     second: bool = False  # the last drive is of the account that folders are shared with
-    slow: bool = False  # the kernel is long in hearing of what has changed
-    tight: bool = False  # caches have room for a few files
-    filled: bool = False  # people were there before the drives
+    slow: bool = False  # kernel invalidations are late
+    tight: bool = False  # small caches
+    filled: bool = False  # items exist before the drives
     latency: float = 0.02  # of the network, in seconds
-    crowded: bool = False  # everybody at a few files, over a slow network
-    rests: bool = False  # there is peace in the middle, too
-    login: bool = False  # tokens lie on the machine's disk, and each refresh uses up the pair before
+    crowded: bool = False  # everybody works on a few files, over a slow network
+    rests: bool = False  # a quiet period with checks in the middle, too
+    login: bool = False  # tokens are on the machine's disk, and each refresh invalidates the previous pair
 
     @property
     def is_shared(self) -> bool:
@@ -159,7 +159,7 @@ class Plan:
 
     @classmethod
     def of(cls, seed: int, steps: int = 80) -> "Plan":
-        """A mixture of all kinds."""
+        """Return the random plan of this seed."""
         chance = random.Random(f"{seed} plan")
         plan = cls(
             seed,
@@ -190,18 +190,19 @@ class Plan:
         return replace(plan, latency=latency, rests=rests, filled=chance.random() < 0.2)
 
     def alone(self) -> "Plan":
-        """The same with nobody but the programs of one drive, of which each call does what it says."""
+        """Return the plan with only one drive's programs, and without kills, disk troubles and wrong
+        responses."""
         nobody = replace(self, drives=1, person=False, other=False, second=False)
         return replace(nobody, kills=False, troubles=False, lies=0.0)
 
 
 def steps(plan: Plan) -> list[Step]:
-    """The steps of a story."""
+    """Return the steps of a story."""
     chance = random.Random(f"{plan.seed} steps")
     drives = [("one", "two", "three")[number] for number in range(plan.drives)]
     actors = drives * 4 + (["person"] * 2 if plan.person else []) + (["other"] if plan.other else [])
     found = []
-    # A story stays with few files, or goes to many.
+    # Each story uses few files, or many.
     span = 2 if plan.crowded else chance.choice([2, 4, 12])
     for number in range(plan.steps):
         if plan.offline and number % 20 == 5:
@@ -255,7 +256,7 @@ def steps(plan: Plan) -> list[Step]:
 
 
 def _aim(plan: Plan, chance: random.Random, actor: str) -> int:
-    """What the moments to a death are counted from (`dooms`)."""
+    """Choose when the steps to a kill start to count (see `dooms`)."""
     drawn = chance.random()
     if actor == "service" or drawn < 0.4:
         return dooms.NOW

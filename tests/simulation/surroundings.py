@@ -1,4 +1,4 @@
-"""What is around a story: folders of its own in memory, and a service that was made once and for all."""
+"""The environment of a story: temporary folders in memory, and a copy of a prepared service."""
 
 import atexit
 import contextlib
@@ -16,41 +16,41 @@ from cmsfs.service.events import event_watch
 from cmsfs.service.storage import store
 from cmsfs.service.uploads import upload_sessions
 from daemon.fetch import block_download, hydrate
-from tests.simulation.machines import fill
+from tests.simulation.machines import create_accounts
 from tests.simulation.world import World
 
 COLLECT_EVERY = 50
 _stories = 0
 
-_made: dict[str, object] = {}
+_template: dict[str, object] = {}
 
 
-def template(root: Path) -> int:
-    """An empty service with its user; copied from the first one that was made."""
-    if "folder" not in _made:
-        folder = Path(tempfile.mkdtemp(prefix="cmsfs-service-", dir=fast()))
+def copy_template(root: Path) -> int:
+    """Copy an empty service with its users to `root` (created once) and return the first user's id."""
+    if "folder" not in _template:
+        folder = Path(tempfile.mkdtemp(prefix="cmsfs-service-", dir=memory_folder()))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
         async def make() -> int:
             async with store.open_store(folder / "service") as opened:
-                return await opened.write(fill)
+                return await opened.write(create_accounts)
 
-        _made["user"] = World("template").run_inside(make)
-        _made["folder"] = folder
-    shutil.copytree(Path(str(_made["folder"])) / "service", root)
-    return int(str(_made["user"]))
+        _template["user"] = World("template").run_inside(make)
+        _template["folder"] = folder
+    shutil.copytree(Path(str(_template["folder"])) / "service", root)
+    return int(str(_template["user"]))
 
 
-def fast() -> Path | None:
+def memory_folder() -> Path | None:
     if "TMPDIR" in os.environ:
-        return None  # a folder of the whole run, which is swept at its end, whatever that is
+        return None  # a folder of the whole run, which is removed at its end in any case
     memory = Path("/dev/shm")
     return memory if os.access(memory, os.W_OK) else None
 
 
 @contextmanager
-def without_collector() -> Iterator[None]:
-    """A story is short: what it leaves is collected behind it, now and then."""
+def paused_gc() -> Iterator[None]:
+    """Disable the garbage collector during a story; collect after every 50th."""
     global _stories
     _stories += 1
     was_on = gc.isenabled()
@@ -64,18 +64,18 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-# Files of so many bytes go in parts: most of those that programs write.
+# Files from this size use multipart uploads: most of those that programs write.
 PARTS_FROM = 200
 PART_BYTES = 128
 MOST_PARTS = 8
 
-# Files of more bytes are read while they come, and a download of theirs goes on where it broke off.
+# Larger files are read while they download, and their downloads can resume.
 PIECEWISE_FROM = 20_000
 
 
 @contextmanager
-def parts() -> Iterator[None]:
-    """The service takes small files in parts; drives send them so, and take larger ones piece by piece."""
+def small_parts() -> Iterator[None]:
+    """Let drives and service use multipart uploads for small files, and ranged downloads for larger ones."""
     shipped = config.profile
 
     def profile(settings: config.Settings) -> config.Profile:
@@ -96,8 +96,8 @@ def parts() -> Iterator[None]:
 
 
 @contextmanager
-def folders() -> Iterator[Path]:
-    home = Path(tempfile.mkdtemp(prefix="cmsfs-story-", dir=fast()))
+def temporary_home() -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix="cmsfs-story-", dir=memory_folder()))
     before = dict(os.environ)
     for variable in ("CONFIG", "DATA", "STATE", "CACHE"):
         os.environ[f"XDG_{variable}_HOME"] = str(home / variable.lower())
@@ -107,7 +107,7 @@ def folders() -> Iterator[Path]:
     for variable in ("NOTIFY_SOCKET", "DBUS_SESSION_BUS_ADDRESS", "CMSFS_CONFIG", "CMSFS_ACCOUNT"):
         os.environ.pop(variable, None)
     size, disk_reserve.SIZE_BYTES = disk_reserve.SIZE_BYTES, 64 * 1024
-    # No other process writes to the data of a story's service, and what expires may be told of late.
+    # No other process writes to the service's data, and events of expiry may be late.
     look, event_watch.LOOK_SECONDS = event_watch.LOOK_SECONDS, 60.0
     try:
         yield home

@@ -1,4 +1,4 @@
-"""What stories come to together: counted in each process that lives through some, and told as a table."""
+"""Totals over stories: counted in each process that runs some, added up, and printed as a table."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from tests.simulation.simulation import Outcome
 
 @dataclass
 class Tally:
-    """Stories, and what happened in them."""
+    """Counters over a number of stories."""
 
     stories: int = 0
     calls: int = 0
@@ -24,7 +24,7 @@ class Tally:
     seeds: list[int] = field(default_factory=list)  # of red stories
 
     def note(self, outcome: Outcome) -> None:
-        """One more story."""
+        """Count a story."""
         self.stories += 1
         self.calls += outcome.calls
         self.refused += outcome.refused
@@ -37,25 +37,25 @@ class Tally:
             self.seeds.append(outcome.plan.seed)
 
     def add(self, other: "Tally") -> None:
-        """What another process counted."""
+        """Add the counters of another process."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     @classmethod
-    def read(cls, told: dict[str, Any]) -> "Tally":
-        """One that was written down by its fields."""
+    def read(cls, fields: dict[str, Any]) -> "Tally":
+        """Return a tally from its fields as stored in JSON."""
         made = cls()
-        for name, value in told.items():
+        for name, value in fields.items():
             setattr(made, name, Counter(value) if isinstance(getattr(made, name), Counter) else value)
         return made
 
     @property
     def pace(self) -> float:
-        """Stories a minute and core."""
+        """Stories per minute of processor time."""
         return 60 * self.stories / max(self.processor_seconds, 0.01)
 
     def line(self) -> str:
-        """All of it in short."""
+        """Return a one-line summary."""
         return (
             f"{self.stories} stories, {self.calls} calls, {self.requests} requests,"
             f" {self.virtual_seconds / 3600:.1f} virtual hours, {self.processor_seconds:.1f} s of processor:"
@@ -64,7 +64,7 @@ class Tally:
         )
 
     def table(self) -> str:
-        """All of it; and of the decision tables what was not reached."""
+        """Return all counters as a table, with the decision table rows that were not reached."""
         lines = [
             "| what | how many |",
             "| --- | ---: |",
@@ -85,6 +85,6 @@ class Tally:
             ("crash points", points),
         ):
             missed = [row for row in rows if not self.states[row]]
-            told = f"; not {', '.join(missed)}" if missed else ""
-            lines.append(f"| {what} | {len(rows) - len(missed)} of {len(rows)}{told} |")
+            missing = f"; not {', '.join(missed)}" if missed else ""
+            lines.append(f"| {what} | {len(rows) - len(missed)} of {len(rows)}{missing} |")
         return "\n".join(lines)

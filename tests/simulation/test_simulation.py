@@ -1,4 +1,4 @@
-"""Stories of the simulation, in a process whose sets have one order: a seed is the whole story."""
+"""Stories of the simulation, in a process with a fixed hash seed, so that a seed is a whole story."""
 
 import os
 import subprocess
@@ -27,9 +27,9 @@ def run(*arguments: object, is_found: bool = False) -> str:
 
 
 def test_stories_end_well_and_the_same_twice() -> None:
-    told = run("--seed", 1, "--stories", 2, "--twice", "--jobs", 2, "--table")
-    assert "| stories | 2 |" in told
-    assert "| red stories | 0 |" in told
+    output = run("--seed", 1, "--stories", 2, "--twice", "--jobs", 2, "--table")
+    assert "| stories | 2 |" in output
+    assert "| red stories | 0 |" in output
 
 
 def test_a_client_that_overwrites_what_it_has_not_seen_is_found() -> None:
@@ -39,7 +39,7 @@ def test_a_client_that_overwrites_what_it_has_not_seen_is_found() -> None:
 @pytest.mark.parametrize("bug", planted.PLANTED)
 def test_a_bug_can_be_planted(bug: str) -> None:
     with planted.planted(bug):
-        pass  # what it takes something away from is there
+        pass  # all attributes that it replaces exist
 
 
 @pytest.mark.long
@@ -52,6 +52,6 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_an_hour_of_stories_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
-    told = run("--stories", 10**6, "--seconds", 3600, "--jobs", 0, "--table")
+    output = run("--stories", 10**6, "--seconds", 3600, "--jobs", 0, "--table")
     with capsys.disabled():
-        sys.stdout.write(told)
+        sys.stdout.write(output)

@@ -1,4 +1,4 @@
-"""Disks that are full, or do not give back what they have."""
+"""Disk faults: no space left, and unreadable blocks."""
 
 import contextlib
 import errno
@@ -12,15 +12,15 @@ from cmsfs import disk_reserve
 
 
 class Troubles:
-    """The disks of all machines, as far as they are in trouble."""
+    """The current disk faults of all machines."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self.full: set[Path] = set()  # state and cache folders
         self.rotten: set[Path] = set()
 
-    def well(self, *folders: Path) -> None:
-        """Nothing of this is so any more."""
+    def repair(self, *folders: Path) -> None:
+        """End all faults of these folders."""
         self.full.difference_update(folders)
         self.rotten.difference_update(folders)
 
@@ -33,8 +33,8 @@ class Troubles:
         )
 
     @contextlib.contextmanager
-    def happening(self) -> Iterator[None]:
-        """Reads and writes fail as the disk is: contents cannot be read now and then, nor written at all."""
+    def intercepting_disk_calls(self) -> Iterator[None]:
+        """Patch disk calls: some reads fail on a rotten disk, and writes that need space on a full one."""
         pwrite, preadv, free = os.pwrite, os.preadv, disk_reserve.DiskReserve._free
 
         def write(fd: int, data: Any, offset: int) -> int:
@@ -47,7 +47,7 @@ class Troubles:
                 raise OSError(errno.EIO, "rot")
             return preadv(fd, *where)
 
-        def room(reserve: disk_reserve.DiskReserve) -> int:
+        def free_bytes(reserve: disk_reserve.DiskReserve) -> int:
             is_full = any(reserve.folder.is_relative_to(folder) for folder in self.full)
             return 0 if is_full else free(reserve)
 
@@ -55,7 +55,7 @@ class Troubles:
             for holder, name, value in (
                 (os, "pwrite", write),
                 (os, "preadv", read),
-                (disk_reserve.DiskReserve, "_free", room),
+                (disk_reserve.DiskReserve, "_free", free_bytes),
             ):
                 stack.callback(setattr, holder, name, getattr(holder, name))
                 setattr(holder, name, value)

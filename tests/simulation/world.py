@@ -1,11 +1,11 @@
-"""The world of a story: its time, its chance and its threads are made here: a seed is the whole story.
+"""The time, randomness and threads of a story, all determined by its seed.
 
-Time is virtual: it jumps to the next moment at which somebody wants to go on.  The
-order of tasks comes from trio's own generator, seeded.  What the product does in worker threads is done in
-place, some virtual moments later, so that the others come between as they would.
+Time is virtual: when all tasks wait, it jumps to the next deadline.  The order of tasks comes from trio's own
+generator, seeded.  Work for worker threads runs on the event loop after a random virtual delay, so that other
+tasks can run in between.
 
-What would differ from process to process (the order of sets of strings) is fixed by `PYTHONHASHSEED`: the
-program `tests/simulation/run` sees to it.
+What would differ from process to process (the order of sets of strings) is fixed by `PYTHONHASHSEED`, which
+`tests/simulation/run` sets.
 """
 
 import contextlib
@@ -28,19 +28,18 @@ import trio._core._run
 from cmsfs.runtime import chance, clock, threads
 from tests.simulation import loop
 
-# When stories begin.  Files are younger than that by the machine's clock, and nothing of them is ever stale.
+# Start time of stories.  It is before the real mtime of any file, so that no file ever looks stale.
 EPOCH = 1_767_225_600.0
 
-# What happens to whom: said by `who` in the trace.
-who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="story")
+# The actor of the current task: named in the trace, and the owner of its clock.
+current_actor: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="story")
 
 
 class Clock(trio.abc.Clock):
-    """Time that stands still while anybody has something to do, and jumps to the next moment at which
-    somebody wants to go on: nothing that a story waits for comes from outside.
+    """Virtual time: stands still while any task can run, and otherwise jumps to the next deadline.
 
-    (`trio.testing.MockClock` takes three turns of the loop for a jump, which is a fifth of a story; and
-    trio's own sleep is a scope that is entered, cancelled and left, which is another one.)
+    (`trio.testing.MockClock` takes three passes of the loop for a jump, which is a fifth of a story's time;
+    and trio's own sleep enters, cancels and leaves a cancel scope, which is another fifth.)
     """
 
     def __init__(self) -> None:
@@ -59,7 +58,7 @@ class Clock(trio.abc.Clock):
         self._wake()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Asked by the loop when nobody has anything to do."""
+        """Jump to the next deadline: the loop calls this when no task can run."""
         while self._sleepers and not self._sleepers[0][2]:
             heapq.heappop(self._sleepers)
         if self._sleepers:
@@ -76,7 +75,7 @@ class Clock(trio.abc.Clock):
                 trio.lowlevel.reschedule(task)
 
     async def sleep(self, seconds: float, *, is_shielded: bool = False) -> None:
-        """As `trio.sleep`."""
+        """Sleep as `trio.sleep` does."""
         if seconds < 0:
             raise ValueError("`seconds` must be non-negative")
         if seconds == 0:
@@ -96,7 +95,7 @@ class Clock(trio.abc.Clock):
 
 
 class World:
-    """Everything that a story takes from outside."""
+    """Everything that a story would take from the environment: time, randomness, threads; and its trace."""
 
     def __init__(self, seed: object, *, echo: Callable[[str], None] | None = None) -> None:
         self.seed = seed
@@ -105,21 +104,21 @@ class World:
         self._entropy = random.Random(f"{seed} entropy")
         self.chance = random.Random(f"{seed} module")
         self._ticks = 0
-        self.skew: dict[str, float] = {}  # whose clock is wrong, by how much
-        self.slept = 0.0  # for so long everybody did nothing at all
+        self.skew: dict[str, float] = {}  # by actor: error of its clock in seconds
+        self.skipped_seconds = 0.0  # seconds that were skipped for everybody
         self._hash = hashlib.sha256()
         self._echo = echo
         self.lines = 0
-        # Called wherever a process could end: before and after each piece of work of a thread.
+        # Called wherever a process may be killed: before and after each work item of a thread.
         self.step: Callable[[], object] = lambda: None
 
     # ---- time and chance ----
 
     def now_ns(self) -> int:
-        """The wall clock, later with each look at it: two moments are never the same one."""
+        """Return the wall-clock time; it advances with each call, so that no two results are equal."""
         self._ticks += 1
-        skew = self.skew.get(who.get().removesuffix("'s programs"), 0.0) if self.skew else 0.0
-        seconds = EPOCH + skew + self.slept + self.clock.current_time()
+        skew = self.skew.get(current_actor.get().removesuffix("'s programs"), 0.0) if self.skew else 0.0
+        seconds = EPOCH + skew + self.skipped_seconds + self.clock.current_time()
         return int(seconds * 1_000_000) * 1000 + self._ticks * 1000
 
     def now(self) -> float:
@@ -139,8 +138,7 @@ class World:
         abandon_on_cancel: bool = False,
         limiter: trio.CapacityLimiter | None = None,
     ) -> Any:
-        """As `trio.to_thread.run_sync`: the work begins a moment later, and its end is heard of a moment
-        after that."""
+        """Run the work as `trio.to_thread.run_sync` does, with random delays before and after it."""
         await trio.lowlevel.checkpoint_if_cancelled()
         token = object()
         if limiter is not None:
@@ -149,18 +147,18 @@ class World:
             except trio.WouldBlock:
                 await limiter.acquire_on_behalf_of(token)
         try:
-            await self._moment()
+            await self._random_delay()
             self.step()
             result = work(*args)
             self.step()
-            await self._moment()
+            await self._random_delay()
             return result
         finally:
             if limiter is not None:
                 limiter.release_on_behalf_of(token)
 
-    async def _moment(self) -> None:
-        """Nobody who is cancelled goes on earlier."""
+    async def _random_delay(self) -> None:
+        """Sleep for a random moment, shielded from cancellation."""
         chance = self.threads.random()
         if chance < 0.7:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -172,8 +170,8 @@ class World:
     # ---- the trace ----
 
     def note(self, what: str) -> None:
-        """A line of the trace; its hash is the story's."""
-        line = f"{self.clock.current_time():12.6f} {who.get()}: {what}"
+        """Add a line to the trace, and to its hash."""
+        line = f"{self.clock.current_time():12.6f} {current_actor.get()}: {what}"
         self._hash.update(line.encode("utf-8", "replace"))
         self.lines += 1
         if self._echo is not None:
@@ -191,8 +189,8 @@ class World:
             return loop.run(self.clock, story)
 
     def run_inside(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Run something that belongs to no story, from inside of one."""
-        return _apart(lambda: self.run(work))
+        """Run work that does not belong to a story, from inside one."""
+        return _run_in_new_thread(lambda: self.run(work))
 
 
 @contextlib.contextmanager
@@ -228,8 +226,8 @@ def _patched(world: World) -> Iterator[None]:
         yield
 
 
-def _apart(work: Callable[[], Any]) -> Any:
-    """Carry this out in a thread of its own: a run of trio cannot be inside another one."""
+def _run_in_new_thread(work: Callable[[], Any]) -> Any:
+    """Run this in a new thread: trio cannot run inside another run."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(work()))
     thread.start()

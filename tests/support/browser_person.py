@@ -1,4 +1,4 @@
-"""Who sits at the browser: logs in and answers the question by the pages' forms.
+"""The user at the browser: logs in and answers the consent question through the pages' forms.
 
 `python person.py ADDRESS LOGIN PASSWORD ACTION`: the action is `grant`, `deny`, or `address`, which
 grants and prints where the browser is sent at the end, in place of going there.

@@ -1,11 +1,11 @@
-"""Certificates of servers in tests."""
+"""Server certificates for tests."""
 
 import subprocess
 from pathlib import Path
 
 
 def self_signed(folder: Path, *names: str) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 and these names that is its own authority, and its key."""
+    """Create a self-signed certificate for 127.0.0.1 and these names; return it and its key."""
     certfile, keyfile = folder / "cert.pem", folder / "key.pem"
     command = [
         "openssl",

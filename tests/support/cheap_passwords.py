@@ -1,7 +1,7 @@
-"""Passwords whose hashes take no time: a hash says how it was made, so it is checked in as little.
+"""Cheap password hashes for tests: a hash contains its parameters, so checking it is cheap as well.
 
-Every sample of a service has three of them, which cost more than all the rest of it.  Tests of what is
-shipped put `SHIPPED` back.
+Every sample service has three of them, which cost more than all the rest of it.  Tests of the shipped
+parameters restore `SHIPPED`.
 """
 
 from cmsfs.service.oauth import passwords
@@ -10,5 +10,5 @@ SHIPPED = passwords.LOG_N
 
 
 def install() -> None:
-    """From now on passwords are hashed in a millisecond."""
+    """Use parameters that hash a password in a millisecond."""
     passwords.LOG_N = 4

@@ -1,4 +1,4 @@
-"""The table of clients in the documentation of the service, and what clients used in a test."""
+"""The table of clients in the service's documentation, and the operations that clients used in a test."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ TEXT = Path(__file__).parents[2] / "cmsfs" / "service" / "CLIENTS.md"
 
 
 def rows() -> dict[str, tuple[str, frozenset[str]]]:
-    """Of each client: the test that drives it, and the groups of operations that it uses there."""
+    """Return for each client the test that runs it, and the groups of operations that it uses there."""
     found = {}
     for line in TEXT.read_text(encoding="utf-8").splitlines():
         if cells := re.fullmatch(r"\| ([^|]+) \| `([^`|]+)` \| ([^|]+) \|", line):
@@ -21,7 +21,7 @@ def rows() -> dict[str, tuple[str, frozenset[str]]]:
 
 
 def used(exchanges: list[Exchange]) -> frozenset[str]:
-    """The groups of the operations that succeeded."""
+    """Return the groups of the operations that succeeded."""
     groups = {id(route): group.name for group in app.API_GROUPS for route in group.routes}
     found = set()
     for one in exchanges:
@@ -32,7 +32,7 @@ def used(exchanges: list[Exchange]) -> frozenset[str]:
 
 
 def hold(client: str, exchanges: list[Exchange], *, newer: frozenset[str] = frozenset()) -> None:
-    """Fail if a client used other operations than the table has; `newer` are those of its later versions."""
+    """Fail if a client used operations not in the table; `newer` are those of its later versions."""
     found, said = used(exchanges), rows()[client][1]
     assert said <= found <= said | newer, (
         f"{client} used {', '.join(sorted(found))}; the table has {', '.join(sorted(said))}"

@@ -1,8 +1,8 @@
-"""The driver of the crash tests: writers on a real mount, a daemon that dies, and what must be there after.
+"""The driver of the crash tests: writers on a real mount, a daemon that dies, and what must survive.
 
-`Expected` folds the logs of `crash_writer.py` into what each file may be; `Rounds` starts and kills.  Two
-ways to die: killed, after which everything acknowledged must be there; and a power cut, after which
-everything must be there that was fsynced, or acknowledged a second before.
+`Expected` derives the allowed states of each file from the logs of `crash_writer.py`; `Rounds` starts and
+kills the daemon.  After a kill everything acknowledged must be there; after a power cut, everything that was
+fsynced, or acknowledged a second before.
 """
 
 import contextlib
@@ -33,11 +33,11 @@ from tests.support.program import Daemon
 WRITER = Path(__file__).with_name("crash_writer.py")
 WAIT_SECONDS = 60.0
 
-# What a writer hears of a drive whose daemon was killed.
+# Errors that a writer gets when the daemon was killed.
 DEAD = ("[Errno 103]", "[Errno 107]")
 
-# What was acknowledged so long before a power cut survives it.  The promise is a second (SEMANTICS.md,
-# "Writing"), on a disk that is no Python program and a machine that does nothing else.
+# Changes acknowledged so long before a power cut survive it.  The promise is one second (SEMANTICS.md,
+# "Writing"), for a disk that is not a Python program and a machine that is otherwise idle.
 DURABLE_AFTER = 2.5 * crowding()
 
 States = set[str | None]
@@ -45,13 +45,13 @@ States = set[str | None]
 
 @dataclass
 class Expected:
-    """What each file may be; one that is not named here was in somebody's hands when the end came."""
+    """The allowed states (SHA-1s, None: absent) of each file; files in an unknown state are not listed."""
 
     states: dict[str, States] = field(default_factory=dict)
     acknowledged: int = 0
 
-    def fold(self, log: Path, folder: str, *, cut_at: float | None) -> None:
-        """Take in what a writer was told; `cut_at` is when the power went."""
+    def apply_log(self, log: Path, folder: str, *, cut_at: float | None) -> None:
+        """Apply a writer's log; `cut_at` is the time of a power cut."""
         unsure: dict[str, object] = {}
         for line in log.read_text().splitlines():
             what, at, *rest = json.loads(line)
@@ -75,7 +75,7 @@ class Expected:
                 self.states.pop(path, None)
 
     def check(self, found: dict[str, str], log: str) -> None:
-        """Raises AssertionError for a file that is neither what it was nor what it was to become."""
+        """Raise AssertionError if a file is in none of its allowed states, or there is a conflict copy."""
         for path, allowed in self.states.items():
             assert found.get(path) in allowed, f"{path} is {found.get(path)}, not {allowed}\n{log[-3000:]}"
         copies = [path for path in found if "conflicted copy" in path]
@@ -83,7 +83,7 @@ class Expected:
 
 
 class Rounds:
-    """One drive on an embedded service, which dies again and again."""
+    """A drive on an embedded service, killed again and again."""
 
     def __init__(self, root: Path, seed: int) -> None:
         self.mountpoint = root / "mnt"
@@ -103,8 +103,8 @@ class Rounds:
     def start(self) -> None:
         self.plan.unlink(missing_ok=True)
         plan, settle = str(self.plan), str(self.settle_seconds)
-        told = self._daemon.attempt(CMSFS_CRASH_PLAN=plan, CMSFS_SETTLE_SECONDS=settle)
-        assert told == (0, ""), f"{told}\n{self.log.read_text()[-3000:]}"
+        message = self._daemon.attempt(CMSFS_CRASH_PLAN=plan, CMSFS_SETTLE_SECONDS=settle)
+        assert message == (0, ""), f"{message}\n{self.log.read_text()[-3000:]}"
 
     def sync(self) -> None:
         answers = list(daemonctl.exchange(config.Paths("default").socket, control.Sync()))
@@ -112,14 +112,14 @@ class Rounds:
         assert isinstance(last, control.Done)
         assert (last.pending, last.held) == (0, 0), self.log.read_text()[-3000:]
 
-    def look(self) -> None:
-        """Have the drive learn what the service has: also what was sent, and forgotten here."""
+    def poll(self) -> None:
+        """Poll the service, so that the drive learns of changes it sent and then forgot in a crash."""
         assert isinstance(
             list(daemonctl.exchange(config.Paths("default").socket, control.Poll()))[-1], control.Done
         )
 
-    def died(self) -> None:
-        """Wait for the end of a daemon that is to die, and take its mount away."""
+    def wait_killed(self) -> None:
+        """Wait until the daemon has been killed at its crash point, and remove its mount."""
         code = self._daemon.wait()
         assert code == -signal.SIGKILL, self.log.read_text()[-3000:]
         self._daemon.free()
@@ -130,11 +130,11 @@ class Rounds:
         self._daemon.free()
 
     def end(self) -> None:
-        """An orderly end."""
+        """Shut the daemon down cleanly."""
         assert self._daemon.end() == 0
 
     def free(self) -> None:
-        """Whatever has happened, nothing stays."""
+        """Remove everything: writers, daemon and mount."""
         for process, *_ in self._writers:
             process.kill()
         self._daemon.free()
@@ -144,7 +144,7 @@ class Rounds:
     # ---- the writers ----
 
     def write(self, *options: str) -> None:
-        """Two programs begin to write, each in a folder of its own."""
+        """Start two writers, each in its own folder."""
         for number in range(2):
             self.seed += 1
             log = self._root / f"writes-{self.seed}"
@@ -156,22 +156,22 @@ class Rounds:
                 ]
             )
             self._writers.append((process, log, folder))
-        # One that came after the end would write into the folder below the mountpoint.
+        # A writer that starts after the kill would write into the directory under the mountpoint.
         self._await(lambda: self._count('["begin"') == 2)
 
     def await_acknowledged(self, count: int) -> None:
-        """Wait until the writers were told of so many changes."""
+        """Wait until so many changes of the writers were acknowledged."""
         self._await(lambda: self._count('["ack"') >= count)
 
     def _await(self, condition: Callable[[], bool]) -> None:
         patience = Patience(WAIT_SECONDS)
         while not condition():
             assert patience.left(), f"{patience}\n{self.log.read_text()[-3000:]}"
-            assert self._refused() == [], self.log.read_text()[-3000:]
+            assert self._unexpected_errors() == [], self.log.read_text()[-3000:]
             time.sleep(0.01)
 
-    def _refused(self) -> list[str]:
-        """The last words of writers that have stopped, but for those whose drive is dead."""
+    def _unexpected_errors(self) -> list[str]:
+        """Return the last log lines of writers that stopped for a reason other than a dead daemon."""
         stopped = [log for process, log, _ in self._writers if process.poll() is not None]
         words = [log.read_text().splitlines()[-1] for log in stopped]
         return [line for line in words if not any(end in line for end in DEAD)]
@@ -180,17 +180,17 @@ class Rounds:
         logs = [log for _, log, _ in self._writers]
         return sum(log.read_text().count(what) for log in logs if log.exists())
 
-    def fold(self, *, cut_at: float | None = None) -> None:
-        """The drive is dead: learn what the writers were told."""
+    def collect_logs(self, *, cut_at: float | None = None) -> None:
+        """Collect the logs of the writers, after the daemon died."""
         for process, log, folder in self._writers:
             process.wait(timeout=WAIT_SECONDS)
-            self.expected.fold(log, folder, cut_at=cut_at)
+            self.expected.apply_log(log, folder, cut_at=cut_at)
         self._writers.clear()
 
-    # ---- what is there ----
+    # ---- checks ----
 
     def check_drive(self) -> dict[str, str]:
-        """Compare the drive with what is expected; what it has, which is what is expected from now on."""
+        """Check the drive; return its files, which are the expected state from now on."""
         found: dict[str, str] = {}
         for path in sorted(self.mountpoint.glob("writer*/**/*")):
             if path.is_file():
@@ -201,15 +201,15 @@ class Rounds:
         return found
 
     def check_service(self, found: dict[str, str]) -> None:
-        """The service has the same files with the same bytes."""
+        """Check that the service has the same files with the same bytes."""
         there = trio.run(at_service)
         differences = sorted(found.items() ^ there.items())
-        told = f"on the drive or at the service only: {differences}\n{self.log.read_text()[-3000:]}"
-        assert differences == [], told
+        message = f"on the drive or at the service only: {differences}\n{self.log.read_text()[-3000:]}"
+        assert differences == [], message
 
 
 def wait_until(moment: float) -> None:
-    """A power cut comes when it comes: there is nothing to wait for but the time."""
+    """Sleep until this time: a power cut comes at a fixed moment, not at an event."""
     while time.monotonic() < moment:
         time.sleep(0.01)
 
@@ -222,7 +222,7 @@ def digest_of(path: Path) -> str:
 
 
 async def at_service() -> dict[str, str]:
-    """The writers' files as the service has them: downloaded, and hashed here."""
+    """Return the SHA-1s of the writers' files at the service, computed from downloads."""
     result: dict[str, str] = {}
     async with connect.open_backend(config.load()) as client:
         query = search.Query(query=EVERYTHING, ancestor_folder_ids=["0"], limit=200)
@@ -243,7 +243,7 @@ async def at_service() -> dict[str, str]:
 
 
 class Disk:
-    """A disk under the local state that forgets in a power cut what was not fsynced."""
+    """A disk for the local state that loses unsynced data in a power cut."""
 
     def __init__(self, root: Path, *, lie: str = "") -> None:
         self.mountpoint = root / "disk"
@@ -254,7 +254,7 @@ class Disk:
             folder.mkdir(mode=0o700)
 
     def start(self) -> None:
-        """The power is on."""
+        """Mount the disk: the power is on."""
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", forked.DISK, str(self.mountpoint), str(self.image)),
@@ -271,7 +271,7 @@ class Disk:
         return self._process.stdout.readline()
 
     def cut(self, seed: int) -> None:
-        """The power is off; what was not on the disk is not in the image."""
+        """Cut the power: unsynced data is not in the image."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(f"cut {seed}\n".encode())
@@ -279,7 +279,7 @@ class Disk:
         assert self._line() == b"cut\n"
 
     def remove(self) -> None:
-        """After the processes are dead that used it.  The next start is another boot of the machine."""
+        """Unmount it, once all processes using it are dead; the next start counts as another boot."""
         self.free()
         database = self.image / "state" / "cmsfs" / "default" / "replica.db"
         if database.exists():

@@ -1,4 +1,4 @@
-"""A program that changes files on a drive at random, and writes down what it was told had happened.
+"""A program that changes files on a drive at random, and logs what the drive acknowledged.
 
     python crash_writer.py FOLDER LOG SEED [--fsync] [--large] [--bursts]
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 LARGE = 51_000_000
 
-# All writers at once, as the clock has it: there is more to do than the drive can, and then there is not.
+# Bursts of all writers coincide: first there is more work than the drive can do, then none.
 BURST_SECONDS = 0.3
 
 
@@ -36,7 +36,7 @@ class Writer:
         self.number = 0
 
     def read_all(self) -> None:
-        """What an earlier run has left."""
+        """Load the files that an earlier run has left."""
         for path in sorted(self.folder.rglob("*")):
             if path.is_dir():
                 self.folders.append(str(path.relative_to(self.folder)))
@@ -82,7 +82,7 @@ class Writer:
         finally:
             os.close(fd)
 
-    # ---- what programs do ----
+    # ---- programs ----
 
     def write(self, fsync: bool) -> None:
         path = self.some_name() if self.files and self.random.random() < 0.4 else self.new_name()
@@ -102,7 +102,7 @@ class Writer:
         self.done({path: sha1(self.files[path])}, durable=fsync)
 
     def cut(self, fsync: bool) -> None:
-        """Make a file shorter that was just written, over one that is there."""
+        """Overwrite an existing file, then truncate it."""
         path = self.some_name()
         old = self.files[path]
         new = self.random.randbytes(len(old))
@@ -117,7 +117,7 @@ class Writer:
 
     def save(self, fsync: bool) -> None:
         path, data = self.some_name(), self.data()
-        # A name of its own: of a save that was cut off the temporary file is still there.
+        # A unique name: the temporary file of an interrupted save is still there.
         new = f"{self.new_name()}.new"
         self.trying(paths={path: [sha1(self.files[path]), sha1(data)], new: "any"})
         self.put(new, data, os.O_CREAT | os.O_EXCL, fsync=True)

@@ -2,8 +2,8 @@
 
 `python -m tests.support.crashing_service FOLDER POINT [DATABASE]`
 
-It is `cmsfs serve` as far as it matters, in a process of its own.  A point is a function of the service
-whose end (or whose beginning) is the last thing that the process does; `none` waits to be killed.
+It runs the same server as `cmsfs serve`, in its own process.  A point is a function of the service; the
+process kills itself at its end (or its beginning).  With `none` it runs until it is killed.
 """
 
 import functools
@@ -21,7 +21,7 @@ from cmsfs.service.content import files, trash
 from cmsfs.service.server import serve
 from cmsfs.service.storage import blobs, folder_blobs, parts, store
 
-# The object, its function, and whether the process dies at its end or at its beginning.
+# The object, its function, and whether the process is killed at the function's end or beginning.
 POINTS: dict[str, tuple[Any, str, str]] = {
     "session folder made, no row": (parts.FolderParts, "make", "end"),
     "content complete, not in its place": (folder_blobs.FolderBlobs, "ensure_folder", "end"),

@@ -1,9 +1,8 @@
-"""A crowd that works at a service whose processes and parts fail, and what must be true of it afterwards.
+"""Concurrent clients of a service whose processes and components fail, and the checks of the result.
 
-A `Worker` uploads, renames, moves, deletes and restores in folders of its own, and knows of each item how it
-was acknowledged; where no answer came, or 503, it knows two ways in which that may have ended, and leaves the
-item alone.  A `Follower` reads a user's events, at whichever process.  `judge` compares both with what is
-there.
+A `Worker` uploads, renames, moves, deletes and restores in its own folders, and knows the acknowledged state
+of each item; after a lost response or a 503 it allows both outcomes, and leaves the item alone.  A `Follower`
+reads a user's events from any process.  `judge` compares both with the state of the service.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from typing import Any
 import httpx
 import trio
 
-# No request takes so long, however slow the machine.
+# Upper limit of one request, also on a slow machine.
 SECONDS = 150
 
 LARGE = 3 * 1024 * 1024
@@ -36,7 +35,7 @@ class State:
 
 @dataclass(slots=True)
 class Known:
-    """A file: how it may be, the last way the likeliest, and what its events are called."""
+    """A file: its allowed states, the likeliest last, and the names of its events."""
 
     states: list[State]
     words: list[str]
@@ -49,7 +48,7 @@ class Known:
 
 @dataclass(slots=True)
 class Tally:
-    """What happened to the requests of all."""
+    """Counters of the requests of all clients."""
 
     acknowledged: int = 0
     refused: int = 0
@@ -57,7 +56,7 @@ class Tally:
 
 
 class _Body(httpx.AsyncByteStream):
-    """Bytes to be sent; other than httpx's own nothing of it is left open when the connection breaks."""
+    """A request body; unlike httpx's own, it leaves nothing open when the connection breaks."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -77,7 +76,7 @@ class _Once(AsyncIterator[bytes]):
 
 
 class Account:
-    """A user, with a token that is good at every process."""
+    """A user, with a token that is valid at every process."""
 
     def __init__(self, urls: list[str], token: str, tally: Tally, dice: random.Random) -> None:
         self.urls, self.tally, self.dice = urls, tally, dice
@@ -112,7 +111,7 @@ class Account:
         return answer
 
     async def sure(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """The same, again and again until there is one; for what may be done twice."""
+        """Repeat the request until there is a response; for idempotent requests."""
         while (answer := await self.ask(method, path, **options)) is None:  # noqa: ASYNC110
             await trio.sleep(0.1)
         return answer
@@ -131,12 +130,12 @@ class Account:
 
 
 class Worker:
-    """Changes files in folders of its own."""
+    """Changes files in its own folders."""
 
     def __init__(self, account: Account, name: str, folders: list[str]) -> None:
         self.account, self.name, self.folders = account, name, folders
         self.files: dict[str, Known] = {}
-        # Uploads without an answer: what would be in them, by name.
+        # Uploads without a response: their contents, by name.
         self.unheard: dict[str, str] = {}
         self._dice = account.dice
         self._number = 0
@@ -161,7 +160,7 @@ class Worker:
         await self.upload(LARGE)
 
     async def upload_chunked(self) -> None:
-        """In parts, each sent again until it is there; the commit as well."""
+        """Upload in parts; repeat each part, and the commit, until it succeeds."""
         data = os.urandom(CHUNKED)
         name, folder = self._name(), self._dice.choice(self.folders)
         wish = {"folder_id": folder, "file_size": len(data), "file_name": name}
@@ -192,7 +191,7 @@ class Worker:
                 break
             heard = heard and answer is not None
             if answer is not None and answer.status_code in (404, 409, 410):
-                # It was committed, by one that was not heard of.
+                # An earlier commit succeeded, but its response was lost.
                 assert not heard, answer.text
                 answer = None
                 break
@@ -274,7 +273,7 @@ class Worker:
 
 @dataclass(slots=True)
 class Follower:
-    """Reads the events of an account from a position, until it is told to stop and nothing is left."""
+    """Reads the events of an account from a position, until it is stopped and no events are left."""
 
     account: Account
     position: int
@@ -296,7 +295,7 @@ class Follower:
 
 
 async def judge(workers: list[Worker], followers: list[Follower]) -> None:
-    """Everything that was acknowledged is there, once, and nothing is by halves; for one account."""
+    """Check for one account that everything acknowledged is there exactly once, and nothing is incomplete."""
     account = workers[0].account
     whole = Follower(account, followers[0].position)
     whole.position = 0
@@ -351,7 +350,7 @@ async def _look(account: Account, number: str) -> State:
 
 
 def _seen(state: State) -> State:
-    """How an item looks: one in the trash has no folder."""
+    """Return the state of an item: one in the trash has no folder."""
     return replace(state, folder="") if state.trashed else state
 
 

@@ -1,4 +1,4 @@
-"""A drive but for the kernel, as programs use it, and the account as another program sees and changes it.
+"""A drive without the kernel, with the calls of programs, and the same account as another client sees it.
 
 The fixtures of these are in `tests/daemon/conftest.py`.
 """
@@ -27,7 +27,7 @@ from tests.support.patience import crowding
 
 
 class Remote:
-    """The account as another program sees and changes it."""
+    """The account as seen and changed by another client."""
 
     def __init__(self, client: session.Client, service: Store, user: int) -> None:
         self.client = client
@@ -45,7 +45,7 @@ class Remote:
         await self.client.uploads.new_version(file_id, _source(data), sha1=_sha1(data))
 
     async def find(self, name: str) -> items.Item:
-        """The one item of this name, wherever it is."""
+        """Return the only item of this name, in any folder."""
         found = [item for item in await self.everything() if item.name == name]
         assert len(found) == 1, (name, [item.name for item in found])
         return found[0]
@@ -56,13 +56,13 @@ class Remote:
         return found
 
     async def details(self, name: str) -> items.File:
-        """A file with its description and tags."""
+        """Return a file with its description and tags."""
         found = await self.client.items.details("file", (await self.find(name)).id)
         assert isinstance(found, items.File), found
         return found
 
     async def urls(self) -> dict[str, str]:
-        """The web links of the account."""
+        """Return the URLs of the account's web links by name."""
         found = [item for item in await self.everything() if isinstance(item, items.WebLink)]
         return {str(item.name): str(item.url) for item in found}
 
@@ -78,7 +78,7 @@ class Remote:
         return [item async for item in self.client.search.entries(query)]
 
     async def paths(self) -> list[str]:
-        """All paths, sorted; folders end in a slash."""
+        """Return all paths, sorted; folders end in a slash."""
         found = {(item.type, item.id): item for item in await self.everything()}
 
         def path(item: items.Item) -> str:
@@ -93,7 +93,7 @@ class Remote:
 
 
 class Drive:
-    """Our side: `agents` is what `daemon.app` built; calls are those of programs."""
+    """A local drive: `agents` is built by `daemon.app`; the methods are calls of programs."""
 
     def __init__(self, agents: daemon_app.Agent) -> None:
         self.agents = agents
@@ -125,7 +125,7 @@ class Drive:
         return parent, name
 
     async def write(self, path: str, data: bytes) -> Ino:
-        """Write a file anew, as `cat > path` does."""
+        """Create or overwrite a file, as `cat > path` does."""
         parent, name = await self.place(path)
         node = tree.find_child(self.db, parent, name)
         if node is None:
@@ -160,7 +160,7 @@ class Drive:
         await self.fs.rmdir(*await self.place(path))
 
     async def names(self, path: str = "") -> list[str]:
-        """What `ls` shows."""
+        """Return the sorted names in a folder."""
         fh = await self.fs.opendir(await self.ino(path))
         try:
             found: list[str] = []
@@ -182,7 +182,7 @@ class Drive:
         return [(row["kind"], row["state"], tree.path(self.db, row["ino"])) for row in rows]
 
     async def sync(self) -> None:
-        """What `cmsfs sync` does."""
+        """Sync as `cmsfs sync` does."""
         with trio.fail_after(20 * crowding()):
             await self.agents.sync()
 
@@ -192,10 +192,10 @@ class Drive:
 
 
 class Starting(Protocol):
-    """`async with starting() as drive`: the agents of a drive; leave and enter again for a restart.
+    """`async with starting() as drive` runs a drive's agents; leave and enter again to restart it.
 
-    `paced`: its requests pass its budget.  `given`: what another drive has handed over.  `others`: its own
-    settings; another `account` is another drive.
+    `paced`: its requests pass the request scheduler.  `given`: the handover of another daemon.  `others`: its
+    own settings; a different `account` is a different drive.
     """
 
     def __call__(
@@ -209,7 +209,7 @@ class Starting(Protocol):
 
 
 def fails(*numbers: int) -> Any:
-    """The calls inside end with one of these errnos."""
+    """Expect an `OSError` with one of these errnos."""
     return pytest.raises(OSError, check=lambda error: error.errno in numbers)
 
 

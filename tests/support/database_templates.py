@@ -1,8 +1,8 @@
-"""New databases that are copies: to make one statement by statement takes as long as half a test.
+"""Creates new databases by copying a template: running the schema takes half the time of a test.
 
-What is copied is an empty database that the product has made in this process, with the same schema.  It then
-opens the copy as it opens any file that it finds.  How one is made is seen by tests/test_sqlite.py, whose
-schemas are too small for this, and by the first test of each process.
+The template is an empty database of the same schema that the product has created in this process; the product
+then opens the copy like any existing file.  Creation itself is tested by tests/test_sqlite.py, whose schemas
+are too small for this, and by the first test of each process.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cmsfs import database_files, sqlite
 
-# Smaller ones are made as quickly as they are copied.
+# Smaller schemas are created as quickly as copied.
 MIN_SCHEMA = 4000
 
 _templates: dict[tuple[str, int], bytes] = {}
@@ -21,7 +21,7 @@ _shipped = database_files.prepare
 
 
 def install() -> None:
-    """From now on a large database that is new is a copy."""
+    """Make new databases with a large schema copies of a template."""
     database_files.prepare = _prepare
 
 
@@ -44,14 +44,14 @@ def _template(schema: str, version: int) -> bytes:
 
 
 def _fill(path: Path, content: bytes) -> None:
-    # Two processes may open a new file at once: the one that comes second finds it filled.
+    # Two processes may open a new file at once: the second one finds it filled.
     with path.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_size == 0:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    # As SQLite does for the log that it makes beside it.
+    # As SQLite does for the WAL beside it.
     folder = os.open(path.parent, os.O_RDONLY)
     os.fsync(folder)
     os.close(folder)

@@ -1,4 +1,4 @@
-"""What a program meets at a drive (an attribute, or the errno in its place), and what others do there."""
+"""Helpers for tests: an attribute's value or errno as a program sees it, and actions of other users."""
 
 import errno
 from collections.abc import Awaitable
@@ -13,7 +13,7 @@ URL = "http://service.test"
 
 
 async def value(drive: Drive, path: str, name: str) -> str:
-    """The value of an attribute, or the errno that there is in its place."""
+    """Return the value of an attribute, or the errno of reading it."""
     try:
         return (await drive.fs.getxattr(await drive.ino(path), PREFIX + name)).decode()
     except OSError as error:
@@ -40,13 +40,13 @@ async def listed(drive: Drive, path: str) -> list[str]:
 
 
 async def may_administer(service: Store) -> None:
-    """Tokens are good for administration too; whether the account may is a matter of its role."""
+    """Give tokens the administration scopes too; what the account may do depends on its role."""
     every = " ".join(scopes.APPLICATION)
     await service.write(lambda conn: conn.execute("UPDATE app SET scopes = ?", (every,)))
 
 
 async def make_project(other: Remote) -> metadata.Template:
-    """A template with a field of each type."""
+    """Create a template with a field of each type."""
     option = metadata.Option
     wish = metadata.NewTemplate(
         scope="enterprise",
@@ -71,14 +71,14 @@ async def make_project(other: Remote) -> metadata.Template:
 
 
 async def share(ben: Remote, kind: str, item_id: str, role: str, user: int) -> str:
-    """Ben gives a user a role in an item of his; the collaboration's id."""
+    """Give a user a role in one of Ben's items; return the collaboration's id."""
     # Tests have kinds and roles from tables of strings; the service judges them.
     made = await ben.client.collaborations.create(kind, item_id, role, user_id=str(user))  # type: ignore[arg-type]
     return str(made.id)
 
 
 async def shared_file(drive: Drive, ben: Remote, name: str, role: str, user: int) -> str:
-    """Ben's file `s/NAME`, in which a user has a role, is on the user's drive; its id."""
+    """Share Ben's folder `s` with the file NAME, poll the drive, and return the file's id."""
     folder = await ben.folder("s")
     file_id = str(await ben.file(name, b"one", folder))
     await share(ben, "folder", folder, role, user)

@@ -1,11 +1,11 @@
-"""A service that fails to order: stands before a service and spoils chosen answers.
+"""Fault injection: a relay in front of a service that spoils chosen responses.
 
-`running` relays HTTP/1.1 to a service on loopback.  A `Plan` says which request meets what: an answer of
-somebody else in its place, with or without its having been carried out; a connection reset or fallen silent
-after some bytes; a body that ends early, says it is shorter than it is, or holds a wrong byte.  Put
-`proxy.running` before it for the latency.
+`running` relays HTTP/1.1 to a service on loopback.  A `Plan` determines the fault of each request: another
+response instead, with or without carrying out the request; a connection that is reset or stalls after some
+bytes; a body that ends early, announces too short a length, or has a wrong byte.  Put `proxy.running` in
+front of it for latency.
 
-Depends on trio and h11, which httpx is made with.
+Depends on trio and h11, which httpx itself uses.
 """
 
 import random
@@ -18,13 +18,13 @@ import h11
 import trio
 
 _CHUNK = 64 * 1024
-# A service that answers before it has read the request does not want the rest of it.
+# A service that responds before it has read the whole request does not want the rest of it.
 _EARLY_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """This answer instead of the service's, after the request was `carried_out` or in its place."""
+    """This response instead of the service's; the request is carried out first only if `carried_out`."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -34,8 +34,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The connection is reset after so many bytes of the answer's body; `before`: instead of any answer,
-    and the request is not carried out."""
+    """The connection is reset after so many bytes of the response body; `before`: before any response, and
+    the request is not carried out."""
 
     after: int = 0
     before: bool = False
@@ -43,8 +43,8 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing more comes after so many bytes of the answer's body, and the connection stays open; `before`:
-    nothing of an answer comes, and the request is not carried out."""
+    """The response stalls after so many bytes of its body, and the connection stays open; `before`: there is
+    no response at all, and the request is not carried out."""
 
     after: int = 0
     before: bool = False
@@ -52,8 +52,8 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """The body ends after so many bytes: with an orderly close before the announced length, or `hidden`,
-    with that very length announced."""
+    """The body ends after so many bytes: by a clean close before the announced length, or, if `hidden`, with
+    that shorter length announced."""
 
     after: int
     hidden: bool = False
@@ -61,7 +61,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """One bit of the answer's body is wrong, in the byte at this place."""
+    """One bit of the response body is flipped, in the byte at this offset."""
 
     at: int = 0
 
@@ -82,7 +82,7 @@ class _Rule:
 
 
 class Plan:
-    """Which requests fail.  `requests` lists all that came, as (method, target)."""
+    """Determines which requests fail.  `requests` lists all received ones as (method, target)."""
 
     def __init__(self, choose: Callable[[str, str], Fault | None] | None = None) -> None:
         self.requests: list[tuple[str, str]] = []
@@ -91,19 +91,19 @@ class Plan:
         self._rules: list[_Rule] = []
 
     def add(self, fault: Fault, *, method: str = "", part: str = "", times: int = 1) -> None:
-        """The next so many requests of this method with this part in their target meet the fault."""
+        """Apply the fault to the next `times` requests with this method and this part in their target."""
         self._rules.append(_Rule(fault, method, part, times))
 
     def clear(self) -> None:
-        """No faults from now on."""
+        """Remove all faults."""
         self._rules.clear()
         self.choose = None
 
     def count(self, method: str, part: str) -> int:
         return sum(1 for one, target in self.requests if one == method and part in target)
 
-    def fate(self, method: str, target: str) -> Fault | None:
-        """What this request meets."""
+    def take_fault(self, method: str, target: str) -> Fault | None:
+        """Record the request and return its fault, if any."""
         self.requests.append((method, target))
         found = self.choose(method, target) if self.choose else None
         for rule in self._rules:
@@ -115,8 +115,8 @@ class Plan:
         return found
 
 
-class _Broken(Exception):
-    """The connection is to end, the hard way or not."""
+class _CloseConnection(Exception):
+    """Closes the connection; `hard`: with a reset."""
 
     def __init__(self, *, hard: bool) -> None:
         self.hard = hard
@@ -141,7 +141,7 @@ class _Side:
 
 
 class Relay:
-    """Carries requests to the service as its plan says."""
+    """Forwards requests to the service, with the faults of its plan."""
 
     def __init__(self, host: str, port: int, plan: Plan) -> None:
         self.plan = plan
@@ -149,7 +149,7 @@ class Relay:
         self._address = (host, port)
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """One connection to its end; for a listener."""
+        """Serve one connection until it closes; for a listener."""
         client = _Side(stream, h11.SERVER)
         async with stream:
             server: _Side | None = None
@@ -160,23 +160,23 @@ class Relay:
                     await self._exchange(client, server, request)
                     for side in (client, server):
                         if side is server and side.conn.our_state is h11.IDLE:
-                            continue  # it was not asked
+                            continue  # the request was not forwarded
                         if side.conn.our_state is not h11.DONE or side.conn.their_state is not h11.DONE:
                             return
                         side.conn.start_next_cycle()
-            except* _Broken as ends:
-                if any(end.hard for end in ends.exceptions if isinstance(end, _Broken)):
-                    _linger_not(stream)
+            except* _CloseConnection as ends:
+                if any(end.hard for end in ends.exceptions if isinstance(end, _CloseConnection)):
+                    _reset_on_close(stream)
             except* (h11.ProtocolError, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-                _linger_not(stream)
+                _reset_on_close(stream)
             finally:
                 if server is not None:
                     server.stream.socket.close()
 
     async def _exchange(self, client: _Side, server: _Side, request: h11.Request) -> None:
-        fault = self.plan.fate(request.method.decode(), request.target.decode())
+        fault = self.plan.take_fault(request.method.decode(), request.target.decode())
         if isinstance(fault, Reset) and fault.before:
-            raise _Broken(hard=True)
+            raise _CloseConnection(hard=True)
         if isinstance(fault, Stall) and fault.before:
             await trio.sleep_forever()
         if isinstance(fault, Answer) and not fault.carried_out:
@@ -200,7 +200,7 @@ class Relay:
             else:
                 assert isinstance(response, h11.Response)
                 await self._download(client, server, response, fault)
-            # The end of the request may be here and not yet looked at.
+            # The end of the request may have arrived without being processed yet.
             with trio.move_on_after(_EARLY_SECONDS):
                 await uploaded.wait()
             nursery.cancel_scope.cancel()
@@ -226,22 +226,22 @@ class Relay:
     @staticmethod
     async def _download(client: _Side, server: _Side, response: h11.Response, fault: Fault | None) -> None:
         if isinstance(fault, Short) and fault.hidden:
-            told = dict(response.headers).get(b"content-length", b"%d" % fault.after)
+            announced = dict(response.headers).get(b"content-length", b"%d" % fault.after)
             headers = [one for one in response.headers if one[0] != b"content-length"]
-            headers.append((b"content-length", b"%d" % min(fault.after, int(told))))
+            headers.append((b"content-length", b"%d" % min(fault.after, int(announced))))
             response = h11.Response(status_code=response.status_code, headers=headers)
         await client.send(response)
         passed = 0
         while True:
             event = await server.event()
             if isinstance(event, h11.Data):
-                data, end = _spoilt(bytes(event.data), passed, fault)
+                data, end = _apply_fault(bytes(event.data), passed, fault)
                 passed += len(event.data)
                 if data:
                     await client.send(h11.Data(data=data))
                 if not end:
                     continue
-            elif not isinstance(event, h11.EndOfMessage) or not _ends_badly(fault):
+            elif not isinstance(event, h11.EndOfMessage) or not _applies_at_end(fault):
                 await client.send(event)
                 return
             match fault:
@@ -251,16 +251,16 @@ class Relay:
                     await client.send(h11.EndOfMessage())
                     return
                 case _:
-                    raise _Broken(hard=isinstance(fault, Reset))
+                    raise _CloseConnection(hard=isinstance(fault, Reset))
 
 
-def _ends_badly(fault: Fault | None) -> bool:
-    """Whether the fault is to come at the end of a body that was no longer than its place."""
+def _applies_at_end(fault: Fault | None) -> bool:
+    """Return whether the fault applies at the end of a body that is too short to reach its offset."""
     return isinstance(fault, Reset | Stall | Short)
 
 
-def _spoilt(data: bytes, passed: int, fault: Fault | None) -> tuple[bytes, bool]:
-    """What of these bytes, which come after so many others, is passed on, and whether that is the last."""
+def _apply_fault(data: bytes, passed: int, fault: Fault | None) -> tuple[bytes, bool]:
+    """Return what to forward of these bytes at offset `passed`, and whether the response ends there."""
     match fault:
         case Reset(after=after) | Stall(after=after) | Short(after=after) if passed + len(data) > after:
             return data[: max(after - passed, 0)], True
@@ -270,14 +270,14 @@ def _spoilt(data: bytes, passed: int, fault: Fault | None) -> tuple[bytes, bool]
     return data, False
 
 
-def _linger_not(stream: trio.SocketStream) -> None:
-    """Have the connection reset when it is closed."""
+def _reset_on_close(stream: trio.SocketStream) -> None:
+    """Make closing the connection reset it."""
     stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, (1).to_bytes(4, "little") + bytes(4))
 
 
 @asynccontextmanager
 async def running(host: str, port: int, plan: Plan) -> AsyncIterator[Relay]:
-    """A relay to the service at `host` and `port`; it listens at `relay.host` and `relay.port`."""
+    """Run a relay to the service at `host` and `port`; it listens at `relay.host` and `relay.port`."""
     relay = Relay(host, port, plan)
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     relay.port = listener.socket.getsockname()[1]
@@ -287,8 +287,8 @@ async def running(host: str, port: int, plan: Plan) -> AsyncIterator[Relay]:
         nursery.cancel_scope.cancel()
 
 
-class Mischief:
-    """Spoils one request in so many, from a seed."""
+class RandomFaults:
+    """Injects a random fault into one of `every` requests, from a seed."""
 
     def __init__(self, seed: int, *, every: int, stalls: bool) -> None:
         self._random = random.Random(seed)
@@ -300,7 +300,7 @@ class Mischief:
             return None
         chosen = [Reset(before=True), LOST, TOO_MANY, UNAVAILABLE]
         if method == "POST":
-            # The request has been carried out, and the answer breaks off.
+            # The request is carried out, but its response breaks off or is an error.
             chosen += [Reset(after=10), Answer(500, carried_out=True)]
         elif target.rpartition("?")[0].endswith("/content") or target.endswith("/content"):
             chosen += [Stall(after=1), Corrupt(), Short(after=1)]

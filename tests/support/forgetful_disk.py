@@ -1,16 +1,16 @@
-"""A disk that forgets what was not fsynced: a file system in memory, and what a power cut leaves of it.
+"""A disk that loses unsynced data: an in-memory file system that simulates power cuts.
 
     python -m tests.support.forgetful_disk MOUNTPOINT IMAGE [--lie drafts|log|names]
 
-It begins with what the folder IMAGE holds.  A line `cut SEED` on its standard input is a power cut: from
+It starts with the contents of the folder IMAGE.  A line `cut SEED` on its standard input is a power cut: from
 then on every call fails, IMAGE is what the disk still has, and the process ends once it is unmounted.  What
 survives:
 
-    bytes    what was there at the last fsync of the file, and of each page written since, perhaps
-    names    what was there at the last fsync of a folder, and of what came after it, in order, some
+    bytes    the contents at the last fsync of the file; each page written since may or may not survive
+    names    the names at the last fsync of a folder, and some of the later changes, in order
 
-A rename is whole or not at all, as on a file system with a journal.  To `lie` is to forget an fsync: of
-drafts, of the database's log, of folders.
+A rename is atomic, as on a file system with a journal.  `--lie` ignores fsyncs: of drafts, of the database's
+WAL, or of folders.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr,
 
 PAGE = 4096
 
-# A name and what it names from now on; None: nothing any more.
+# A name and its new target; None: removed.
 Entry = tuple[Ino, str, Ino | None]
 
 
@@ -84,7 +84,7 @@ class ForgetfulDisk:
     # ---- the power cut ----
 
     def cut(self, seed: int) -> None:
-        """From now on nothing works, and the image is what the disk has."""
+        """Fail all further calls, and write what survives to the image."""
         self.is_cut = True
         chance = random.Random(seed)
         names = dict(self.kept_names)
@@ -327,7 +327,7 @@ def _put(data: bytearray, offset: int, piece: bytes) -> None:
 
 
 def _survived(thing: Thing, chance: random.Random) -> bytes:
-    """The bytes of a file after the cut: nothing of what was not fsynced, all of it, or some pages."""
+    """Return the bytes of a file after the cut: with none, all, or some pages of the unsynced data."""
     mode = chance.choice(["nothing", "all", "some"])
     if mode == "all":
         return bytes(thing.data)

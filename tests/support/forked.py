@@ -1,11 +1,11 @@
-"""Starts of cmsfs's programs that do not load it each time: `forkserver`, which has it loaded, forks.
+"""Fast starts of cmsfs's programs: `forkserver` has all modules loaded and forks for each start.
 
-`install()` has `subprocess` do that for `[sys.executable, "-m", "cmsfs", ...]` and the daemon's programs,
-in the tests and in what they start.  With any other option of Python (`-B`, say), or where Python's own
-variables are set otherwise, a program is started as ever.
+`install()` makes `subprocess` use it for `[sys.executable, "-m", "cmsfs", ...]` and the daemon's programs, in
+the tests and in what they start.  With any other option of Python (`-B`, say), or with different values of
+Python's own environment variables, a program is started normally.
 
-`script(module)` is that for a shell: `forked_stand_in`, a program that starts one, passes signals on to it
-and ends like it.
+`script(module)` is the same for a shell: it runs `forked_stand_in`, which starts a forked process, forwards
+signals to it and exits as it does.
 """
 
 import marshal
@@ -23,28 +23,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-PERSON = "tests.support.browser_person"  # who logs in
+PERSON = "tests.support.browser_person"  # the user who logs in
 CRASHING = "tests.support.crashing_service"
 DISK = "tests.support.forgetful_disk"
 
 
-OURS = (PERSON, CRASHING, DISK)  # modules, not packages
+TEST_MODULES = (PERSON, CRASHING, DISK)  # modules, not packages
 
-MODULES = {"cmsfs", "daemon", "daemon.fsck", *OURS}
+MODULES = {"cmsfs", "daemon", "daemon.fsck", *TEST_MODULES}
 
 _HERE = Path(__file__).parent
 
-# The environment that is shown of a process must find room where the server's own first one was.
+# /proc/PID/environ shows the memory of the server's initial environment: this reserves space there.
 _ROOM = "_" * 100_000
 
 _Plain = subprocess.Popen
 
-# Read before the first line of a program runs, which a fork comes too late for.
+# Variables that Python reads at start-up, which a fork cannot change.
 _EARLY = ("PYTHON", "LC_", "LANG")
 
 
 class Server:
-    """The process that has everything loaded; it is started when it is first wanted, unless `path` has it."""
+    """The fork server; started at first use, unless it already listens at `path`."""
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
@@ -52,11 +52,11 @@ class Server:
         self._early = _early(os.environ)
 
     def has(self, env: Mapping[str, str]) -> bool:
-        """Whether a program with this environment can come from there."""
+        """Return whether a program with this environment can be forked."""
         return _early(env) == self._early
 
     def path(self) -> str:
-        """Where it listens; it answers as soon as it has everything loaded."""
+        """Return the path of its socket, starting it if needed; it answers once everything is loaded."""
         if self._path is None:
             self._path = f"{tempfile.mkdtemp()}/s"
             listener = socket.socket(socket.AF_UNIX)
@@ -67,7 +67,7 @@ class Server:
                 command,
                 stdin=subprocess.PIPE,
                 pass_fds=[listener.fileno()],
-                # Of a test's own folders it knows nothing: those are for what is forked.
+                # The server must not see a test's own folders; forked processes get theirs with the request.
                 env={
                     "ROOM": _ROOM,
                     **_early(os.environ),
@@ -79,7 +79,7 @@ class Server:
         return self._path
 
     def stop(self) -> None:
-        """End it; what was forked goes on."""
+        """Stop it; forked processes continue."""
         if self._process is not None:
             self._process.communicate()
             assert self._path
@@ -91,7 +91,7 @@ def _early(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def encode(request: dict[str, Any]) -> bytes:
-    """What asks the server for a process: the length, and that many bytes."""
+    """Encode a request to the server: the length, and that many bytes."""
     data = marshal.dumps(request)
     return len(data).to_bytes(4, "big") + data
 
@@ -100,10 +100,10 @@ server = Server()
 
 
 class Popen(_Plain):  # type: ignore[type-arg]
-    """A process, forked if that can be."""
+    """A process that is forked by the server if possible."""
 
-    _ended = -1  # a descriptor that says how it ended
-    _said = b""
+    _status_fd = -1  # socket that receives the exit status
+    _received = b""
 
     def _execute_child(
         self,
@@ -122,7 +122,7 @@ class Popen(_Plain):  # type: ignore[type-arg]
         pipes = rest[:6]  # of input, output, errors: the two ends of each
         env = dict(os.environ if env is None else env)
         is_plain = executable is None and preexec_fn is None and close_fds and not shell
-        words = _words(args) if is_plain and rest[7:11] == (None, None, None, -1) else None
+        words = _forkable_words(args) if is_plain and rest[7:11] == (None, None, None, -1) else None
         if words is None or not server.has(env):
             super()._execute_child(  # type: ignore[misc]
                 *(args, executable, preexec_fn, close_fds, pass_fds, cwd, env),
@@ -147,28 +147,29 @@ class Popen(_Plain):  # type: ignore[type-arg]
             connection.connect(server.path())
             data = encode(request)
             sent = socket.send_fds(connection, [data], list(fds.values()))
-            if sent < len(data):  # a process that was asked for whole may have ended, and its server hung up
+            # Nothing may follow a complete request: its process may have ended and closed the connection.
+            if sent < len(data):
                 connection.sendall(data[sent:])
-            self._ended = connection.detach()
+            self._status_fd = connection.detach()
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
-        self.pid = self._line(None)
+        self.pid = self._read_number(None)
 
-    def _line(self, timeout: float | None) -> int | None:
-        """The number that the server says next; None if that did not come in time."""
-        while b"\n" not in self._said:
-            if not select.select([self._ended], [], [], timeout)[0]:
+    def _read_number(self, timeout: float | None) -> int | None:
+        """Return the next number from the server; None at the timeout."""
+        while b"\n" not in self._received:
+            if not select.select([self._status_fd], [], [], timeout)[0]:
                 return None
-            more = os.read(self._ended, 100)
+            more = os.read(self._status_fd, 100)
             assert more, "the server of forks has ended"
-            self._said += more
-        line, _, self._said = self._said.partition(b"\n")
+            self._received += more
+        line, _, self._received = self._received.partition(b"\n")
         return int(line)
 
     def _internal_poll(self, *rest: Any, **named: Any) -> int | None:
-        if self._ended == -1:
+        if self._status_fd == -1:
             return super()._internal_poll(*rest, **named)  # type: ignore[misc]
-        # Somebody who waits without an end must not keep others from asking, or from sending a signal.
+        # A thread in wait() must not block others that poll or send a signal.
         if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
             try:
                 with suppress(subprocess.TimeoutExpired):
@@ -178,7 +179,7 @@ class Popen(_Plain):  # type: ignore[type-arg]
         return self.returncode
 
     def _wait(self, timeout: float | None) -> int | None:
-        if self._ended == -1:
+        if self._status_fd == -1:
             return super()._wait(timeout)  # type: ignore[misc]
         with self._waitpid_lock:  # type: ignore[attr-defined]
             if self.returncode is None:
@@ -186,19 +187,19 @@ class Popen(_Plain):  # type: ignore[type-arg]
         return self.returncode
 
     def _end(self, timeout: float | None) -> None:
-        if (code := self._line(timeout)) is None:
+        if (code := self._read_number(timeout)) is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         self.returncode = code
-        os.close(self._ended)
+        os.close(self._status_fd)
 
     def __del__(self, *rest: Any, **named: Any) -> None:
-        if self._ended != -1 and self.returncode is None:
-            os.close(self._ended)
+        if self._status_fd != -1 and self.returncode is None:
+            os.close(self._status_fd)
         super().__del__(*rest, **named)
 
 
-def _words(args: Any) -> list[str] | None:
-    """The command, if it is one of a program that can be forked."""
+def _forkable_words(args: Any) -> list[str] | None:
+    """Return the command's words if its program can be forked, else None."""
     if isinstance(args, str | bytes | os.PathLike) or not isinstance(args, Sequence):
         return None
     words = [os.fsdecode(word) for word in args]
@@ -222,11 +223,11 @@ def _umask() -> int:
 
 
 def install() -> None:
-    """From now on programs are forked if they can be."""
+    """Replace `subprocess.Popen`, so that programs are forked if possible."""
     subprocess.Popen = Popen  # type: ignore[misc]
 
 
 def script(module: str) -> str:
-    """The line of a shell script that becomes this program, with the script's arguments."""
+    """Return a line for a shell script that runs this program with the script's arguments."""
     words = [sys.executable, "-I", "-S", str(_HERE / "forked_stand_in.py"), server.path(), module]
     return f'exec {shlex.join(words)} "$@"'

@@ -1,7 +1,7 @@
-"""Stands in a shell for a program that is forked: `python -I -S forked_stand_in.py SOCKET MODULE ...`.
+"""Starts a forked program from a shell: `python -I -S forked_stand_in.py SOCKET MODULE ...`.
 
-It asks the `forkserver` at the socket for the program, passes signals on to it and ends like it.  Whoever
-sits at a shell starts it with each command, so it loads nothing but what is built in.
+It requests the program from the `forkserver` at the socket, forwards signals to it and exits as it does.  A
+shell starts it for each command, so it imports only built-in modules.
 """
 
 import _signal  # type: ignore[import-not-found]

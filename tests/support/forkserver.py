@@ -1,12 +1,13 @@
-"""A process that has cmsfs loaded and forks whenever a test starts a program of it; `forked` asks it to.
+"""A server process with all of cmsfs loaded, which forks whenever a test starts one of its programs
+(`forked`).
 
-Most of what `python -m cmsfs status` costs is loading Python modules.  What is forked from here has them and
-is otherwise what was asked for: a process with its own arguments, environment, folder, descriptors, limits
-and session, which ends as Python ends.
+Most of the time of `python -m cmsfs status` is spent on loading Python modules.  A forked process already has
+them, and otherwise is like a new one: with its own arguments, environment, working directory, descriptors,
+limits and session, and it exits as Python does.
 
-`python forkserver.py FD` answers at that listening socket until standard input is closed.  A request is what
-`forked.encode` makes of it, whose descriptors come with its first byte; answers are lines: the process id,
-then how it ended.
+`python forkserver.py FD` serves that listening socket until standard input is closed.  A request is encoded
+by `forked.encode`, its descriptors are sent with its first byte; the response is two lines: the process id,
+then the exit status.
 """
 
 import atexit
@@ -34,7 +35,7 @@ import cmsfs.cli
 import cmsfs.client
 import daemon
 
-# A program's own modules are not to find the tests'.
+# The programs must not be able to import the tests' modules.
 sys.path.insert(0, str(Path(__file__).parent))
 import cheap_passwords
 import database_templates
@@ -42,25 +43,25 @@ import forked
 
 sys.path.pop(0)
 
-# What is forked moves its descriptors up here before it puts them in their places.
+# A forked process first moves its descriptors up here, then to their final numbers.
 HIGH = 1000
 
 
 def load() -> None:
-    """Everything that the programs load, now or when a command wants it."""
+    """Load all modules that the programs use, also those that commands import on demand."""
     for package in (cmsfs.cli, cmsfs.auth, cmsfs.client, daemon):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith(".__main__"):  # that is run, as a module of its own
+            if not module.name.endswith(".__main__"):  # run later by `runpy`
                 importlib.import_module(module.name)
     sys.path.append(str(Path(__file__).parents[2]))
-    for name in forked.OURS:
+    for name in forked.TEST_MODULES:
         importlib.import_module(name)
     cheap_passwords.install()
     database_templates.install()
 
 
 def serve(listener: socket.socket) -> None:
-    """Answer requests until nobody holds the other end of standard input."""
+    """Serve requests until standard input is closed."""
     load()
     gc.collect()
     gc.freeze()
@@ -80,32 +81,32 @@ def serve(listener: socket.socket) -> None:
                 process = os.pidfd_open(pid)
                 poll.register(process, select.POLLIN)
                 children[process] = pid, connection
-                _tell(connection, pid)
+                _send_number(connection, pid)
             else:
                 poll.unregister(fd)
                 os.close(fd)
                 pid, connection = children.pop(fd)
-                _tell(connection, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                _send_number(connection, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
                 connection.close()
 
 
-def _tell(connection: socket.socket, number: int) -> None:
+def _send_number(connection: socket.socket, number: int) -> None:
     try:
         connection.sendall(b"%d\n" % number)
     except OSError:
-        pass  # who asked has gone, and the process goes on
+        pass  # the requester is gone, the process continues
 
 
 def _fork(connection: socket.socket) -> int:
     data, fds, _, _ = socket.recv_fds(connection, 65536, 100)
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
         if not (more := connection.recv(65536)):
-            break  # who asked has gone: the process says that it cannot read what it is to be
+            break  # the requester is gone: the child will fail to decode the request
         data += more
     pid = os.fork()
     if pid == 0:
         try:
-            code = _become(marshal.loads(data[4:]), fds)
+            code = _run_request(marshal.loads(data[4:]), fds)
         except BaseException:
             traceback.print_exc()
             code = 255
@@ -115,8 +116,8 @@ def _fork(connection: socket.socket) -> int:
     return pid
 
 
-def _become(request: dict[str, Any], fds: list[int]) -> int:
-    """Be the process that was asked for; its exit code."""
+def _run_request(request: dict[str, Any], fds: list[int]) -> int:
+    """Turn this child into the requested process, run it and return its exit code."""
     held = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH) for fd in fds]
     os.closerange(0, HIGH)
     for target, fd in zip(request["fds"], held, strict=True):
@@ -136,15 +137,15 @@ def _become(request: dict[str, Any], fds: list[int]) -> int:
     sys.argv[:] = request["argv"]
     if not request["is_safe_path"]:
         sys.path.insert(0, str(Path.cwd()))
-    code = _outcome(request["module"])
+    code = _run_module(request["module"])
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     return code if _flush() else 120
 
 
-def _outcome(module: str) -> int:
-    if module in forked.OURS:
-        del sys.modules[module]  # `runpy` would warn of a module that is run a second time
+def _run_module(module: str) -> int:
+    if module in forked.TEST_MODULES:
+        del sys.modules[module]  # `runpy` would warn that the module is already loaded
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
@@ -194,9 +195,9 @@ def _open_standard(name: str, fd: int, mode: str) -> None:
 
 
 def _show_environment() -> None:
-    """Have /proc/PID/environ show the environment, by which tests find their processes.
+    """Make /proc/PID/environ show the environment, by which tests find their processes.
 
-    The kernel shows what lies where the program's first environment lay; its variable `ROOM` made room there.
+    The kernel shows the memory of the initial environment; its variable `ROOM` reserved space there.
     """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[47]), int(fields[48])

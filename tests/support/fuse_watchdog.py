@@ -1,12 +1,13 @@
-"""A watchdog for tests that mount: a process of its own that breaks connections when time is up.
+"""A watchdog for tests that mount: a separate process that aborts FUSE connections after a time limit.
 
-A process that waits in the kernel for itself can be freed only by aborting the connection.  A thread of it
-cannot be relied on to do that: a page fault on a mapped file of the mount is taken with the interpreter's
-lock held.  When the test run itself dies, the watchdog aborts and unmounts what it left, which would
-otherwise keep its last thread in the kernel for ever.
+A process that is deadlocked with its own mount can only be freed by aborting the connection.  Its own threads
+may be unable to do so: a page fault on a mapped file of the mount happens with the GIL held.  If the test run
+itself dies, the watchdog aborts and unmounts its mounts, which would otherwise keep its last thread in the
+kernel forever.
 
-`Watchdog` is the tests' side; run as a program this file is the other one.  Lines in: `arm SECONDS FOLDER`,
-`watch CONNECTION`, `ended CONNECTION`, `disarm` (answered by a line, `fine` or `fired`).
+`Watchdog` is the tests' side; run as a program this file is the watchdog itself.  Commands, one per line:
+`arm SECONDS FOLDER`, `watch CONNECTION`, `ended CONNECTION`, `disarm` (answered by a line, `fine` or
+`fired`).
 """
 
 import os
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Watchdog:
-    """One for a test session; armed for each test."""
+    """One watchdog per test session; armed for each test."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -35,19 +36,19 @@ class Watchdog:
         )
 
     def arm(self, *, seconds: float, under: Path) -> None:
-        """From now on: after `seconds` (`Patience`), abort every drive mounted below `under`."""
+        """Abort every drive mounted below `under` after `seconds` (`Patience`) from now."""
         self._say(f"arm {seconds} {under}")
 
     def watch(self, connection: int) -> None:
-        """Abort this one too, even if it is no longer to be seen among the mounts."""
+        """Abort this connection too, even if its mount is no longer listed."""
         self._say(f"watch {connection}")
 
     def ended(self, connection: int) -> None:
-        """This one is gone, and its number may be another's."""
+        """Forget this connection: it has ended, and its number may be reused."""
         self._say(f"ended {connection}")
 
     def disarm(self) -> bool:
-        """The test is over; whether the watchdog had to fire."""
+        """End of the test: return whether the watchdog fired."""
         self._say("disarm")
         assert self._process.stdout
         return self._process.stdout.readline() == "fired\n"

@@ -1,4 +1,4 @@
-"""What programs that watch folders and files are told."""
+"""inotify events of folders and files, as watching programs get them."""
 
 import ctypes
 import os
@@ -21,7 +21,7 @@ class Watch:
         assert libc.inotify_add_watch(self._fd, os.fsencode(path), mask) >= 0, os.strerror(ctypes.get_errno())
 
     def next(self) -> tuple[int, str]:
-        """The next event's mask and name."""
+        """Return the next event's mask and name."""
         ready, _, _ = select.select([self._fd], [], [], SECONDS)
         assert ready, "no event came"
         data = os.read(self._fd, 4096)
@@ -32,7 +32,7 @@ class Watch:
         os.close(self._fd)
 
 
-# What programs look at; that a folder or file was opened, read or closed unwritten is no change.
+# The events that programs watch for; open, read and close without writing are not changes.
 CHANGES = {
     0x2: "MODIFY",
     0x4: "ATTRIB",
@@ -46,7 +46,7 @@ _FOLDER = 0x40000000
 
 
 class Trace:
-    """What programs that watch some folders are told, as `inotifywait -m` would print it."""
+    """The events of some folders, as `inotifywait -m` would print them."""
 
     def __init__(self, *folders: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -58,7 +58,7 @@ class Trace:
             self._names[watch] = folder.name if folder != folders[0] else ""
 
     def until(self, kind: str, name: str) -> list[tuple[str, str]]:
-        """What comes up to this event."""
+        """Return the events up to this one."""
         found: list[tuple[str, str]] = []
 
         def is_there() -> bool:
@@ -69,7 +69,7 @@ class Trace:
         return found
 
     def events(self) -> list[tuple[str, str]]:
-        """What has come since the last call: kind (a folder's with a slash) and name."""
+        """Return the events since the last call: kind (a folder's with a slash) and name."""
         found = []
         while select.select([self._fd], [], [], 0)[0]:
             data, at = os.read(self._fd, 1 << 16), 0

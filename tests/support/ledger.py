@@ -1,8 +1,8 @@
-"""What programs were told is kept, and what must therefore be true at the service: the judge of stories in
-which several drives work on one account.
+"""Records what programs were promised, and checks it at the service: for tests in which several drives work
+on one account.
 
-Rule: a content may be gone only if a program on the drive that has it has seen it and put something in its
-place; a version may follow only one that its writer has seen.
+Rules: a content may be gone only if a program has read it and replaced or deleted it; a version may follow
+only one that its writer has read.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# The writer did not look at what was there in one step with replacing it: any version may be below.
+# The writer did not read and replace atomically, so it may have replaced any version.
 ANY = "any"
 
 
@@ -27,23 +27,24 @@ class Ledger:
     replaced: set[str] = field(default_factory=set)
 
     def wrote(self, data: bytes, *, over: str | None) -> None:
-        """A program has written this, and closed the file."""
+        """A program has written this over `over`, and closed the file without an error."""
         self.acknowledged[sha1(data)] = over
 
     def saw_and_replaced(self, data: bytes) -> None:
-        """A program has read this and put something else in its place, or nothing."""
+        """A program has read this, and replaced or deleted it."""
         self.replaced.add(sha1(data))
 
     def put_anywhere(self, data: bytes) -> None:
-        """A program has moved this over something else: it may follow what was there."""
+        """A program has moved this over another file, so it may follow any version."""
         self.acknowledged[sha1(data)] = ANY
 
     def vanished(self, kept: Iterable[str]) -> list[str]:
-        """Contents that are neither among those that the service has nor were given up by somebody."""
+        """Return acknowledged contents that are neither in `kept` nor were replaced or deleted."""
         return sorted(self.acknowledged.keys() - self.replaced - set(kept))
 
     def unseen(self, versions: Iterable[list[str]]) -> list[tuple[str, str]]:
-        """Of files' versions, the oldest first: pairs of which the second overwrote the first unseen."""
+        """Return pairs of versions of which the second overwrote the first unread (`versions`: oldest
+        first)."""
         found = []
         for chain in versions:
             for place, (old, new) in enumerate(itertools.pairwise(chain)):
@@ -52,7 +53,7 @@ class Ledger:
         return found
 
     def _has_seen(self, new: str, old: str, *, before: set[str]) -> bool:
-        """Whether `new` was written over `old`, or over something that never got there and was."""
+        """Return whether `new` was written over `old`, directly or through contents without a version."""
         current: str | None = new
         for _ in range(len(self.acknowledged) + 1):
             if current not in self.acknowledged:

@@ -1,8 +1,8 @@
-"""A table of files: each held open here in one way, changed elsewhere in one way, and used on in one way.
+"""A matrix of test files: each is held open in one way, changed remotely in one way, and then used in one
+way.
 
-One drive takes a whole table: each file is in a folder of its own, and every step is taken for all of them.
-The oracle knows, of each handle, the bytes that its reader must see, and of each file what has to be
-somewhere in the end.
+One drive runs a whole table: each file has its own folder, and every step is done for all files.  The oracle
+knows the bytes that each handle must show, and the contents of each file that must survive somewhere.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
 
 HELD = ("read", "write", "append", "draft", "sealed", "uploading", "offline")
-THEN = ("read on", "write", "append", "truncate", "fsync", "close", "rename")
+USES = ("read on", "write", "append", "truncate", "fsync", "close", "rename")
 
-# What others do that gives the item other bytes, or leaves its bytes as they are.
+# Remote changes: of the bytes, of the place, and removals.
 BYTES = ("longer", "shorter", "as long", "restored version", "backup")
 PLACES = ("rename", "move")
 GONE = ("trash", "purge", "folder into the trash", "rights")
-ELSEWHERE = (*BYTES, *PLACES, *GONE)
+REMOTE_CHANGES = (*BYTES, *PLACES, *GONE)
 
 _UNSENT = ("draft", "sealed", "uploading")
 
@@ -40,7 +40,7 @@ def sha1(data: bytes) -> str:
 
 @dataclass
 class Cell:
-    """One file: how it is held, what is done next, and the bytes that its handle has to show."""
+    """One file: how it is held open, what is done next, and the bytes that its handle must show (`model`)."""
 
     number: int
     held: str
@@ -53,7 +53,7 @@ class Cell:
     opened: Any = None
     model: bytearray = field(default_factory=bytearray)
     wrote: bool = False
-    saw_theirs: bool = False  # what was written was written over theirs, which the program had seen
+    saw_theirs: bool = False  # the program had read the remote bytes before it wrote
 
     @property
     def name(self) -> str:
@@ -68,7 +68,7 @@ class Cell:
 
 
 class Table:
-    """All cells of one change elsewhere, on one drive."""
+    """All cells of one kind of remote change, on one drive."""
 
     def __init__(self, drive: Drive, other: Remote, network: Network, elsewhere: str) -> None:
         self.drive = drive
@@ -77,14 +77,14 @@ class Table:
         self.elsewhere = elsewhere
         self.cells = [
             Cell(number, held, then, b"old %d; " % number * 8)
-            for number, (held, then) in enumerate((held, then) for held in HELD for then in THEN)
+            for number, (held, then) in enumerate((held, then) for held in HELD for then in USES)
         ]
         self._gates: list[trio.Event] = []
 
     # ---- the steps ----
 
     async def make(self, owner: Any, shared: Callable[[str], Awaitable[str]] | None = None) -> None:
-        """The files are at the service, and all of them is here."""
+        """Create the files at the service and download all of them."""
         for cell in self.cells:
             cell.folder = await owner.folder(cell.name)
             if self.elsewhere in ("restored version", "backup"):
@@ -95,7 +95,7 @@ class Table:
             if shared is not None:
                 cell.share = await shared(cell.folder)
         self.owner = owner
-        await self.heard()
+        await self.poll()
         for cell in self.cells:
             await self.drive.names(self.path(cell))
             cell.ino = await self.drive.ino(f"{self.path(cell)}/f")
@@ -134,7 +134,7 @@ class Table:
         self._gates.append(go)
 
     async def change(self) -> None:
-        """What others do to every file; who is offline goes on meanwhile, and hears of it later."""
+        """Change every file remotely; the offline ones are used before the drive learns of the change."""
         for cell in self.cells:
             await self._change(cell)
         self.network.is_down = True
@@ -144,7 +144,7 @@ class Table:
         self.network.is_down = False
         for go in self._gates:
             go.set()
-        await self.heard()
+        await self.poll()
 
     async def _change(self, cell: Cell) -> None:
         client = self.owner.client
@@ -159,7 +159,7 @@ class Table:
                 (past,) = await client.versions.past(cell.item)
                 await client.versions.promote(cell.item, past.id)
             case "backup":
-                await self._back(cell)
+                await self._restore_backup(cell)
             case "rename":
                 await client.items.update("file", cell.item, name="g")
             case "move":
@@ -174,8 +174,8 @@ class Table:
             case "rights":
                 await client.collaborations.delete(cell.share)
 
-    async def _back(self, cell: Cell) -> None:
-        """The service is from a backup: of this file it has what it had before the version that we know."""
+    async def _restore_backup(self, cell: Cell) -> None:
+        """Simulate a restored backup: the service has only the version before the one the drive knows."""
         number, before = int(cell.item), sha1(cell.theirs)
 
         def txn(conn: Connection) -> None:
@@ -190,8 +190,8 @@ class Table:
 
         await self.other.store.write(txn)
 
-    async def go_on(self) -> None:
-        """What the programs do next; then every handle is closed."""
+    async def use_all(self) -> None:
+        """Use every file in its way, then check and close all handles."""
         for cell in self.cells:
             if cell.held != "offline":
                 await self.use(cell)
@@ -222,7 +222,7 @@ class Table:
                 await self._rename(cell)
 
     async def _open_anew(self, cell: Cell) -> None:
-        """As a program that opens the file by its name, to write to it."""
+        """Close the handle and open the file again by name, for writing."""
         await self.check_handle(cell)
         await self.close(cell)
         try:
@@ -245,7 +245,7 @@ class Table:
         await self.drive.fs.write(cell.opened.fh, offset, data)
 
     async def check_handle(self, cell: Cell) -> None:
-        """The handle has the bytes of its own lineage, to its own end."""
+        """Check that the handle shows exactly the bytes and size of its own lineage."""
         if cell.opened is not None:
             assert await self.drive.fs.read(cell.opened.fh, 0, 10_000) == cell.model, str(cell)
             assert self.drive.fs.getattr(cell.ino).size == len(cell.model), str(cell)
@@ -256,16 +256,16 @@ class Table:
             await self.drive.fs.release(cell.opened.fh)
             cell.opened = None
 
-    async def heard(self) -> None:
+    async def poll(self) -> None:
         with trio.fail_after(60):
             await self.drive.agents.poll(full=True)
 
-    async def settled(self) -> None:
-        """Both sides have heard of everything."""
+    async def sync_both(self) -> None:
+        """Sync in both directions."""
         for _ in range(3):
             with trio.fail_after(60):
                 await self.drive.agents.sync()
-            await self.heard()
+            await self.poll()
 
     # ---- the oracle ----
 
@@ -278,7 +278,7 @@ class Table:
         await self._check_same()
 
     def _kept(self) -> set[str]:
-        """The bytes that are the file, a version, a copy, in the trash, in recovered or held here."""
+        """Return the SHA-1s of all files, versions, copies, recovered files and held uploads."""
         rows = self.other.store.read("SELECT sha1 FROM version UNION SELECT sha1 FROM item WHERE kind = 1")
         found = {row["sha1"] for row in rows}
         for path in config.Paths("default").recovered.iterdir():
@@ -303,7 +303,7 @@ class Table:
         copies = [path for path in files if CONFLICT_MARK in path]
         beside = self.elsewhere in BYTES and cell.wrote and not cell.saw_theirs
         if beside and cell.then == "rename":
-            assert len(files) == 2, f"{cell}: {files}"  # ours has a name of its own already
+            assert len(files) == 2, f"{cell}: {files}"  # ours already has its own name
         else:
             assert len(copies) == beside, f"{cell}: {files}"
 
@@ -318,7 +318,7 @@ class Table:
         return sorted(tree.path(self.drive.db, row["ino"]) for row in rows)
 
     async def _check_same(self) -> None:
-        """The drive shows what the service has, but for what is held."""
+        """Check that the drive shows the same paths as the service, except for held operations."""
         there = {path for path in await self.other.paths() if not path.endswith("/")}
         here = {path.removeprefix("/").removeprefix("Shared with me/") for path in self._paths()}
         held = {

@@ -1,12 +1,12 @@
-"""A service with the habits that the live one is documented to have and ours has not.
+"""A service with documented behaviour of the live one that ours does not have.
 
-`LiveService` stands before a service, as a transport, and changes its answers:
+`LiveService` is a transport to a service that changes its responses:
 
     downloads       a 202 with `Retry-After` first, then an address at another host, which refuses tokens
     times           Pacific, in whole seconds; none on the root, no content times on folders
     the trash       what is in it is answered with 200 to who asks by its ID
     search          lags behind, in any order (`late`); a query that begins with NOT finds nothing
-    events          each page repeats what was told before, in another order
+    events          each page repeats earlier events, in another order
     sizes           a folder's is what it was once
     names           may end with a space, which ours lets nobody make: one that ends with `~` does
 """
@@ -38,7 +38,7 @@ class LiveService(httpx.AsyncBaseTransport):
         self.refused_tokens = 0
         self._prepared: set[str] = set()
         self._addresses: dict[str, httpx.Request] = {}
-        # Names of what searches do not show yet; and whether they understand a leading NOT.
+        # Names that searches do not find yet; and whether they support a leading NOT.
         self.late: set[str] = set()
         self.knows_not = False
         self._told: list[dict[str, Any]] = []
@@ -113,7 +113,7 @@ class LiveService(httpx.AsyncBaseTransport):
 
 
 def live(value: Any) -> Any:
-    """An answer as the live service would write it."""
+    """Return the response in the live service's format."""
     if isinstance(value, list):
         return [live(one) for one in value]
     if isinstance(value, str) and _TIME.fullmatch(value):

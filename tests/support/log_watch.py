@@ -1,4 +1,4 @@
-"""What is logged during a test, and which of it the test announced."""
+"""Collects log messages during a test, and the patterns that the test announced."""
 
 import logging
 import re
@@ -8,7 +8,7 @@ ExpectLog = Callable[[str], None]
 
 
 class LogWatch(logging.Handler):
-    """Collects what is logged as WARNING or worse."""
+    """Collects log records at WARNING or above."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

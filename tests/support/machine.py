@@ -1,4 +1,4 @@
-"""A machine of the test's own with a real systemd as PID 1, and the people on it."""
+"""A test machine with a real systemd as PID 1, and its users."""
 
 import os
 import shlex
@@ -83,7 +83,7 @@ class Machine:
         )
 
     def boot(self) -> None:
-        """Returns when systemd has come up."""
+        """Boot it, and return when systemd is up."""
         self._boots += 1
         self._cgroup = unified() / f"cmsfs-test-{os.getpid()}-{id(self)}-{self._boots}"
         with (self._place / "console").open("ab") as console:
@@ -112,12 +112,12 @@ class Machine:
 
     @property
     def leader(self) -> int:
-        """Its first process, as this machine numbers it."""
+        """The host's process id of its PID 1."""
         return self._leader
 
     @property
     def root(self) -> Path:
-        """Its files, as they are found from this machine."""
+        """The path of its root file system on the host."""
         return Path("/proc", str(self._leader), "root")
 
     def sh(
@@ -128,7 +128,7 @@ class Machine:
         return run(*enter, "sh", "-c", f"cd /; {script}", check=check, seconds=seconds)
 
     def halt(self) -> None:
-        """Shut down in good order."""
+        """Shut down cleanly."""
         assert self._process
         os.kill(self._leader, signal.SIGRTMIN + 4)  # systemd's word for power-off
         try:
@@ -143,7 +143,7 @@ class Machine:
                 folder.rmdir()
 
     def close(self) -> None:
-        """Nothing of it stays."""
+        """Remove all of it."""
         try:
             if self._process:
                 self.halt()
@@ -166,7 +166,7 @@ class Person:
             until(self.has_manager)
 
     def has_manager(self) -> bool:
-        """Whether a service manager of theirs runs, which it does while they are logged in or linger."""
+        """Return whether the user's service manager runs: while they are logged in or linger."""
         return self.machine.sh(f"test -S /run/user/{self.uid}/bus", check=False).returncode == 0
 
     def sh(
@@ -188,7 +188,7 @@ class Person:
         return self.machine.sh(command, check=check, seconds=seconds)
 
     def serve(self) -> None:
-        """Their own service as a unit, and a configuration for it."""
+        """Set up a service for the user as a unit, with a configuration for it."""
         self.sh(
             f"mkdir -p .config/systemd/user/cmsfs-serve.service.d .config/cmsfs; "
             f"printf '[Service]\\nEnvironment=\"CMSFS_SERVE_OPTIONS=--port {self.port}\"\\n' "
@@ -198,7 +198,7 @@ class Person:
         self.sh(f"python3 - <<'END'\nurl = 'http://127.0.0.1:{self.port}'\n{CONFIGURE}END")
 
     def unit(self, what: str = "ActiveState") -> str:
-        """A property of the drive's unit."""
+        """Return a property of the drive's unit."""
         done = self.sh(f"systemctl --user show cmsfs@default.service --property={what} --value")
         return done.stdout.strip()
 
@@ -207,7 +207,7 @@ class Person:
 
 
 def unified() -> Path:
-    """Where control groups of version 2 are; skips the test where there are none."""
+    """Return the cgroup v2 mount; skip the test if there is none."""
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, where, kind = line.split()[:3]
         if kind == "cgroup2":

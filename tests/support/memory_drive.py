@@ -1,7 +1,7 @@
-"""A file system in memory, to try the kernel's edge with: the methods of `cmsfs.fuse.drive.FilesystemPort`.
+"""An in-memory file system to test the FUSE layer with: implements `cmsfs.fuse.drive.FilesystemPort`.
 
-It counts calls, counts lookups as the real one does, can be told to fail or to wait, and can be changed "from
-elsewhere" with `put`.  Run as a program it serves itself at the path given, for tests that kill it.
+It counts calls, counts lookups as the real one does, can be made to fail or to wait, and can be changed
+"remotely" with `put`.  Run as a program it mounts itself at the given path, for tests that kill it.
 """
 
 import collections
@@ -51,16 +51,16 @@ class MemoryDrive:
         self.waiting: dict[str, trio.Event] = {}  # "op" or "op name" -> until when it waits
         self.entered: dict[str, trio.Event] = collections.defaultdict(trio.Event)
         self.timeout = 300.0
-        self.denied: set[Ino] = set()  # folders in which a name was asked for that is not there
-        self.news: set[Ino] = set()  # files with other bytes than the kernel has heard of
-        self.is_all_known = False  # to the notifier: then the kernel itself is asked
+        self.denied: set[Ino] = set()  # folders with a failed lookup
+        self.news: set[Ino] = set()  # files whose bytes the kernel has not been notified of
+        self.is_all_known = False  # to the notifier; then the kernel itself is asked
         self._last_ino, self._last_fh = 10, 0
-        self.numbers: dict[Ino, int] = {}  # as programs see them, where they are others
+        self.numbers: dict[Ino, int] = {}  # inode numbers shown to programs, where they differ
 
-    # As seen from elsewhere
+    # Remote changes
 
     def put(self, path: str, data: bytes = b"", *, mode: int = stat.S_IFREG | 0o644) -> Thing:
-        """Make or replace a node, as a remote change would."""
+        """Create or replace a node, as a remote change would."""
         folder, _, name = path.rpartition("/")
         parent = self._walk(folder)
         if (ino := parent.entries.get(name)) is not None:

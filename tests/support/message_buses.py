@@ -1,4 +1,4 @@
-"""D-Bus message buses of a test's own."""
+"""Private D-Bus message buses for tests."""
 
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 
 @contextmanager
 def running() -> Iterator[str]:
-    """A bus for as long as the context is open; its address.  The test is skipped where there is none."""
+    """Run a bus for the duration of the context and yield its address; skip the test if none is installed."""
     command = ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address"]
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -1,4 +1,4 @@
-"""A person at a mounted drive: starts, stops, kills and asks it, and works in it with ordinary programs."""
+"""A mounted drive for tests: start, stop, kill and query it, and use it with ordinary programs."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ class MountedDrive:
         self.cmsfs("umount", self.mountpoint)
 
     def free(self) -> None:
-        """Whatever has happened, it is not mounted any more.  Raises AssertionError if that was hard."""
+        """Unmount it in any case.  Raises AssertionError if that was difficult."""
         if mounts.find(self.mountpoint) is None and daemonctl.find_account("default") is None:
             return
         self.cmsfs("umount", self.mountpoint, "--force", check=False)
@@ -53,26 +53,26 @@ class MountedDrive:
             raise AssertionError("the drive could not be unmounted")
 
     def sync(self) -> None:
-        """As `cmsfs sync`, without a process for it."""
+        """Sync as `cmsfs sync` does, without a process."""
         for answer in daemonctl.exchange(config.Paths("default").socket, control.Sync()):
             if isinstance(answer, control.Done):
                 assert not answer.held, answer
 
     def status(self) -> dict[str, Any]:
-        """As `cmsfs status --json`, without a process for it."""
+        """Return the status as `cmsfs status --json` does, without a process."""
         daemon = daemonctl.find_account("default")
         assert daemon is not None, "no daemon runs"
         return daemonctl.status(daemon).model_dump(mode="json")
 
     def kill(self) -> None:
-        """The daemon is gone in the middle of whatever it did."""
+        """Kill the daemon in the middle of its work."""
         pid = self.status()["pid"]
         os.kill(pid, signal.SIGKILL)
-        # Not our child: nobody tells us when it is gone.
+        # Not our child, so its end has to be polled.
         until(lambda: not Path(f"/proc/{pid}/stat").exists(), 10, "the daemon lives")
 
     def sh(self, script: str, *, cwd: Path | None = None, timeout: float = 90) -> str:
-        """What a shell script prints, run in the drive; it must succeed."""
+        """Run a shell script in the drive and return its output; it must succeed."""
         done = subprocess.run(
             ["bash", "-euc", script],
             cwd=cwd or self.top,

@@ -1,4 +1,4 @@
-"""The network between drive and service: a test cuts it, holds it up, lets it damage what passes."""
+"""The network between drive and service: a test can cut it, delay requests, or damage bodies."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import trio
 
-# Longer pieces of a body are those of a file.
+# Longer chunks of a body belong to a file.
 DAMAGED_FROM = 2000
 
 
 class Broken(httpx.AsyncByteStream):
-    """A body that ends after so many bytes, with an error if there is one; or one with a wrong byte."""
+    """A body that ends after so many bytes, with an error if given; or one with a wrong byte."""
 
     def __init__(self, inner: Any, after: int, error: Exception | None, *, flip: bool) -> None:
         self.inner = inner
@@ -48,12 +48,12 @@ class _Gate:
 
 
 class Network(httpx.AsyncBaseTransport):
-    """The way to the service: it can be cut, lose an answer, or hold a request at a gate."""
+    """A transport to the service that can be cut, lose a response, or hold a request at a gate."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self.inner = inner
         self.is_down = False
-        # Who stands before the service and answers in its place, where it likes.
+        # A hook that may answer in place of the service.
         self.instead: Callable[[httpx.Request], httpx.Response | None] | None = None
         self.requests: list[tuple[str, str]] = []
         self._lost: list[tuple[str, str]] = []
@@ -63,25 +63,26 @@ class Network(httpx.AsyncBaseTransport):
         self._damaged_answers: list[tuple[str, str]] = []
 
     def lose_answer(self, method: str, part: str) -> None:
-        """The next request of this method, with this part in its path, is carried out, and nobody hears."""
+        """Carry out the next request of this method with this part in its path, but lose its response."""
         self._lost.append((method, part))
 
     def break_body(self, after: int, error: Exception | None = None, *, flip: bool = False) -> None:
-        """The next download ends after so many bytes, or has a wrong bit in the byte behind them."""
+        """End the next download after so many bytes, or flip a bit in the byte after them."""
         self._bodies.append((after, error, flip))
 
     def gate(self, method: str, part: str, *, before: bool = False) -> tuple[trio.Event, trio.Event]:
-        """The next such request waits after it was carried out, or `before`: (it waits, let it go)."""
+        """Hold the next such request after (or `before`) it is carried out; return the events (held,
+        release)."""
         gate = _Gate(method, part, before)
         self._gates.append(gate)
         return gate.arrived, gate.go
 
     def damage(self, method: str, part: str) -> None:
-        """The next such request reaches the service with one byte of its body changed."""
+        """Change one byte in the body of the next such request."""
         self._damaged.append((method, part))
 
     def damage_answer(self, method: str, part: str) -> None:
-        """The answer to the next such request reaches us with one byte of its body changed."""
+        """Change one byte in the response body of the next such request."""
         self._damaged_answers.append((method, part))
 
     async def _wait(self, method: str, path: str, *, before: bool) -> None:
@@ -132,7 +133,7 @@ def _taken(wanted: list[tuple[str, str]], method: str, path: str) -> bool:
 
 
 class _Damaged(httpx.AsyncByteStream):
-    """A body with one byte changed in its first piece that is the file's."""
+    """A body with one byte changed in its first chunk of file contents."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner

@@ -1,7 +1,7 @@
-"""Answers held against the description of the service: what is sent is what is promised.
+"""Validates responses against the service's OpenAPI description.
 
-Every answer that a test of the service gets passes here, so that the whole of them says that the description
-is true: the status is one that the operation knows, and the body has the shape.
+Every response that a test of the service receives is checked here: its status must be documented for the
+operation, and its body must match the schema.
 """
 
 import json
@@ -27,7 +27,7 @@ def document() -> dict[str, Any]:
 
 
 def find(method: str, path: str) -> operations.Operation | None:
-    """The operation that answers such a request."""
+    """Return the operation that handles such a request, if it is described."""
     method = "GET" if method == "HEAD" else method
     for prefix, routes in (*((prefix, app.API) for prefix in PREFIXES[:2]), ("/api", OTHERS), ("", OTHERS)):
         if path.startswith(prefix):
@@ -53,14 +53,14 @@ def _validator(name: str, status: int) -> Any:
     schema = content.get("application/json", {}).get("schema")
     if schema is None:
         return None
-    # All of them would be compiled each time.
+    # Only the needed schemas: all of them would be compiled for each validator.
     needed: dict[str, Any] = {}
     _collect(schema, needed)
     return jsonschema_rs.Draft202012Validator(schema | {"components": {"schemas": needed}})
 
 
 def _collect(schema: object, found: dict[str, Any]) -> None:
-    """The shapes that a schema refers to, and those that these refer to."""
+    """Add to `found` the schemas that a schema refers to, recursively."""
     if isinstance(schema, dict):
         name = str(schema.get("$ref", "")).rpartition("/")[2]
         if name and name not in found:
@@ -73,7 +73,7 @@ def _collect(schema: object, found: dict[str, Any]) -> None:
 
 
 async def check(answer: httpx.Response) -> None:
-    """Fail for an answer that the description does not know."""
+    """Fail if the response does not match the description."""
     one = find(answer.request.method, answer.request.url.path)
     if one is None:
         return
@@ -91,7 +91,7 @@ async def check(answer: httpx.Response) -> None:
 
 
 async def _check_publicly(answer: httpx.Response) -> None:
-    """Hold an answer against the public description as well, of which ours may deviate where that is told."""
+    """Check the response against the public description as well, except for documented deviations."""
     request = answer.request
     if one := public_api.find(request.method, request.url.path):
         query = frozenset(request.url.params)

@@ -1,7 +1,7 @@
-"""Limits of tests that count what a test could have done: on a machine with much else to do, time is longer.
+"""Time limits that are extended on a busy machine.
 
-A second counts in full while each process that wants a processor has one; with twice as many as there are
-processors it counts half.  So a test that hangs ends, and one that is only slow does not.
+A second counts in full while there are no more runnable processes than processors; with twice as many it
+counts half.  So a test that hangs is ended, but one that is only slow is not.
 """
 
 import os
@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 
 def crowding() -> float:
-    """How many share a processor, over the last minute; 1 at least."""
+    """Return how many processes share a processor, over the last minute; at least 1."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def until(what: Callable[[], object], seconds: float = 20.0, told: str = "") -> None:
-    """Look again and again, for so many seconds (`Patience`).  Raises AssertionError."""
+    """Poll until the condition holds, for so many seconds (`Patience`).  Raises AssertionError."""
     patience = Patience(seconds)
     while not what():
         assert patience.left(), f"{told or 'it did not come'}: {patience}"
@@ -23,7 +23,7 @@ def until(what: Callable[[], object], seconds: float = 20.0, told: str = "") -> 
 
 
 class Patience:
-    """So many seconds, from now on."""
+    """A limit of so many seconds from now."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -31,7 +31,7 @@ class Patience:
         self._began = self._looked = time.monotonic()
 
     def left(self) -> float:
-        """Seconds until it is worth while to look again; 0 if they are used up."""
+        """Return the seconds until the next check is useful; 0 if the limit is reached."""
         now = time.monotonic()
         self._counted += (now - self._looked) / crowding()
         self._looked = now

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: the system's programs, in a folder of its own, on a Unix socket alone.
+"""A PostgreSQL server for tests: the system's programs, in a temporary folder, on a Unix socket only.
 
 Its data does not outlive it, so nothing waits for the disk.  The server refuses to be run by root: then it is
 nobody's.  It ends with whoever uses it, also if that is killed: a guard, which is this file run as a program,
@@ -30,7 +30,7 @@ _SETTINGS = {
 }
 _STOP_SECONDS = 30
 
-# So often one database is lent: nobody vacuums it.
+# How often one database is reused: it is never vacuumed.
 _LENT = 100
 _OF_KIND = """
   SELECT quote_ident(relname) FROM pg_class WHERE relkind = ? AND relnamespace = 'public'::regnamespace
@@ -42,7 +42,7 @@ _ALONE = """
 
 
 def programs() -> Path | None:
-    """The folder of the server's programs; None: it is not installed."""
+    """Return the folder of the server's programs; None if it is not installed."""
     for place in _PLACES:
         for folder in sorted(Path("/").glob(place.lstrip("/")), reverse=True):
             if (folder / "initdb").exists() and (folder / "postgres").exists():
@@ -51,7 +51,7 @@ def programs() -> Path | None:
 
 
 def lacks() -> str | None:
-    """Why there can be no server here; None: there can."""
+    """Return why no server can run here; None if it can."""
     try:
         import psycopg  # noqa: F401
     except ImportError:
@@ -60,7 +60,7 @@ def lacks() -> str | None:
 
 
 class PostgresServer:
-    """Construct with `running`.  `stop` and `start` keep the databases."""
+    """Create it with `running`.  `stop` and `start` keep the databases."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         found = programs()
@@ -87,7 +87,7 @@ class PostgresServer:
         self._run("pg_ctl", "-w", "-l", str(self._folder / "log"), "start")
 
     def stop(self, how: str = "immediate") -> None:
-        """`immediate` is as a crash of it."""
+        """Stop the server; `immediate` is like a crash."""
         self._run("pg_ctl", "-w", "-m", how, "stop")
 
     def _run(self, program: str, *args: str) -> None:
@@ -107,14 +107,14 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """The server's first process, whose children are all others."""
+        """The server's main process, the parent of all others."""
         return int((self._folder / "data" / "postmaster.pid").read_text().splitlines()[0])
 
     def url(self, database: str) -> str:
         return f"postgresql://cmsfs@/{database}?host={self._folder}"
 
     def database(self) -> str:
-        """The URL of a new database of the service, which is a copy of one that it has made."""
+        """Return the URL of a new service database, copied from one that the service has created."""
         if not self._templates:
             from cmsfs.service.storage.postgres import format
 
@@ -124,9 +124,9 @@ class PostgresServer:
         return self.empty("made")
 
     def lend(self) -> str:
-        """The URL of a database of the service that is as new; `take_back` it.
+        """Return the URL of a service database in its initial state; return it with `take_back`.
 
-        A new one costs a hundred times as much as what was written to one by a test, to be removed again.
+        A new one costs a hundred times as much as removing what a test has written.
         """
         url = self._idle.pop() if self._idle else self._lendable()
         self._lent[url] = self._lent.get(url, 0) + 1
@@ -152,11 +152,11 @@ class PostgresServer:
         self._idle.append(url)
 
     def empty(self, template: str = "template1") -> str:
-        """The URL of a new database."""
+        """Return the URL of a new database."""
         return self.create(f"test_{next(self._numbers)}", template)
 
     def create(self, name: str, template: str = "template1") -> str:
-        """The URL of a new database of this name."""
+        """Create a database of this name and return its URL."""
         self._execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
@@ -172,7 +172,7 @@ class PostgresServer:
 
 
 def _keep_first_rows(url: str) -> str:
-    """Keep what a new database holds in copies; the statements that have a used one hold that alone again."""
+    """Copy the initial rows of a database; return the statements that reset a used one to them."""
     from cmsfs.service.storage.postgres import connection
 
     with closing(connection.connect(url)) as conn:
@@ -193,7 +193,7 @@ def _keep_first_rows(url: str) -> str:
 
 @contextmanager
 def running() -> Iterator[PostgresServer]:
-    # A Unix socket's path is short, and the folders above are not for root alone.
+    # A Unix socket's path must be short, and its folders accessible to other users than root.
     folder = Path(tempfile.mkdtemp(prefix="cmsfs-pg-", dir="/tmp"))
     folder.chmod(0o755)
     with _guarded(folder):
@@ -208,7 +208,7 @@ def running() -> Iterator[PostgresServer]:
 
 @contextmanager
 def _guarded(folder: Path) -> Iterator[None]:
-    """Have the server ended and the folder removed at the end of the block, or of this process."""
+    """Stop the server and remove the folder at the end of the block, or of this process."""
     command = [sys.executable, "-I", "-S", __file__, str(folder)]
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     try:
@@ -224,7 +224,7 @@ def _guard(folder: Path) -> None:
     with suppress(OSError, ValueError):
         pid = int((folder / "data" / "postmaster.pid").read_text().partition("\n")[0])
         server = os.pidfd_open(pid)
-        # The number may be that of another process by now.
+        # The process id may have been reused.
         if Path(f"/proc/{pid}/cwd").readlink() == folder / "data":
             signal.pidfd_send_signal(server, signal.SIGQUIT)
             select.select([server], [], [], _STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""`python -m daemon` as a process of its own, with a real mount."""
+"""`python -m daemon` in its own process, with a real mount."""
 
 import os
 import signal
@@ -23,7 +23,8 @@ class Daemon:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str, **environment: str) -> None:
-        """Returns when the mount answers; UserError with the daemon's sentence if it does not."""
+        """Start it and return when the mount answers; raise UserError with the daemon's message if it does
+        not."""
         exit_code, sentence = self.attempt(*arguments, **environment)
         if exit_code:
             raise errors.UserError(sentence, exit_code=exit_code)
@@ -32,7 +33,7 @@ class Daemon:
         return self.begin(*arguments, **environment)()
 
     def begin(self, *arguments: str, **environment: str) -> Callable[[], tuple[int, str]]:
-        """As `attempt`, whose outcome is what the result returns."""
+        """Start it without waiting; the returned function waits and returns the outcome of `attempt`."""
         reader, writer = os.pipe()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -59,7 +60,7 @@ class Daemon:
         return self.wait()
 
     def wait(self) -> int:
-        """How it ends, which it does without being asked to."""
+        """Wait until it ends by itself, and return its exit code."""
         assert self.process is not None
         code = self.process.wait(timeout=HANG_SECONDS)
         self.process = None
@@ -70,7 +71,7 @@ class Daemon:
         return list(daemonctl.exchange(path, request))  # type: ignore[arg-type]
 
     def free(self) -> None:
-        """Whatever has become of it, nothing of it stays."""
+        """Remove its process and mount in any case."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait(timeout=HANG_SECONDS)
@@ -83,7 +84,7 @@ def listed(folder: Path) -> list[str]:
 
 
 def state(daemon: Daemon) -> str:
-    """How the daemon gets on with the service."""
+    """Return the daemon's connection state to the service."""
     status = daemon.ask(control.GetStatus())[-1]
     assert isinstance(status, control.DriveStatus)
     return status.health.state

@@ -1,4 +1,4 @@
-"""Ordinary programs at work on a drive while something is done to it: copies, a database, a player, a log."""
+"""Ordinary programs that use a drive during an operation on it: copies, a database, a player, a log."""
 
 import hashlib
 import os
@@ -14,13 +14,13 @@ from pathlib import Path
 from tests.support.mounted_drive import MountedDrive
 from tests.support.patience import until
 
-# What the player reads at a time, and how often.
+# How much the player reads at a time, and how often.
 FRAME = 64 * 1024
 FRAME_SECONDS = 0.02
 
 
 class Programs:
-    """Programs at work on a drive until they are stopped; what one of them raised is raised by `stop`."""
+    """Programs that use a drive until they are stopped; `stop` raises their exceptions."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -30,7 +30,7 @@ class Programs:
         self.longest: dict[str, float] = {}
 
     def start(self, name: str, step: Callable[[], float | None], *, every: float = 0.002) -> None:
-        """Do this again and again, with a rest of so many seconds; it may say what its longest pause was."""
+        """Repeat this with a pause of so many seconds; it may return its own longest pause."""
 
         def run() -> None:
             try:
@@ -50,7 +50,7 @@ class Programs:
         thread.start()
 
     def await_round(self) -> None:
-        """Wait until each has done something more, or has failed."""
+        """Wait until each has made progress, or has failed."""
         before = dict(self.rounds)
 
         def moved() -> bool:
@@ -61,7 +61,7 @@ class Programs:
         until(moved, 60, "a program stands still")
 
     def told(self) -> str:
-        """How often each has done its step, and the longest that one took, or that a copy had to wait."""
+        """Return how many steps each has done, and the longest time of a step, or that a copy had to wait."""
         lines = [f"{name:16}{self.rounds[name]:8}{self.longest[name]:10.2f} s" for name in self.rounds]
         return "\n".join([f"{'program':16}{'steps':>8}{'longest':>12}", *lines])
 
@@ -84,7 +84,7 @@ def working() -> Iterator[Programs]:
 
 
 def at_work(programs: Programs, drive: MountedDrive, source: Path) -> Callable[[], None]:
-    """Programs on the drive; call what is returned when they have stopped: all is as they wrote it."""
+    """Start programs on the drive; the returned function checks, once they have stopped, what they wrote."""
     top = drive.top
     film = os.urandom(1024 * 1024) * 8
     (top / "film.bin").write_bytes(film)
@@ -92,7 +92,7 @@ def at_work(programs: Programs, drive: MountedDrive, source: Path) -> Callable[[
     place = [0]
 
     def play() -> None:
-        # As a player with a small buffer: so much in so long, past what it still has in memory.
+        # Like a player with a small buffer: reads at a fixed rate, past the kernel's cached pages.
         os.posix_fadvise(playing, 0, 0, os.POSIX_FADV_DONTNEED)
         got = os.read(playing, FRAME)
         assert got == film[place[0] : place[0] + FRAME], place
@@ -172,7 +172,7 @@ def at_work(programs: Programs, drive: MountedDrive, source: Path) -> Callable[[
 
 
 def rsync(source: Path, target: Path) -> float:
-    """The longest time between two of its files."""
+    """Return the longest time between two of its files."""
     command = ["rsync", "-a", "--outbuf=L", "--out-format=%n", f"{source}/", str(target)]
     longest, before = 0.0, time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -190,13 +190,13 @@ def tree(top: Path) -> dict[str, bytes]:
 
 
 def _raise(error: OSError) -> None:
-    # A folder that another program has removed meanwhile.
+    # Another program may have removed the folder meanwhile.
     if not isinstance(error, FileNotFoundError):
         raise error
 
 
 def make_source(made: Path) -> Path:
-    """A tree to be copied."""
+    """Create a tree to copy."""
     for folder in range(10):
         (made / f"f{folder}").mkdir(parents=True)
         for number in range(20):

@@ -1,15 +1,15 @@
-"""A network to the service, on this machine: TCP with a round trip, a rate and ways to break.
+"""A simulated link to a service on this machine: TCP with latency, a rate limit and failures.
 
-`running` stands between a client and a service on loopback and gives bytes on later, not slower: every chunk
-arrives half a round trip after it was sent, however many are under way.  A rate, if there is one, is shared
-by all connections, each direction having its own.  What a connection may have under way is bounded as by a
-receive window, so that one stream of TCP is as fast here as it could be on such a link, and no faster.
+`running` relays between a client and a service on loopback and delays bytes: every chunk arrives half a round
+trip after it was sent, however many are in flight.  A rate, if given, is shared by all connections,
+separately for each direction.  A connection's bytes in flight are limited as by a receive window, so that one
+TCP stream is as fast here as it could be on such a link.
 
-A new connection costs its round trip before the first byte.  Slow start and loss are left out: what is
-measured here is the better for every tool, for ours and for those it is compared with.
+A new connection costs a round trip before the first byte.  Slow start and loss are not simulated: all
+measured tools, ours and others, are faster here than on a real link.
 
-Depends on trio and nothing else.  As a program, for benchmarks that must not share a processor's time:
-`python tests/support/proxy.py HOST PORT --round-trip 0.04` prints the port it listens at, and ends with its
+Depends only on trio.  As a program, for benchmarks that need a separate process:
+`python tests/support/proxy.py HOST PORT --round-trip 0.04` prints the port it listens on, and ends with its
 stdin.
 """
 
@@ -28,7 +28,7 @@ import trio
 
 from cmsfs.wakeup import Signal
 
-# What Linux lets a receive window grow to (the last figure of tcp_rmem).
+# The largest receive window of Linux (the last figure of tcp_rmem).
 WINDOW = 6 * 1024**2
 
 _CHUNK = 256 * 1024
@@ -43,7 +43,7 @@ _SMALLEST_SLICE = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Seconds there and back; bytes a second each way, all connections together; bytes under way in one."""
+    """Round trip in seconds; bytes per second and direction, for all connections; bytes in flight in one."""
 
     round_trip: float = 0.040
     rate: float = math.inf
@@ -51,7 +51,7 @@ class Link:
 
 
 class _Line:
-    """One direction of the link: when what is sent now has left, behind all that was sent before."""
+    """One direction of the link: computes when bytes sent now have left, behind all earlier ones."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -85,20 +85,20 @@ class Proxy:
     # ---- breaking it ----
 
     def cut(self) -> None:
-        """Reset every connection, and each new one at once."""
+        """Reset all connections, and each new one immediately."""
         self._become("cut")
         self.reset()
 
     def silence(self) -> None:
-        """Nothing arrives any more, and nobody is told: a cable out, a machine asleep."""
+        """Stop delivering without an error, as with an unplugged cable or a sleeping machine."""
         self._become("silent")
 
     def mend(self) -> None:
-        """As at the start; what was under way in silence arrives now."""
+        """Restore the link; bytes held during the silence arrive now."""
         self._become("up")
 
     def reset(self) -> None:
-        """Reset the connections there are."""
+        """Reset the existing connections."""
         for connection in list(self._open):
             connection.reset()
 
@@ -114,7 +114,7 @@ class Proxy:
     # ---- one connection ----
 
     async def serve(self, client: trio.SocketStream) -> None:
-        """Carry one connection to its end; for a listener."""
+        """Relay one connection until it closes; for a listener."""
         if self._state == "cut":
             _reset(client)
             return
@@ -145,7 +145,7 @@ class _Connection:
         self._scope.cancel()
 
     async def run(self, up: _Line, down: _Line) -> None:
-        # The client has connected at once; over a real link it would first have waited for the answer.
+        # The client connected immediately; over a real link this takes a round trip.
         ready = trio.current_time() + self._proxy.link.round_trip
         with self._scope:
             try:
@@ -160,7 +160,7 @@ class _Connection:
     async def _carry(
         self, source: trio.SocketStream, target: trio.SocketStream, line: _Line, ready: float
     ) -> None:
-        """Everything from one end to the other, and the end of it."""
+        """Relay all bytes from one end to the other, and end of file."""
         flight = _Flight(self._proxy.link)
         try:
             async with trio.open_nursery() as nursery:
@@ -187,7 +187,7 @@ class _Connection:
 
 
 class _Flight:
-    """What is under way in one direction of one connection, in order."""
+    """The chunks in flight in one direction of one connection, in order."""
 
     def __init__(self, link: Link) -> None:
         self._half = link.round_trip / 2
@@ -212,7 +212,8 @@ class _Flight:
         await trio.sleep_until(left - _QUEUE_SECONDS)
 
     async def take(self) -> bytes:
-        """The next chunk, when it arrives.  It counts as under way until its receipt is back."""
+        """Wait for the next chunk and return it.  It counts as in flight until its acknowledgement is
+        back."""
         while not self._chunks:
             await self._told()
         at, data = self._chunks.popleft()
@@ -229,7 +230,7 @@ class _Flight:
 
 
 def _reset(stream: trio.SocketStream) -> None:
-    """End a connection the hard way: what is under way is lost, the other end gets ECONNRESET."""
+    """Reset a connection: bytes in flight are lost, the other end gets ECONNRESET."""
     if stream.socket.fileno() < 0:
         return
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -238,7 +239,7 @@ def _reset(stream: trio.SocketStream) -> None:
 
 @asynccontextmanager
 async def running(host: str, port: int, link: Link | None = None, *, listen: int = 0) -> AsyncIterator[Proxy]:
-    """A link to what listens at `host` and `port`; its own port is `proxy.port`, on loopback."""
+    """Run a link to the server at `host` and `port`; its own port is `proxy.port`, on loopback."""
     proxy = Proxy((host, port), link or Link())
     (listener,) = await trio.open_tcp_listeners(listen, host="127.0.0.1")
     proxy.port = listener.socket.getsockname()[1]

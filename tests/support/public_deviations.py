@@ -1,7 +1,7 @@
-"""Where our service, our client and the public API's own clients deviate from the public description.
+"""Deviations of our service, our client and the public API's own clients from the public description.
 
-`cmsfs/service/API.md` tells each of them and why; `tests/contract/test_public_api.py` holds the two against
-each other, and shows each deviation by an exchange that has it.
+`cmsfs/service/API.md` documents each of them with its reason; `tests/contract/test_public_api.py` compares
+the two lists, and demonstrates each deviation with an exchange.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A name, and the lines of `public_api.problems` that it explains."""
+    """A named deviation, and the lines of `public_api.problems` that it explains."""
 
     name: str
     lines: re.Pattern[str]
@@ -37,7 +37,7 @@ _FURTHER = [
 ]
 
 DEVIATIONS = [
-    # Answers of the service.
+    # Responses of the service.
     Deviation(
         "integer ids",
         r"\w+ /legal_hold_polic.* 20[01].*\.id: integer, not text",
@@ -67,7 +67,7 @@ DEVIATIONS = [
     Deviation("a version without `name`", r"POST /files/{}/content <\.attributes\.name: missing"),
     Deviation("`content_modified_at` of a file", r"PUT /files/{} <\.content_modified_at: not a field"),
     Deviation("null `expires_at`", r"PUT /collaborations/{} <\.expires_at: null"),
-    # Requests of others' clients.
+    # Requests of other clients.
     Deviation(
         "further attributes of an upload",
         r"POST /files/(\{}/)?content <\.attributes\.(size|parent|description): not a field",

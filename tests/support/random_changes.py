@@ -1,7 +1,7 @@
-"""Changes of every kind at the service, at random, by two people: one in our account, one who shares with it.
+"""Random changes of every kind at the service by two users: one in our account, one who shares with it.
 
-`Churn` remembers what it made, well enough to have something to change; what it is refused, it is refused.
-`Stream` is a network on which events are lost, come twice and in another order.
+`Churn` keeps track of the items it made, to have something to change; refused changes are ignored.  `Stream`
+is a transport on which events are lost, duplicated and reordered.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.support.daemon_drive import Drive, Remote
 
 NAMES = [f"{stem}{number}" for stem in ("a", "Ä", "report ", "x.txt-") for number in range(4)]
 
-# How often each kind of change happens.
+# The weight of each kind of change.
 KINDS = {
     "create": 24,
     "folder": 12,
@@ -39,7 +39,7 @@ KINDS = {
 
 
 class Churn:
-    """One random story at the service."""
+    """One random sequence of changes at the service."""
 
     def __init__(self, seed: int, other: Remote, ben: Remote) -> None:
         self.random = random.Random(seed)
@@ -55,7 +55,7 @@ class Churn:
         self.done: dict[str, int] = dict.fromkeys(KINDS, 0)
 
     async def changes(self, number: int) -> None:
-        """Make so many; what is refused does not count."""
+        """Make so many changes; refused ones do not count."""
         wanted = sum(self.done.values()) + number
         while sum(self.done.values()) < wanted:
             kind = self.random.choices(list(KINDS), list(KINDS.values()))[0]
@@ -64,7 +64,7 @@ class Churn:
                 await self._change(kind)
                 self.done[kind] += 1
             except (errors.ApiError, IndexError):
-                # The name is taken, the item is gone, a folder would be in itself; or there is none yet.
+                # The name is taken, the item is gone, a folder would contain itself; or there is no item yet.
                 pass
 
     def _bytes(self) -> bytes:
@@ -73,7 +73,7 @@ class Churn:
     def _name(self) -> str:
         return self.random.choice(NAMES)
 
-    def _popped(self, some: list[Any]) -> Any:
+    def _pop_random(self, some: list[Any]) -> Any:
         one = self.random.choice(some)
         some.remove(one)
         return one
@@ -105,9 +105,9 @@ class Churn:
             case "delete folder":
                 await self._delete("folder", pick(self.folders[1:]))
             case "purge":
-                await client.items.purge(*self._popped(self.trash))
+                await client.items.purge(*self._pop_random(self.trash))
             case "restore":
-                await client.items.restore(*self._popped(self.trash))
+                await client.items.restore(*self._pop_random(self.trash))
             case "link":
                 await client.web_links.create("https://example.com/", self._folder(), name=self._name())
             case "copy":
@@ -120,7 +120,7 @@ class Churn:
             case "share":
                 await self._share()
             case "unshare":
-                await self._collaborations().delete(self._popped(self.shares))
+                await self._collaborations().delete(self._pop_random(self.shares))
             case "edit shared":
                 await self.ben.write(pick(self.shared_files), self._bytes())
 
@@ -135,7 +135,7 @@ class Churn:
         return self.ben.client.collaborations
 
     async def _share(self) -> None:
-        """A folder of Ben's, new or known from before, is opened to us."""
+        """Share one of Ben's folders, new or existing, with us."""
         if not self.theirs or self.random.random() < 0.6:
             top = await self.ben.folder(f"shared {self.count}")
             below = await self.ben.folder("below", top)
@@ -148,7 +148,7 @@ class Churn:
 
 
 async def remote_tree(other: Remote) -> dict[str, bytes]:
-    """Paths and bytes of everything that the account sees at the service; folders end in a slash."""
+    """Return paths and bytes of all items that the account sees at the service; folders end in a slash."""
     found = await other.everything()
     folders = {item.id: item for item in found if item.type == "folder"}
 
@@ -180,7 +180,7 @@ async def _content(other: Remote, item: Any) -> bytes:
 
 
 async def local_tree(drive: Drive, path: str = "") -> dict[str, bytes]:
-    """What programs see on the drive."""
+    """Return paths and bytes as programs see them on the drive."""
     result: dict[str, bytes] = {}
     for name in await drive.names(path):
         below = f"{path}/{name}" if path else name
@@ -196,13 +196,13 @@ async def local_tree(drive: Drive, path: str = "") -> dict[str, bytes]:
 
 
 class Stream(httpx.AsyncBaseTransport):
-    """The way to the service, on which the stream of events suffers."""
+    """A transport to the service that loses, duplicates and reorders events."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport, seed: int, *, lost: float) -> None:
         self.inner = inner
         self._random = random.Random(seed)
         self._lost = lost
-        self._late: list[Any] = []
+        self._repeats: list[Any] = []
         self.lost = self.twice = self.moved = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -210,11 +210,11 @@ class Stream(httpx.AsyncBaseTransport):
         if request.method != "GET" or not request.url.path.endswith("/events"):
             return response
         page = json.loads(await response.aread())
-        page["entries"] = self._suffer(page["entries"])
+        page["entries"] = self._spoil_events(page["entries"])
         page["chunk_size"] = len(page["entries"])
         return httpx.Response(200, json=page)
 
-    def _suffer(self, entries: list[Any]) -> list[Any]:
+    def _spoil_events(self, entries: list[Any]) -> list[Any]:
         found: list[Any] = []
         for entry in entries:
             if self._random.random() < self._lost:
@@ -222,14 +222,14 @@ class Stream(httpx.AsyncBaseTransport):
                 continue
             found.append(entry)
             if self._random.random() < 0.1:
-                # Again, with one of the next pages.
+                # Repeat it on one of the next pages.
                 self.twice += 1
-                self._late.append(entry)
+                self._repeats.append(entry)
         for place in range(1, len(found)):
             if self._random.random() < 0.1:
                 self.moved += 1
                 found[place - 1], found[place] = found[place], found[place - 1]
         if entries:
-            found += self._late[:20]
-            del self._late[:20]
+            found += self._repeats[:20]
+            del self._repeats[:20]
         return found

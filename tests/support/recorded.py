@@ -1,4 +1,4 @@
-"""Records what clients and the service say to each other, to hold it against the public description."""
+"""Records the HTTP exchanges of clients and the service, to check them against the public description."""
 
 import json
 import re
@@ -12,14 +12,14 @@ from cmsfs.service.server import app
 from tests.support import public_api, public_deviations
 from tests.support.public_api import Exchange
 
-# Of a body that is sent: uploads are long, and say what they are at their beginning.
+# Recorded bytes of a request body: uploads are long, and their attributes come first.
 _MOST = 1024**2
 _PART = re.compile(rb'form-data; name="(\w+)"; filename=')
 _ATTRIBUTES = re.compile(rb'name="attributes"[^\r]*\r\n(?:[^\r\n]+\r\n)*\r\n(.*?)\r\n--', re.DOTALL)
 
 
 class Recorder:
-    """An application that takes note of what passes it."""
+    """ASGI middleware that records exchanges."""
 
     def __init__(self, inner: ASGIApp, exchanges: list[Exchange]) -> None:
         self._inner = inner
@@ -29,39 +29,39 @@ class Recorder:
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
-        sent, given = bytearray(), bytearray()
+        request_body, response_body = bytearray(), bytearray()
         answer: dict[str, Any] = {}
 
-        async def received() -> Message:
+        async def recorded_receive() -> Message:
             message = await receive()
-            if len(sent) < _MOST:
-                sent.extend(message.get("body", b""))
+            if len(request_body) < _MOST:
+                request_body.extend(message.get("body", b""))
             return message
 
-        async def told(message: Message) -> None:
+        async def recorded_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer.update(message)
-            elif len(given) < _MOST * 16:
-                given.extend(message.get("body", b""))
+            elif len(response_body) < _MOST * 16:
+                response_body.extend(message.get("body", b""))
             await send(message)
 
         try:
-            await self._inner(scope, received, told)
+            await self._inner(scope, recorded_receive, recorded_send)
         finally:
             if answer and scope["method"] != "HEAD":
-                self._exchanges.append(_exchange(scope, bytes(sent), answer, bytes(given)))
+                self._exchanges.append(_exchange(scope, bytes(request_body), answer, bytes(response_body)))
 
 
-def _exchange(scope: Scope, sent: bytes, answer: dict[str, Any], given: bytes) -> Exchange:
+def _exchange(scope: Scope, request_body: bytes, answer: dict[str, Any], response_body: bytes) -> Exchange:
     query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     return Exchange(
         method=scope["method"],
         path=scope["path"],
         query=frozenset(name for name, _ in query),
-        asked=_body(_header(scope["headers"], b"content-type"), sent),
+        asked=_body(_header(scope["headers"], b"content-type"), request_body),
         status=answer["status"],
-        answered=_body(_header(answer.get("headers", ()), b"content-type"), given),
-        length=len(given),
+        answered=_body(_header(answer.get("headers", ()), b"content-type"), response_body),
+        length=len(response_body),
     )
 
 
@@ -96,7 +96,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
 
 
 def conform(exchanges: list[Exchange]) -> None:
-    """Fail for an exchange that deviates from the public description in a way that is not told."""
+    """Fail for an exchange that deviates from the public description in an undocumented way."""
     lines = [line for one in exchanges for line in public_api.problems(one)]
     untold = public_deviations.untold(list(dict.fromkeys(lines)))
     assert not untold, "\n".join(untold)

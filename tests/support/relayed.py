@@ -1,4 +1,4 @@
-"""The relay of `faults` in a thread of its own, for tests that are no coroutines."""
+"""The relay of `faults` in its own thread, for synchronous tests."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.support import faults
 
 @contextmanager
 def relayed(port: int, plan: faults.Plan) -> Iterator[int]:
-    """While this is open a port of this machine leads to that one, as the plan says."""
+    """Run the relay to this port, with the faults of the plan, for the duration of the context."""
     up, down = threading.Event(), trio.Event()
     found: list[tuple[int, trio.lowlevel.TrioToken]] = []
 

@@ -1,4 +1,4 @@
-"""A server of S3 for tests: the gateway of JuiceFS, over a file of SQLite and a folder."""
+"""An S3 server for tests: the gateway of JuiceFS, backed by an SQLite file and a folder."""
 
 import os
 import shutil
@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 KEYS = {"AWS_ACCESS_KEY_ID": "cmsfs-tests", "AWS_SECRET_ACCESS_KEY": "a secret of the tests"}
-# The volume's name is that of the only bucket.
+# The name of the volume, which is its only bucket.
 BUCKET = "contents"
 
 
 def program() -> str | None:
-    """Where the program is; None: it is not installed."""
+    """Return the path of the program; None if it is not installed."""
     beside = Path(sys.executable).with_name("juicefs")
     return str(beside) if beside.exists() else shutil.which("juicefs")
 
 
 class S3Server:
-    """Construct with `running`.  `stop` kills it, `start` has the same objects served at the same address."""
+    """Create it with `running`.  `stop` kills it, `start` serves the same objects again."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self._folder = folder

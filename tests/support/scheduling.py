@@ -1,7 +1,7 @@
-"""How a run on several processors shares the tests out: by files, those that take longest first.
+"""Distribution of tests over processes (pytest-xdist): by file, the slowest files first.
 
-A process collects the files that it runs, each when it comes to it: until then a file is one item.  So none
-imports, compiles and lists what another one runs.
+A process collects a file only when it runs it; until then the file is a single item.  So no process imports,
+compiles and collects what another one runs.
 """
 
 import itertools
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# Files and folders whose tests start programs, mount drives and wait for both: the last to end would be the
-# only one running if it began late.  The others follow in their order.
+# Files and folders whose tests start programs and mount drives: started late, they would be the only ones
+# still running at the end.  All others follow in their order.
 LONGEST = (
     "tests/cli/guides/",
     "tests/drive/",
@@ -28,18 +28,18 @@ LONGEST = (
     "tests/daemon/",
 )
 
-# What its files share takes longer to start than they take.
+# Folders whose shared fixtures take longer than their tests: one process runs the whole folder.
 TOGETHER = ("tests/browser/",)
 
 
 def order(node_id: str) -> tuple[int, str]:
-    """The place of a test among those of other files."""
+    """Return the sort key of a test's file."""
     at = next((at for at, name in enumerate(LONGEST) if node_id.startswith(name)), len(LONGEST))
     return at, node_id.partition("::")[0]
 
 
 class LaterFile(pytest.File):
-    """A file of tests that is collected when it is run."""
+    """A test file that is collected when it is run."""
 
     def collect(self) -> Iterator[pytest.Item]:
         yield WholeFile.from_parent(self, name="all")
@@ -48,23 +48,23 @@ class LaterFile(pytest.File):
 class WholeFile(pytest.Item):
     """All tests of a file."""
 
-    obj = None  # plugins look at the function of a test
+    obj = None  # plugins read this attribute of a test
 
     def runtest(self) -> None:
-        raise AssertionError("its tests are run one by one, each with what it needs")
+        raise AssertionError("its tests are run one by one, each with its fixtures")
 
     def run_all(self, nextitem: pytest.Item | None) -> None:
-        """Collect them, as a run of this file alone would, and run one after the other."""
+        """Collect the file's tests as a run of this file alone would, and run them in order."""
         session, config = self.session, self.config
         assert self.parent is not None
         module = pytest.Module.from_parent(self.parent.parent, path=self.path)
         tests = list(session.genitems(module))
         config.hook.pytest_collection_modifyitems(session=session, config=config, items=tests)
         if not tests:
-            # What was left set up for this item, since it was to come next, nobody else needs.
+            # Tear down fixtures that were kept for this item.
             session._setupstate.teardown_exact(nextitem)
             return
-        # What is reported is told from the place that this item has.
+        # xdist reports the item at this index.
         place = session.items.index(self)
         for test, after in itertools.zip_longest(tests, tests[1:], fillvalue=nextitem):
             assert test is not None
@@ -75,7 +75,7 @@ class WholeFile(pytest.Item):
 
 
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives a process that is free the next file, in the order of the collection."""
+    """Gives an idle process the next file, in the order of collection."""
 
     def __init__(self, config: Any, log: Any) -> None:
         config.option.loadscopereorder = False
@@ -87,12 +87,12 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
         return next(together, nodeid.partition("::")[0])
 
     def _reschedule(self, node: Any) -> None:
-        """Have a process know what is next, and no more: another may be free for that sooner."""
+        """Queue at most one further file per process: another process may be idle sooner."""
         if not self.workqueue or self._pending_of(self.assigned_work[node]) <= 1:
             super()._reschedule(node)
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        """Also: as large a part of the tests is shown to be done as of the files."""
+        """Also scale the displayed progress by the share of files that are done."""
         super().mark_test_complete(node, item_index, duration)
         self._done += 1
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
@@ -100,7 +100,7 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
         reporter._session.testscollected = max(reported * len(self.collection) // self._done, 1)
 
 
-# ---- what pytest calls -------------------------------------------------------------------------
+# ---- pytest hooks ------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -109,7 +109,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def _goes_by_files(config: pytest.Config) -> bool:
-    """Whether the processes of a run are given whole files: all that there are."""
+    """Return whether this run distributes whole files: only a run of all tests does."""
     chosen = config.option.keyword or config.option.markexpr
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not chosen
     return is_whole and config.getvalue("dist") == "loadfile"

@@ -1,4 +1,4 @@
-"""A person's session on a screen of the machine's, and what they do there with keys."""
+"""A user's graphical session on a test machine, controlled by keys."""
 
 import shlex
 import shutil
@@ -19,14 +19,14 @@ def until(condition: Callable[[], object], what: str, seconds: float = 90.0) -> 
 
 
 class Screen:
-    """Ada's session: logged in on a screen, until she logs out."""
+    """Ada's graphical session, until she logs out."""
 
     def __init__(self, person: Person, pictures: Path) -> None:
         self.person = person
         self._pictures = pictures
 
     def log_in(self) -> None:
-        """As a display manager does it: through PAM, with a process of the session's own."""
+        """Log in as a display manager does: through PAM, with the session's own process."""
         unit = f"--unit=session --collect -p User={self.person.name} -p PAMName=login -p WorkingDirectory=~"
         self.person.machine.sh(f"systemd-run {unit} Xvfb :7 -screen 0 1000x700x24 -nolisten tcp")
         until(self.person.has_manager, "the manager of a user who logs in did not come up")
@@ -34,7 +34,7 @@ class Screen:
         self.start("windows", "openbox")
 
     def log_out(self) -> None:
-        """Returns when nothing of the session is left."""
+        """Log out, and return when nothing of the session is left."""
         self.person.machine.sh("systemctl stop session")
         until(lambda: not self.person.has_manager(), "the manager of a user who logged out still runs")
         assert not self.person.is_mounted()
@@ -46,20 +46,20 @@ class Screen:
         return done
 
     def start(self, unit: str, command: str) -> None:
-        """A program of the session."""
-        # Drawn by the processor through OpenGL, a picture that moves leaves a program no time for its files.
+        """Start a program in the session."""
+        # Animations in software OpenGL leave a program no processor time for its files.
         known = {"DISPLAY": ":7", "NO_AT_BRIDGE": "1", "GSK_RENDERER": "cairo", "HOME": self.person.home}
         given = " ".join(f"--setenv={name}={value}" for name, value in known.items())
         self.x(f"systemd-run --user --collect --unit={unit} {given} {command}")
 
     def window(self, title: str) -> str:
-        """The window whose title has these words, once it is there."""
+        """Wait for the window whose title has these words."""
         find = f"xdotool search --onlyvisible --name {shlex.quote(title)}"
         until(lambda: self.x(find, check=False).stdout, f"no window of {title}")
         return self.x(find).stdout.split()[0]
 
     def picture(self, name: str) -> Path:
-        """What is on the screen now, as a PNG; people may look at it, too."""
+        """Take a screenshot as a PNG, also for people to look at."""
         self.x(f"scrot -o /tmp/{name}.png")
         target = self._pictures / f"{name}.png"
         shutil.copyfile(self.person.machine.root / "tmp" / f"{name}.png", target)
@@ -67,7 +67,7 @@ class Screen:
 
     @contextmanager
     def editor(self, path: str) -> Iterator[Callable[[str], None]]:
-        """A desktop's editor on a file; what is yielded types a line at the end and saves."""
+        """Open a file in a desktop's editor; yield a function that types a line at the end and saves."""
         self.start("editor", f"mousepad {shlex.quote(path)}")
         name = path.rpartition("/")[2]
         window = self.window(name)

@@ -1,6 +1,6 @@
-"""What a search must find, worked out item by item; and random searches, with what they mean.
+"""A reference implementation of search, item by item; and random searches with their meaning.
 
-The rules are those of the API (cmsfs/service/API.md) in the plainest form, with no index and no SQL.
+It follows the rules of the API (cmsfs/service/API.md) in the simplest form, without an index or SQL.
 """
 
 import random
@@ -12,7 +12,8 @@ from typing import Any
 
 COLUMNS = ("name", "description", "file_content", "comments", "tags")
 
-# In many scripts, with accents before and behind, of digits, of what has no case, and very long.
+# Words in many scripts, with precomposed and combining accents, digits, letters without case, and a very long
+# one.
 WORDS = (
     *(
         "ant",
@@ -103,12 +104,12 @@ JOINTS = (
 )
 _MARKS = {*range(0x300, 0x305), *range(0x306, 0x30D), 0x30F, 0x311, 0x31B, *range(0x323, 0x329)}
 _MARKS |= {0x32D, 0x32E, 0x330, 0x331}
-# Letters that are others at the end of a word, or of an old print.
+# Letters with a different form at the end of a word, or in old prints.
 _SAME = dict(zip("ςſ", "σs", strict=True))
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: runs of letters and digits; case and accents of Latin letters mean nothing."""
+    """Return the words of a text: runs of letters and digits; case and Latin accents are ignored."""
     found = [""]
     for character in text:
         if ord(character) in _MARKS and found[-1]:
@@ -131,7 +132,7 @@ def _folded(character: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SearchedItem:
-    """An item as it is at the service: `texts` are words by column, `above` are the places of its folders."""
+    """An item at the service: `texts` are words by column, `above` the indices of its folders."""
 
     place: int
     kind: str
@@ -172,7 +173,7 @@ class SearchTerm:
 
 @dataclass(slots=True)
 class RandomSearch:
-    """A search: its parameters, where items are named by their places, and what they mean."""
+    """A search: its parameters (items are given by index) and their meaning."""
 
     text: str
     alternatives: list[list[SearchTerm]]
@@ -185,12 +186,12 @@ class RandomSearch:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the order is said: it is not that of relevance, which is nobody's but the engine's."""
+        """Return whether the order is defined: not by relevance, which depends on the engine."""
         everything = any(all(term.is_negated for term in terms) for terms in self.alternatives)
         return everything or self.params.get("sort") == "modified_at"
 
     def matches(self, items: Iterable[SearchedItem]) -> list[int]:
-        """The places of what is found, in order."""
+        """Return the indices of the results, in order."""
         found = [item for item in items if self._finds(item)]
         by_change = self.params.get("sort") == "modified_at"
         found.sort(key=lambda item: (item.modified if by_change else item.created, item.place))
@@ -214,7 +215,7 @@ def moment(number: int) -> str:
 
 
 def random_text(chance: random.Random, most: int) -> str:
-    """Words of several scripts with all kinds of things between them."""
+    """Return words of several scripts with all kinds of separators."""
     text = ""
     for _ in range(chance.randint(0, most)):
         text += chance.choice(WORDS) + chance.choice(JOINTS)
@@ -222,7 +223,7 @@ def random_text(chance: random.Random, most: int) -> str:
 
 
 class SearchMaker:
-    """Random searches among so many items, some of which are folders."""
+    """Generate random searches among so many items, some of which are folders."""
 
     def __init__(self, chance: random.Random, items: list[SearchedItem]) -> None:
         self._chance = chance
@@ -248,7 +249,7 @@ class SearchMaker:
             text = text[: self._chance.randint(1, len(text))]  # a beginning
         if not is_phrase and self._is(6):
             text += self._chance.choice("-_.'&(*:^+") + self._chance.choice(WORDS)
-        # Otherwise it would be an operator, or would be left out.
+        # Otherwise it would be an operator, or be ignored.
         if not any(character.isalnum() for character in text):
             return self._term(may_negate=may_negate)
         return SearchTerm(text, is_phrase, may_negate and self._is(4))
@@ -334,5 +335,5 @@ class SearchMaker:
 
 
 def page_of(places: list[int], params: dict[str, Any]) -> list[int]:
-    """The part of what is found that a page holds."""
+    """Return the part of the results on a page."""
     return places[params["offset"] : params["offset"] + params["limit"]]

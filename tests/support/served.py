@@ -1,4 +1,4 @@
-"""A service in a process of its own, another program that works in the same account, and the drive on it."""
+"""A service in its own process, another client of the same account, and a drive on it."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ SECONDS = 20.0
 
 
 class Api:
-    """Another program that works in the same account."""
+    """Another client of the same account."""
 
     def __init__(self, url: str, credentials: dict[str, str]) -> None:
         self._http = httpx.Client(base_url=url, timeout=30)
@@ -37,7 +37,7 @@ class Api:
         self._http.close()
 
     def colleague(self) -> "Api":
-        """Somebody else of the enterprise."""
+        """Create another user of the enterprise and return a client for it."""
         made = self._ask("POST", "/2.0/users", json={"name": "Cy Tester", "login": "cy.tester@example.com"})
         return Api(self._url, self._credentials | {"user_id": made["id"]})
 

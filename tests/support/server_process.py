@@ -1,4 +1,4 @@
-"""`cmsfs serve` as a process of its own."""
+"""`cmsfs serve` in its own process."""
 
 import json
 import os
@@ -13,7 +13,7 @@ STOP_SECONDS = 20.0
 
 
 class ServerProcess:
-    """The embedded service at `data`, served on a free port; started again, it is where it was."""
+    """The embedded service at `data`, served on a free port; a restart keeps the port."""
 
     def __init__(
         self,
@@ -24,14 +24,14 @@ class ServerProcess:
     ) -> None:
         self.data = data
         self.port = 0
-        self.said: dict[str, Any] = {}  # when it was ready
+        self.ready_info: dict[str, Any] = {}  # the JSON it printed when ready
         self._options = options
         self._log = log
         self._env = env
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> "ServerProcess":
-        """Returns when it answers; raises AssertionError if it ends before."""
+        """Start it and return when it is ready; raise AssertionError if it ends before."""
         command = [sys.executable, "-m", "cmsfs", "serve", "--data", str(self.data), "--port", str(self.port)]
         with (Path(os.devnull) if self._log is None else self._log).open("ab") as log:
             self._process = subprocess.Popen(
@@ -42,7 +42,7 @@ class ServerProcess:
                 env=self._env,
             )
         try:
-            self.said = json.loads(self._document())
+            self.ready_info = json.loads(self._document())
         except BaseException:
             self.stop()
             raise
@@ -64,7 +64,7 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        return str(self.said["url"])
+        return str(self.ready_info["url"])
 
     @property
     def credentials(self) -> dict[str, Any]:

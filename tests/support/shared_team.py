@@ -1,4 +1,4 @@
-"""A folder that somebody else shares with the drive's account, and what is done there."""
+"""A folder that another user shares with the drive's account, and helpers for tests in it."""
 
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import share
@@ -9,12 +9,12 @@ TEAM = f"{SHELF}/Team"
 
 
 class Team:
-    """Ben's folder `Team` with `plan`, `notes` and `Sub/deep` in it, and what he lets us do there."""
+    """Ben's folder `Team` with `plan`, `notes` and `Sub/deep` in it, and our collaboration on it."""
 
     def __init__(self, ben: Remote, user: int) -> None:
         self.ben = ben
         self.user = user
-        self.given = ""
+        self.collaboration = ""
 
     async def make(self) -> "Team":
         self.folder = await self.ben.folder("Team")
@@ -22,14 +22,14 @@ class Team:
         await self.ben.file("notes", b"Ben's notes", self.folder)
         self.sub = await self.ben.folder("Sub", self.folder)
         self.deep = await self.ben.file("deep", b"Ben's deep", self.sub)
-        await self.give()
+        await self.grant()
         return self
 
-    async def give(self, role: str = "editor") -> None:
-        self.given = await share(self.ben, "folder", self.folder, role, self.user)
+    async def grant(self, role: str = "editor") -> None:
+        self.collaboration = await share(self.ben, "folder", self.folder, role, self.user)
 
-    async def take(self) -> None:
-        await self.ben.client.collaborations.delete(self.given)
+    async def revoke(self) -> None:
+        await self.ben.client.collaborations.delete(self.collaboration)
 
 
 async def listed(drive: Drive) -> None:
@@ -37,14 +37,14 @@ async def listed(drive: Drive) -> None:
         await drive.names(path)
 
 
-async def take_while_away(drive: Drive, team: Team, network: Network) -> None:
-    """A file is changed, another one and a folder are made, and the access ends before anything is sent."""
+async def revoke_while_offline(drive: Drive, team: Team, network: Network) -> None:
+    """Change a file and create another one and a folder offline; the access ends before they are sent."""
     network.is_down = True
     await drive.write(f"{TEAM}/plan", b"my plan")
     await drive.write(f"{TEAM}/new", b"mine alone")
     await drive.mkdir(f"{TEAM}/made")
     await drive.write(f"{TEAM}/made/in it", b"mine, too")
-    await team.take()
+    await team.revoke()
     network.is_down = False
     await drive.poll()
     await drive.sync()

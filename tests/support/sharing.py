@@ -1,4 +1,4 @@
-"""What the tests of sharing have in common: how one shares with another, and what is told of it."""
+"""Helpers for tests of sharing: create collaborations, and read their events."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from typing import Any
 async def share(
     owner: Any, item: Any, user: Any, role: str = "editor", *, expect: int = 201, **more: Any
 ) -> Any:
-    """The collaboration that an owner makes."""
+    """Create a collaboration as the owner."""
     whom = (
         {"type": "user", "login": user} if isinstance(user, str) else {"type": "user", "id": str(user.user)}
     )
@@ -19,6 +19,6 @@ async def position(api: Any) -> int:
 
 
 async def told(api: Any, since: int, **params: Any) -> list[tuple[str, Any]]:
-    """What a stream has told since a position."""
+    """Return the events of a stream since a position."""
     page = await api.ask("GET", "/events", params={"stream_position": since} | params)
     return [(one["event_type"], one["source"]) for one in page["entries"]]

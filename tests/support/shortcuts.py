@@ -1,4 +1,4 @@
-"""What the tests of web links share: texts of shortcuts, and short calls."""
+"""Helpers for tests of web links: texts of shortcuts, and short calls."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ async def link(other: Remote, name: str) -> items.WebLink:
 
 @asynccontextmanager
 async def meanwhile(network: Network, method: str, *, before: bool = True) -> AsyncIterator[None]:
-    """Inside, the request that follows from what was done waits; at the service, or on the way to it."""
+    """Hold the next request until the end of the block; after the service handled it, or before."""
     arrived, go = network.gate(method, "/web_links", before=before)
     with trio.fail_after(5):
         await arrived.wait()

@@ -1,4 +1,4 @@
-"""Several processes that serve one PostgreSQL database, with a crowd at them; parts are killed in turn."""
+"""Several processes that serve one PostgreSQL database to many clients; components are killed in turn."""
 
 import os
 import random
@@ -33,7 +33,7 @@ scopes = ["root_readwrite"]
 
 
 class Site:
-    """The processes, and what happens to them."""
+    """The server processes, and the faults injected into them."""
 
     def __init__(
         self, database: PostgresServer, root: Path, count: int, options: Sequence[str | Path] = ()
@@ -52,7 +52,7 @@ class Site:
             server.start()
 
     def user(self, login: str) -> str:
-        return str(self.servers[0].said["user_ids"][login])
+        return str(self.servers[0].ready_info["user_ids"][login])
 
     @property
     def urls(self) -> list[str]:
@@ -106,7 +106,7 @@ async def _token(site: Site, login: str) -> str:
 
 
 async def files(site: Site, login: str, folder: str) -> dict[str, bytes]:
-    """The files of a folder in somebody's root, by their names."""
+    """Return the files of a folder in a user's root, by name."""
     account = crowd.Account(site.urls, await _token(site, login), crowd.Tally(), random.Random(1))
     entries = (await account.json("/2.0/folders/0/items", limit=1000))["entries"]
     number = next(one["id"] for one in entries if one["name"] == folder)
@@ -183,7 +183,7 @@ async def _fail(site: Site, tally: crowd.Tally, rounds: int, each: int) -> None:
 
 
 async def judge_store(site: Site, blobs_url: str | None = None) -> None:
-    """What is at rest: the sums are right, and each content is there and whole."""
+    """Check the idle service: sums are right, and each content is there and complete."""
     async with store.open_store(site.root / "data", blobs_url, database_url=site.url) as opened:
         report = await blob_check.BlobCheck(opened, read_all=True, repair=True).run(lambda _: None)
         assert (report.missing, report.damaged) == ([], [])

@@ -1,7 +1,7 @@
-"""One program that uses a drive for a while: `soak_worker.py FOLDER SECONDS SEED REPORT`.
+"""A program that uses a drive for a while: `soak_worker.py FOLDER SECONDS SEED REPORT`.
 
-It works in a folder of its own, where nobody else changes anything, and knows at any time what has to be
-there.  At the end it writes that to REPORT: paths and SHA-1s.  What it reads has to be what it wrote.
+It works in its own folder, which nobody else changes, and always knows its expected contents.  It checks that
+it reads what it wrote, and at the end writes the expected paths and SHA-1s to REPORT.
 """
 
 import errno
@@ -13,12 +13,12 @@ import sys
 import time
 from pathlib import Path
 
-# What a read may meet while the network fails; a write never does.
+# Errors of reads while the network fails; writes must not fail.
 CLEAN = {errno.ETIMEDOUT, errno.ENETDOWN, errno.EIO, errno.ESTALE}
 
 
 class Worker:
-    """A program and its memory."""
+    """A program and the contents it expects."""
 
     def __init__(self, top: Path, seed: int) -> None:
         self.top = top
@@ -57,7 +57,7 @@ class Worker:
             self.files[name] += more
 
     def save(self) -> None:
-        """As an editor does: a new file, renamed over the old one."""
+        """Save as an editor does: a new file, renamed over the old one."""
         if name := self.some():
             data = self.data()
             beside = self.top / f"{name}.new"
@@ -99,7 +99,7 @@ class Worker:
             for name in names
         }
         if met:
-            # By itself `os.walk` would leave the folder out.
+            # `os.walk` would otherwise skip the folder.
             for error in met:
                 if error.errno not in CLEAN:
                     raise error

@@ -1,8 +1,8 @@
-"""A service that offers the operations of its specification and no others, made of a complete one.
+"""A service restricted to the operations of its specification, in front of a complete one.
 
-`SpecifiedService` stands before a service, as a transport.  Everything but the twelve operations, and the
-addresses that their answers give out, is refused without being passed on: as an address that the service does
-not know (`UNKNOWN`), by somebody before it (`BARE`), or as a method that there is not (`METHOD`).
+`SpecifiedService` is a transport to a service.  All requests except the twelve operations, and the URLs that
+their responses contain, are refused without being forwarded: with an unknown path (`UNKNOWN`), by a gateway
+in front of the service (`BARE`), or with an unsupported method (`METHOD`).
 """
 
 import re
@@ -26,7 +26,7 @@ _OPERATIONS = [
     ("GET", rf"{API}/retention_policy_assignments/[^/]+"),
     ("DELETE", rf"{API}/metadata_templates/[^/]+/[^/]+/schema"),
     ("GET", rf"{API}/collaboration_whitelist_exempt_targets/[^/]+"),
-    # What answers give out: shared links' downloads, and representations.
+    # URLs from responses: downloads of shared links, and representations.
     ("GET", r"/shared/static/[^/]+"),
     ("GET", rf"{API}/internal_files/.+"),
 ]
@@ -36,7 +36,7 @@ Refusal = Callable[[httpx.Request], httpx.Response]
 
 
 def is_offered(method: str, path: str) -> bool:
-    """Whether a request to this path is one of the specification's."""
+    """Return whether a request to this path is in the specification."""
     return any(method == one and pattern.fullmatch(path) for one, pattern in OFFERED)
 
 
@@ -64,8 +64,8 @@ REFUSALS: dict[str, Refusal] = {"unknown": unknown, "bare": bare, "method": meth
 
 
 class SpecifiedService(httpx.AsyncBaseTransport):
-    """`refused`: the requests that were none of the specification's; `is_whole`: nothing is refused;
-    `is_mute`: whatever is missing is answered alike."""
+    """`refused`: the requests outside the specification; `is_whole`: refuse nothing; `is_mute`: answer
+    everything missing alike."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport, refusal: Refusal = unknown) -> None:
         self.inner = inner

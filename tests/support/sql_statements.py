@@ -1,7 +1,7 @@
-"""The SQL statements that stand in the service's source.
+"""Finds the SQL statements in the service's source.
 
-One that is put together is known if its pieces are names of its module; what a function puts in is seen only
-where it runs.
+An f-string is resolved if its pieces are names of its module; pieces computed in functions are only known at
+run time.
 """
 
 import ast
@@ -16,7 +16,7 @@ _BEGINS = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\s+[^/\s]")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One of them, and where it stands; `sql` is None if its pieces are not known."""
+    """A statement and its location; `sql` is None if its pieces cannot be resolved."""
 
     module: str
     line: int
@@ -35,7 +35,7 @@ def statements(root: Path, package: str) -> Iterator[Statement]:
 
 
 def _begins(node: ast.Constant | ast.JoinedStr) -> bool:
-    """Whether it is a statement; a piece at the beginning may be one of its module."""
+    """Return whether it starts like a statement, or with a constant of its module."""
     first = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
     if isinstance(first, ast.FormattedValue):
         return isinstance(first.value, ast.Name) and first.value.id.strip("_").isupper()
@@ -58,5 +58,5 @@ def _text(node: ast.Constant | ast.JoinedStr, names: dict[str, object]) -> str |
             return None
         if not _BEGINS.match(text):
             return None
-    # What is formatted later is in braces.
+    # Braces are placeholders that are formatted later.
     return None if re.search(r"\{\w*\}", text) else text

@@ -1,9 +1,9 @@
-"""What happened in a story, line by line, and the folders it left: so that a red one explains itself.
+"""Trace of a random test, with the folders it left, so that a failure can be analysed.
 
-A line is the time since the story began, who did it, and what: the call, the path, the inode, what stood
-there and what was put in its place, and the error at the call that raised it.  `after_kill` keeps what a
-killed daemon left before the next one touches it; `keep` what there is at the end, the logs of the drives
-and the service's store among it.
+A line has the time since the start, the actor, and the action: the call, the path, the inode, the contents
+before and after, and the error of the call that raised it.  `after_kill` saves the state of a killed daemon
+before the next one changes it; `keep` saves everything at the end, with the logs of the drives and the
+service's store.
 """
 
 import contextlib
@@ -13,18 +13,18 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-# Bytes are told by their first line, which no two contents of a story share.
+# Contents are identified by their first line, which is unique in a story.
 LABEL_BYTES = 40
 
 
 def label(data: bytes) -> str:
-    """What a content is called in a trace."""
+    """Return the name of a content in the trace."""
     first = data.split(b"\n", 1)[0][:LABEL_BYTES].decode("utf-8", "replace")
     return f"<{first}; {len(data)}>" if data else "<empty>"
 
 
 def inode(path: Path | int) -> int | None:
-    """The inode of a path or descriptor; None if there is none, or none that can be asked."""
+    """Return the inode of a path or descriptor; None if there is none or stat fails."""
     try:
         found = os.fstat(path) if isinstance(path, int) else path.stat()
     except OSError:
@@ -33,7 +33,7 @@ def inode(path: Path | int) -> int | None:
 
 
 class Trace:
-    """`folder` is kept by the test run; `home` is where the drives have their state, logs and caches."""
+    """`folder` is kept by the test run; `home` has the drives' state, logs and caches."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Trace:
 
     @contextlib.contextmanager
     def telling(self, who: str, what: str) -> Iterator[None]:
-        """Note that this is being done and that it is done, or what it raised."""
+        """Log the start of this action and its end, or the exception."""
         self.note(who, f"{what} ...")
         try:
             yield
@@ -60,7 +60,7 @@ class Trace:
         self.note(who, f"{what} done")
 
     def after_kill(self, account: str) -> None:
-        """Keep what the daemon that was just killed left of itself."""
+        """Save the state of the daemon that was just killed."""
         self._kills += 1
         target = self.folder / "kills" / f"{self._kills:03d}-{account}"
         for kind in ("state", "cache"):
@@ -68,7 +68,7 @@ class Trace:
         self.note(account, f"killed; what it left is in {target}")
 
     def keep(self, vanished: Iterable[str], store: Path) -> str:
-        """Keep all that can tell of a red story; where it is, and the lines that speak of what vanished."""
+        """Save everything about a failed story; return its place, and the lines about the lost contents."""
         _copy(self.home, self.folder / "home")
         _copy(store, self.folder / "store")
         names = [f"<{one};" for one in vanished]
@@ -77,11 +77,11 @@ class Trace:
         return "\n".join([f"the story is in {self.folder}", *told])
 
     def forget(self) -> None:
-        """The story was green: nobody will ask."""
+        """Remove the saved state of a passed story."""
         shutil.rmtree(self.folder / "kills", ignore_errors=True)
 
 
 def _copy(source: Path, target: Path) -> None:
-    # Files come and go under running daemons; sockets cannot be copied.
+    # Running daemons create and remove files meanwhile; sockets cannot be copied.
     with contextlib.suppress(shutil.Error, FileNotFoundError):
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)

@@ -1,6 +1,7 @@
-"""A second server of S3 for tests: OpenStack Swift with its middleware s3api, from the system's packages.
+"""A second S3 server for tests: OpenStack Swift with its middleware s3api, from the system's packages.
 
-One of each of its servers, on one folder: accounts, containers and objects, and the proxy that speaks S3.
+It runs one of each of Swift's servers on one folder: account, container, object, and the proxy with the S3
+API.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ _SETTINGS = {
 
 
 def lacks() -> str | None:
-    """Why there can be no such server here; None: there can."""
+    """Return why no such server can run here; None if it can."""
     for name in (*_STORES, "proxy"):
         if shutil.which(f"swift-{name}-server") is None:
             return "Swift is not installed (swift-proxy, swift-account, swift-container, swift-object)"
@@ -45,7 +46,7 @@ def lacks() -> str | None:
 
 
 class SwiftServer:
-    """Construct with `running`.  `stop` kills it, `start` has the same objects served at the same address."""
+    """Create it with `running`.  `stop` kills it, `start` serves the same objects again."""
 
     def __init__(self, folder: Path, ports: dict[str, int]) -> None:
         self._folder = folder
@@ -75,7 +76,7 @@ class SwiftServer:
 
     @property
     def _environment(self) -> dict[str, str]:
-        # The system's Python has Swift, and none of what is set for the tests' own.
+        # Swift needs the system's Python, without the environment variables of the tests' Python.
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self._folder)}
 
     def _configure(self, name: str, text: str, more: str = "") -> None:
@@ -107,7 +108,7 @@ class SwiftServer:
             process.wait()
 
     def make_bucket(self) -> None:
-        """Ask for it as S3 does, signed."""
+        """Send a request signed as for S3."""
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         scope = f"{now[:8]}/us-east-1/s3/aws4_request"
         body = hashlib.sha256(b"").hexdigest()

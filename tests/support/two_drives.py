@@ -1,4 +1,4 @@
-"""Two drives on one account, the programs that use them, and the judgement of what they went through."""
+"""Two drives on one account, random programs that use them, and the checks of the result."""
 
 import contextlib
 import os
@@ -21,21 +21,21 @@ from tests.support import ledger, story
 NAMES = ["a.txt", "b.txt", "c.txt", "d.txt"]
 ACCOUNTS = ["one", "two"]
 
-# Files that are left open at a time.
+# How many files stay open at a time.
 HELD = 6
 
 KILL_SECONDS = 10
 
-# How long a step waits for a daemon whose network has stalled; what it asked for goes on without it.
+# How long a step waits for a daemon whose network has stalled; the request continues without it.
 STEP_SECONDS = 0.5
 
-# Each of these attempts is given up by the command line's side after a quarter of a minute.
+# The command line's side of each of these attempts times out after a quarter of a minute.
 PATIENCE = 8
 
 
 @dataclass(frozen=True)
 class Held:
-    """A file that was opened at this path and is left open, whatever it is by now."""
+    """A file that was opened at this path and stays open, wherever it is by now."""
 
     fd: int
     path: Path
@@ -52,7 +52,7 @@ class Two:
         self.trace = story.Trace(folder / "story", home)
         self.trace.folder.mkdir()
         self.labels: dict[str, str] = {ledger.sha1(b""): story.label(b"")}
-        # What a program has read that none has written.
+        # Contents that a program read, and nobody wrote.
         self.foreign: list[str] = []
         self.number = 0
         self.held: list[Held] = []
@@ -81,7 +81,7 @@ class Two:
             pass
 
     def hint(self, account: str, request: control.Request) -> None:
-        """Ask, and hang up after a moment."""
+        """Send a request and close the connection after a moment."""
         end = time.monotonic() + STEP_SECONDS
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(daemonctl, "SILENCE_SECONDS", STEP_SECONDS)
@@ -90,7 +90,7 @@ class Two:
                     return
 
     def insist(self, account: str, request: control.Request) -> None:
-        """Ask until there is an answer: a request that met a stall takes a minute."""
+        """Repeat a request until it succeeds: one that hits a stall takes a minute."""
         for attempt in range(PATIENCE):
             try:
                 self.ask(account, request)
@@ -100,7 +100,7 @@ class Two:
                     raise
 
     def settle(self) -> None:
-        """Both have sent everything and heard everything."""
+        """Sync both drives in both directions."""
         for _ in range(4):
             for account in ACCOUNTS:
                 self.insist(account, control.Sync())
@@ -119,24 +119,24 @@ class Two:
         self.trace.note(path.parent.name, f"{path.name} {what}")
 
     def wrote(self, path: Path, data: bytes, *, over: str | None) -> None:
-        """The drive has said that it keeps this."""
+        """Record that the drive acknowledged this content."""
         self.ledger.wrote(data, over=over)
         self.labels[ledger.sha1(data)] = story.label(data)
         self.note(path, f"has {story.label(data)}, which is acknowledged")
 
     def shows(self, path: Path, inode: int | None, data: bytes, what: str) -> None:
-        """A program has read this, and is about to do something with the file."""
+        """Record that a program has read this, before it changes the file."""
         self.note(path, f"inode {inode} shows {story.label(data)}: {what}")
         if ledger.sha1(data) not in self.labels:
             self.foreign.append(f"{path.parent.name}: {path.name} inode {inode} shows {story.label(data)}")
 
     def replaced(self, path: Path, before: bytes) -> None:
-        """A program at this drive saw this there, and it is there no more."""
+        """Record that a program at this drive read this and replaced or removed it."""
         self.ledger.saw_and_replaced(before)
         self.note(path, f"had {story.label(before)}, which is given up")
 
     def write(self, path: Path, data: bytes) -> None:
-        """Into the file: what was read through the same handle is what is overwritten."""
+        """Overwrite the file in place, after reading it through the same handle."""
         fd = os.open(path, os.O_RDWR)
         try:
             before = self.overwrite(path, fd, data)
@@ -150,26 +150,27 @@ class Two:
         before = os.pread(fd, 1 << 20, 0)
         self.shows(path, story.inode(fd), before, f"to be {story.label(data)}")
         os.ftruncate(fd, 0)
-        # From here on it is gone by the program's own will, whether or not anything takes its place.
+        # From here on the program itself has removed it, whether or not the write succeeds.
         self.replaced(path, before)
         os.pwrite(fd, data, 0)
         return before
 
     def hold(self, path: Path) -> None:
-        """Open the file and leave it open, whatever becomes of it."""
+        """Open the file and keep it open, whatever happens to it."""
         self.held.append(Held(os.open(path, os.O_RDWR), path))
         self.note(path, f"inode {story.inode(self.held[-1].fd)} is held")
         if len(self.held) > HELD:
             os.close(self.held.pop(0).fd)
 
     def write_held(self, held: Held, data: bytes) -> None:
-        """Into a file that was opened long ago, whichever it is by now."""
+        """Write through an old handle, whichever file it is by now."""
         before = self.overwrite(held.path, held.fd, data)
         os.fsync(held.fd)
         self.wrote(held.path, data, over=ledger.sha1(before))
 
     def giving_up(self, path: Path) -> None:
-        """The file at this path is about to be removed or replaced here: what is written to it then goes."""
+        """Give up later writes through open handles of this path: its file is about to be removed or
+        replaced."""
         try:
             found = path.stat()
         except FileNotFoundError:
@@ -188,7 +189,7 @@ class Two:
         self.note(path, f"is to be made: {story.label(data)}")
         with path.open("xb") as file:
             file.write(data)
-        # It may follow a file that was deleted here a moment ago.
+        # It may become a version of a file that was just deleted here.
         self.wrote(path, data, over=ledger.ANY)
 
     def save(self, path: Path, data: bytes) -> None:
@@ -249,16 +250,16 @@ class Two:
                 case "poll":
                     self.hint(account, control.Poll())
         except (OSError, errors.UserError) as error:
-            # Refused, or the network failed the call: nothing was acknowledged.
+            # Refused, or failed by the network: nothing was acknowledged.
             self.note(path, f"{act} raised {error!r}")
 
     def kill(self, account: str) -> None:
-        """The daemon is gone in the middle of whatever it did, and another one takes its place."""
+        """Kill the daemon in the middle of its work, and start another one."""
         daemon = daemonctl.find_account(account)
         assert daemon is not None
         self.trace.note(account, "kill")
         os.kill(daemon.pid, signal.SIGKILL)
-        # Of the other drive too: which are whose nobody noted.
+        # Also those of the other drive: it is not recorded which are whose.
         self.let_go()
         _wait_for_end(daemon.pid)
         self.trace.after_kill(account)
@@ -274,7 +275,7 @@ class Two:
                 self.kill(chance.choice(ACCOUNTS))
         self.let_go()
 
-    # ---- the judgement ---------------------------------------------------------------------------
+    # ---- checks ----------------------------------------------------------------------------------
 
     def chains(self) -> list[list[str]]:
         rows = self.service.read("SELECT file, sha1 FROM version ORDER BY file, id")
@@ -290,13 +291,13 @@ class Two:
         return list(found.values())
 
     def judge(self) -> tuple[list[str], list[tuple[str, str]]]:
-        """What vanished, and what was overwritten unseen."""
+        """Return what was lost, and what was overwritten unread."""
         chains = self.chains()
         kept = {sha1 for chain in chains for sha1 in chain} | self.local_only()
         return self.ledger.vanished(kept), self.ledger.unseen(chains)
 
     def local_only(self) -> set[str]:
-        """The contents of temporary files whose rename failed: they lie where their program left them."""
+        """Return the contents of temporary files whose rename failed, which are still there."""
         return {
             ledger.sha1(path.read_bytes())
             for top in self.tops.values()
@@ -304,12 +305,12 @@ class Two:
         }
 
     def explained(self, contents: list[str]) -> str:
-        """What is known of the contents that a story went wrong with."""
+        """Return what is known of the contents that failed a check."""
         told = [self.labels[sha1].strip("<").partition(";")[0] for sha1 in contents if sha1 in self.labels]
         return f"{', '.join(told)}: {self.trace.keep(told, self.store)}"
 
     def check_same(self) -> None:
-        """Both drives show what the service has."""
+        """Check that both drives show the same as the service."""
         rows = self.service.read("SELECT name, sha1 FROM item WHERE kind = 1 AND status = 0")
         there = {row["name"]: row["sha1"] for row in rows}
         for account, top in self.tops.items():
@@ -319,7 +320,7 @@ class Two:
 
 
 def _wait_for_end(pid: int) -> None:
-    """Until the process has ended; it is nobody's child here, and may stay as a zombie."""
+    """Wait until the process has ended; it is not our child, and may stay as a zombie."""
     deadline = time.monotonic() + KILL_SECONDS
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""A drive without kernel and without network: real replica, cache and journal, a shelf as the service."""
+"""A drive without kernel and network: real replica, cache and journal, with a fake service."""
 
 import errno
 import hashlib
@@ -25,7 +25,7 @@ from cmsfs.vfs.tree.filesystem import Filesystem
 
 
 class Shelf:
-    """Answers the ports of the vfs: bytes by SHA-1, and a count of what was asked for."""
+    """Implements the ports of the vfs: serves bytes by SHA-1, and counts requests."""
 
     def __init__(self, db: Database, blocks: BlockCache) -> None:
         self._db = db
@@ -54,7 +54,7 @@ class Shelf:
             await self._blocks.write_blocks(content.sha1, content.size, index, piece)
 
     def began(self, ino: Ino) -> None:
-        """Neighbours are not fetched here."""
+        """Ignore prefetch hints."""
 
     def ahead(self, content: Content, first: int, last: int, *, kept: bool = False) -> None:
         pass
@@ -87,7 +87,7 @@ class Shelf:
 
 
 class Drive:
-    """A file system with everything below it, and the service's side of the story in short calls."""
+    """A file system with all layers below it, and short calls for the service's side."""
 
     def __init__(self, db: Database, root: Path, *, exclude: Sequence[str] = ()) -> None:
         self.db = db
@@ -128,7 +128,7 @@ class Drive:
         )
 
     async def remote_file(self, number: int, name: str, data: bytes, *, parent: int = 0) -> Ino:
-        """The service has this file now."""
+        """Apply a remote file."""
         item = self._item(number, name, data, parent)
 
         def txn(conn: Connection) -> Ino:
@@ -140,7 +140,7 @@ class Drive:
         return await self.db.write(txn)
 
     async def uploaded(self, ino: Ino, number: int, data: bytes) -> None:
-        """The service has taken the sealed bytes of a node: its answer is taken in."""
+        """Complete the upload of a node's sealed bytes: apply the service's response."""
         answer = remote_from_item(self._item(number, tree.path(self.db, ino)[1:], data, 0))
 
         def txn(conn: Connection) -> None:
@@ -150,7 +150,7 @@ class Drive:
         await self.db.write(txn)
 
     async def remote_folder(self, number: int, name: str, *, parent: int = 0) -> Ino:
-        """The service has this folder now."""
+        """Apply a remote folder."""
         self._sequence += 1
         item = items.Folder.model_validate(
             {
@@ -173,11 +173,11 @@ class Drive:
         return await self.db.write(txn)
 
     async def gone(self, ino: Ino) -> None:
-        """The service has deleted this, with all below it."""
+        """Apply a remote deletion, with everything below it."""
         await self.db.write(lambda conn: deletions.remove_gone(conn, ino))
 
     async def write_file(self, name: str, data: bytes, *, parent: Ino = ROOT) -> Ino:
-        """What a program does to make a file."""
+        """Create a file as a program does."""
         opened, made = await self.fs.create(parent, name, 0o644, os.O_WRONLY)
         await self.fs.write(opened.fh, 0, data)
         await self.fs.flush(opened.fh)
@@ -193,7 +193,7 @@ class Drive:
             await self.fs.release(opened.fh)
 
     async def seal(self, ino: Ino) -> None:
-        """What the push does before an upload."""
+        """Seal a draft as the push does before an upload."""
         node = tree.find(self.db, ino)
         assert node is not None
         assert node.draft is not None
@@ -214,7 +214,7 @@ class Drive:
         assert await self.sealer.seal(self.draft_of(ino), while_open=lambda: True) is not None
 
     def ops(self) -> list[tuple[str, str]]:
-        """What is to be sent: (kind, path or last name)."""
+        """Return the pending operations: (kind, path or last name)."""
         rows = self.db.rows("SELECT kind, ino FROM op ORDER BY seq")
         return [(row["kind"], tree.path(self.db, row["ino"])) for row in rows]
 
@@ -224,7 +224,7 @@ class Drive:
 
 @pytest.fixture
 def exclude() -> Sequence[str]:
-    """The folders that are not shown."""
+    """The folders that are hidden."""
     return ()
 
 

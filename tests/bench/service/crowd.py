@@ -1,4 +1,4 @@
-"""What others feel of a crowd: `python tests/bench/service/crowd.py [--seconds N]`.
+"""Benchmark of other users' latency under load: `python tests/bench/service/crowd.py [--seconds N]`.
 
 Starts `cmsfs serve`, and from a process of its own 300 bodies that do not come, 300 idle connections and 200
 uploads at once, again and again.  The table shows how long one caller's requests take, before and meanwhile.
@@ -24,7 +24,7 @@ HALF = b"POST /oauth2/token HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\
 
 
 async def _connect(url: str, first: bytes) -> None:
-    """Connections of one kind: each is made anew when it ends."""
+    """Connections of one kind: each is reopened when it closes."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     while True:
         try:

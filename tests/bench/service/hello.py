@@ -1,4 +1,4 @@
-"""What an answer costs a server that has nothing to do for it: ours, and others that are installed.
+"""Baseline: the cost of a trivial response, for our server and others that are installed.
 
 `python tests/bench/service/hello.py SERVER PORT` serves; `rows` measures all, each in a process of its own.
 """
@@ -33,7 +33,7 @@ async def hello(scope: types.Scope, receive: types.Receive, send: types.Send) ->
 
 
 def processor(pid: int) -> float:
-    """The milliseconds that a process, its children and its ended threads have had of a processor."""
+    """Return the processor time of a process, its children and its ended threads in milliseconds."""
     clock = ctypes.c_int()
     if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
         return 0.0
@@ -42,7 +42,7 @@ def processor(pid: int) -> float:
 
 
 def ask(sock: socket.socket, request: bytes) -> bytes:
-    """One request over a kept connection, and the body of its answer: a client that costs next to nothing."""
+    """Send a request over a kept connection and return the response body: a client with hardly any cost."""
     sock.sendall(request)
     got = b""
     while b"\r\n\r\n" not in got:
@@ -57,7 +57,7 @@ def ask(sock: socket.socket, request: bytes) -> bytes:
 
 
 def cost(port: int, pid: int, request: bytes, *, times: int = 500) -> float:
-    """The milliseconds of the processor that a request costs: the best of three series."""
+    """Return the processor time of a request in milliseconds: the best of three series."""
     best = float("inf")
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

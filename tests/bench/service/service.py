@@ -1,4 +1,4 @@
-"""How fast the service is with a million items: `python tests/bench/service/service.py [--items N]`.
+"""Benchmark of the service with a million items: `python tests/bench/service/service.py [--items N]`.
 
 Makes a store by the store's own functions (two minutes; it is kept below TMPDIR for the next run), starts
 `cmsfs serve` on it, and asks over HTTP what drives and people ask.  The table shows the time of one request,
@@ -96,7 +96,7 @@ class Bench:
         self.add(what, f"{best * 1000:10,.1f} ms", processor)
 
     def worked(self) -> float:
-        """The milliseconds that the service has had of a processor."""
+        """Return the service's processor time in milliseconds."""
         return hello.processor(self.pid)
 
     def add(self, what: str, figure: str, processor: float | None = None) -> None:
@@ -143,7 +143,7 @@ def measure(bench: Bench, megabytes: int, uploads: int) -> None:
 
 
 def single_requests(bench: Bench) -> None:
-    """What one request costs the processor, beside servers that only say hello."""
+    """Measure the processor time of one request, compared with "hello" servers."""
     port = int(bench.url.rpartition(":")[2])
     item = next(one["id"] for one in bench.get("/search", query=EVERYTHING, type="file")["entries"])
     for what, path in (
@@ -158,7 +158,7 @@ def single_requests(bench: Bench) -> None:
 
 
 def windows(bench: Bench, name: str, wire_id: str) -> None:
-    """What a drive asks when a folder has more below it than a search reaches."""
+    """Measure the searches of a drive for a folder with more items than one search can return."""
     newest = bench.search(ancestor_folder_ids=wire_id)
     end = newest["entries"][0]["created_at"]
     sample = bench.search(ancestor_folder_ids=wire_id, offset=min(9000, newest["total_count"] // 2))[
@@ -195,7 +195,7 @@ def listings(bench: Bench, folders: dict[str, str]) -> None:
 
 
 def enumerate_everything(bench: Bench) -> None:
-    """All items by windows, as a drive's first listing does, one page after the other."""
+    """Enumerate all items by windows, page by page, as a drive's first listing does."""
     began = time.perf_counter()
     pages = items = 0
     worked = bench.worked()
@@ -296,7 +296,7 @@ def serving(root: Path) -> Iterator[tuple[str, int, float]]:
     """`cmsfs serve` on a copy-free store; its URL, its process, and how long it took to start."""
     command = [sys.executable, "-m", "cmsfs", "serve", "--data", str(root), "--port", "0", "--json"]
     began = time.perf_counter()
-    # With a log it would be the terminal that is measured.
+    # Logging would measure the terminal.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout
     document = ""

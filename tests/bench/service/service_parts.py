@@ -1,4 +1,4 @@
-"""What else the service's benchmark asks: an archive of ten thousand files, and queries over metadata."""
+"""Further parts of the service's benchmark: an archive of ten thousand files, and metadata queries."""
 
 import time
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def measure(bench: Caller) -> None:
 
 
 def archive(bench: Caller) -> None:
-    """All of a folder as one archive."""
+    """Measure the download of a folder as one archive."""
     wish = {"download_file_name": "all", "items": [{"type": "folder", "id": bench.folder("projects/p000")}]}
     worked, began = bench.worked(), time.perf_counter()
     asked = bench.http.post("/zip_downloads", json=wish).raise_for_status().json()

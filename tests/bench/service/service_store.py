@@ -1,7 +1,7 @@
-"""A large store for the service's benchmark, made once by the store's own functions and kept for re-runs.
+"""A large store for the service's benchmark, created once by the store's own functions and kept.
 
-The tree is what drives grow into: one folder with a seventh of everything below it, one flat folder, one
-deep chain of folders with some thousand files at its end, and projects of a thousand files each.
+The tree resembles that of a grown drive: one folder with a seventh of everything below it, one flat folder,
+one deep chain of folders with some thousand files at its end, and projects of a thousand files each.
 """
 
 import itertools
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 async def make(root: Path, count: int) -> None:
-    """Fill the folder with a store of about so many items, unless it holds one."""
+    """Create a store with about `count` items in the folder, unless it has one."""
     done = root / "made"
     if done.exists():
         return
@@ -85,7 +85,7 @@ class _Tree:
         self._random = random.Random(1)
 
     def steps(self, count: int) -> Iterator[Callable[[Connection], object]]:
-        """What makes the tree, an item each."""
+        """Yield the functions that create the tree, one per item."""
         made = 0
         for path, size in _shape(count):
             for name in _missing(path, self._folders):
@@ -121,7 +121,7 @@ class _Tree:
 
 
 def _shape(count: int) -> Iterator[tuple[str, int]]:
-    """Folders, and how many files each has."""
+    """Yield the paths of folders and how many files each has."""
     for number in range(count * 15 // 100 // 500):
         yield f"middle/m{number % 20:02}/n{number:04}", 499
     yield "flat", count // 50

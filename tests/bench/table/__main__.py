@@ -32,7 +32,7 @@ BIG = ("items-1m",)
 
 
 def played(command: list[str], folder: Path, limit: float) -> Iterator[str]:
-    """The lines that a row prints.  When it has ended, or has to, nothing of it is left."""
+    """Yield the lines that a row prints; clean up when it ends or times out."""
     with (folder / "errors").open("wb") as errors:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, cwd=TOP, start_new_session=True, bufsize=0
@@ -59,7 +59,7 @@ def played(command: list[str], folder: Path, limit: float) -> Iterator[str]:
 
 
 def _end(process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    """Nothing stays mounted below the folder, and no process of the row alive."""
+    """Unmount everything below the folder, and kill the row's processes."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What is compared: a row of the table, its figures, and who takes part."""
+"""Definitions of the comparison: a row of the table, its figures, and its contenders."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ EVERYBODY = ("host", "passthrough", "rclone", "cmsfs")
 LOCAL_AND_DRIVE = ("host", "passthrough", "cmsfs")
 REMOTE = ("rclone", "cmsfs")
 
-# The figures that a contender finds, by name.
+# The figures measured for a contender, by name.
 Found = dict[str, float]
 Play = Callable[[Stage, Contender, float], Found]
 

@@ -1,4 +1,4 @@
-"""Who does what a row asks: the host's disk, a passthrough, rclone, curl and the drive."""
+"""The contenders of the table: the host's disk, a passthrough, rclone, curl and the drive."""
 
 import contextlib
 import json
@@ -34,29 +34,29 @@ class Contender:
         self.stage = stage
         self.top = stage.plain
         self.pid = 0
-        # What ended processes have used, and the most that one has had.
+        # Processor time of ended processes, and the peak memory of one.
         self._used = self._most = 0.0
 
     @contextlib.contextmanager
     def mounted(self, *, keep: bool = False) -> Iterator[Path]:
-        """Its folder, with nothing of it in the kernel's memory."""
+        """Return its folder, with cold kernel caches."""
         drop_caches()
         yield self.top
 
     def processor(self) -> float:
-        """Seconds of a processor so far."""
+        """Return the processor time so far in seconds."""
         return self._used + (processor(self.pid) if self.pid else 0.0)
 
     def memory(self) -> float:
-        """MB at most."""
+        """Return the peak memory in MB."""
         return max(self._most, memory(self.pid) if self.pid else 0.0)
 
     def uploaded(self) -> float:
-        """Wait until the service has everything; the moment when it had."""
+        """Wait until everything is uploaded, and return the time when it was."""
         return time.perf_counter()
 
     def cached(self) -> list[Path]:
-        """The files that it keeps contents in."""
+        """Return the files in which it caches contents."""
         return [path for path in self.stage.plain.rglob("*") if path.is_file()]
 
     @contextlib.contextmanager
@@ -84,7 +84,7 @@ class Contender:
 
 
 class Passthrough(Contender):
-    """The plain folder, by as little Python as pyfuse3 allows."""
+    """The plain folder behind the smallest possible pyfuse3 file system."""
 
     name = "passthrough"
 
@@ -101,7 +101,7 @@ class Passthrough(Contender):
 
 
 class RcloneMount(Contender):
-    """rclone at the flags that its documentation advises, and more uploads side by side."""
+    """rclone with the flags that its documentation recommends, and more parallel uploads."""
 
     name = "rclone"
     remote = True
@@ -120,7 +120,7 @@ class RcloneMount(Contender):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._control = free.getsockname()[1]
         login = {"access_token": self.stage.token(), "token_type": "bearer", "expiry": "2099-01-01T00:00:00Z"}
-        # Not by the environment: it would name its cache after the token.
+        # Not in the environment: the name of its cache would then depend on the token.
         config = self.stage.root / "rclone.conf"
         config.write_text(f"[rival]\ntype = box\ntoken = {json.dumps(login)}\n")
         environment = os.environ | {
@@ -136,7 +136,7 @@ class RcloneMount(Contender):
             yield self.top
 
     def ask(self, what: str, **how: Any) -> dict[str, Any]:
-        """One of its own commands."""
+        """Run one of its own commands."""
         url = f"http://127.0.0.1:{self._control}/{what}"
         request = urllib.request.Request(url, json.dumps(how).encode(), {"Content-Type": "application/json"})
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
@@ -144,7 +144,7 @@ class RcloneMount(Contender):
             return found
 
     def uploaded(self) -> float:
-        # A file that was just closed comes to its queue a little later, so it has to be still for a while.
+        # A closed file enters its queue a little later, so the queue has to stay empty for a while.
         done = looked = time.perf_counter()
         while looked - done < STILL_FOR:
             kept = self.ask("vfs/stats")["diskCache"]
@@ -159,7 +159,7 @@ class RcloneMount(Contender):
 
 
 class Drive(Contender):
-    """The drive, with the settings that it has by itself, except that nobody is asked about `rm -rf`."""
+    """The drive with its default settings, except that mass deletions need no confirmation."""
 
     name = "cmsfs"
     remote = True
@@ -230,13 +230,13 @@ class Drive(Contender):
 
 
 class Curl(Contender):
-    """`curl` over the same line: what a row's bytes cost without a file system."""
+    """`curl` over the same line: the transfer without a file system."""
 
     name = "curl"
     remote = True
 
     def fetch(self, names: list[str], *, at_once: int = 1, one_by_one: bool = False) -> list[float]:
-        """The seconds of each; `at_once` of them side by side."""
+        """Return the seconds of each; `at_once` of them in parallel."""
         url = f"https://127.0.0.1:{self.stage.line}/2.0/files"
         lines = [f'url = "{url}/{self.stage.ids[one]}/content"\noutput = "/dev/null"' for one in names]
         words = ["curl", "-sS", "--cacert", str(self.stage.ca_file), "-H", "prefer: return=representation"]

@@ -1,4 +1,4 @@
-"""Rows of what is there: names and attributes, and the first byte."""
+"""Rows about metadata: names and attributes, and the first byte."""
 
 import json
 import os
@@ -60,8 +60,8 @@ def _first_byte(stage: Stage, who: Contender, scale: float) -> Found:
         with who.mounted() as top:
             for _ in os.walk(top):
                 pass
-            _byte(top / names[0])  # both have a connection then
-            # In an order that is none: nobody fetches the next one ahead.
+            _byte(top / names[0])  # opens a connection for both
+            # In random order, so that nothing is prefetched.
             names = sorted(names[1:], key=lambda name: hash((name, 7)))
             took = sorted(seconds(lambda name=name: _byte(top / name)) for name in names)  # type: ignore[misc]
     return {"median": took[len(took) // 2] * 1000, "p90": took[len(took) * 9 // 10] * 1000}
@@ -77,7 +77,7 @@ def _items(scale: float) -> list[tuple[str, int]]:
 
 
 def _enumerate(stage: Stage, who: Contender, scale: float) -> Found:
-    """Everything there is by the crawl, and once more after a restart."""
+    """Measure the crawl of the whole tree, and `find` again after a restart."""
     assert isinstance(who, Drive)
     count = len(_items(scale)) + int(4975 * scale)
     with who.mounted():

@@ -1,4 +1,4 @@
-"""A line to the service that costs little: TCP with a round trip and a rate, its bytes moved by the kernel.
+"""A cheap simulated link to the service: TCP with latency and a rate limit, with bytes moved by the kernel.
 
 `python -m tests.bench.table.line PORT [--round-trip 0.04] [--rate 125e6]` prints the port it listens at, and
 ends with its stdin.  What comes in is spliced into pipes and out of them when it is due, so that no byte
@@ -21,7 +21,7 @@ import time
 from collections import deque
 
 PIPE = 1024 * 1024
-# What Linux lets a receive window grow to (the last figure of tcp_rmem).
+# The largest receive window of Linux (the last figure of tcp_rmem).
 WINDOW = 6 * 1024 * 1024
 # What waits before a capped line, as in a good router.
 QUEUE_SECONDS = 0.005
@@ -31,7 +31,7 @@ _READ, _WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
 class DelayLine:
-    """The loop: sockets by epoll, moments by a heap."""
+    """The event loop: sockets with epoll, timers in a heap."""
 
     def __init__(self, port: int, round_trip: float, rate: float) -> None:
         self.half, self.rate, self._port = round_trip / 2, rate, port
@@ -60,12 +60,12 @@ class DelayLine:
         self._pipes.append(pipe)
 
     def run(self) -> None:
-        """Until stdin ends."""
+        """Run until stdin is closed."""
         self._epoll.register(self._listener, _READ)
         self._epoll.register(0, _READ)
         while True:
             wait = max(self._moments[0][0] - time.monotonic(), 0) if self._moments else None
-            # By select: epoll's own waits are of whole milliseconds.
+            # With select: epoll's timeouts are in whole milliseconds.
             select.select([self._epoll], [], [], wait)
             for fd, events in self._epoll.poll(0):
                 if fd == 0:
@@ -85,13 +85,13 @@ class DelayLine:
                     way.due()
 
     def watch(self, sock: socket.socket) -> None:
-        """Ask for what both ways of a socket wait for."""
+        """Register the events that both directions of a socket wait for."""
         begins, ends = self._ends[sock.fileno()]
         wanted = (_READ if begins.wants() else 0) | (_WRITE if ends.blocked else 0)
         self._epoll.modify(sock, wanted)
 
     def end(self, way: "_Way") -> None:
-        """A connection is over, both ways."""
+        """Close a connection in both directions."""
         for sock in (way.source, way.target):
             if sock.fileno() in self._ends:
                 for one in self._ends.pop(sock.fileno()):
@@ -136,7 +136,7 @@ class _Way:
         return not self._ended and not self._held and self._size < WINDOW
 
     def take(self) -> None:
-        """Something has arrived at the beginning."""
+        """Read what has arrived at the sending end."""
         if not self.wants():
             self._line.watch(self.source)
             return
@@ -168,7 +168,7 @@ class _Way:
         self._line.watch(self.source)
 
     def due(self) -> None:
-        """A moment has come: to read on, to give something on, or that its receipt is back."""
+        """Handle a timer: continue reading, forward bytes, or count an acknowledgement."""
         self._held = False
         now = time.monotonic()
         while self._unconfirmed and self._unconfirmed[0][0] <= now:
@@ -178,7 +178,7 @@ class _Way:
             self.give()
 
     def give(self) -> None:
-        """Give on what is due."""
+        """Forward the bytes that are due."""
         self.blocked = False
         try:
             while self._flight and self._flight[0][0] <= time.monotonic() and not self.blocked:
@@ -209,7 +209,7 @@ class _Way:
         return self._line._ends[self.target.fileno()][0]
 
     def drop(self) -> None:
-        """What is under way is lost."""
+        """Drop the bytes in flight."""
         self.open = False
         for _, pipe, _ in self._flight:
             for fd in pipe or ():

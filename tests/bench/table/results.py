@@ -1,4 +1,4 @@
-"""What was measured, in a file that a later run goes on with, and the table made from it."""
+"""Results in a file that a later run continues, and the table made from them."""
 
 import json
 import statistics
@@ -13,7 +13,7 @@ ORDER = ("host", "passthrough", "curl", "rclone", "cmsfs")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One round of a row by one contender.  `load`: of the machine, when it ended."""
+    """One round of a row by one contender.  `load`: the machine's load average when it ended."""
 
     row: str
     who: str
@@ -66,7 +66,7 @@ class Results:
         return f"{first} to {last} UTC, load {min(loads):.1f} to {max(loads):.1f}"
 
     def table(self, rows: Sequence[Comparison]) -> str:
-        """As Markdown: a line for each figure, and for each row one of processor time and memory."""
+        """Return the Markdown table: a line per figure, and per row one for processor time and memory."""
         lines = [f"Scale {self.scale:g} of the sizes named, {self.conditions()}; medians.", ""]
         lines += [
             f"| {' | '.join(['', *ORDER, 'wanted', 'rclone / cmsfs', 'rounds'])} |",
@@ -93,7 +93,7 @@ class Results:
 
 
 def _ratio(theirs: float | None, ours: float | None, higher: bool) -> str:
-    """How many times better the drive is."""
+    """Return by which factor the drive is better."""
     if not theirs or not ours:
         return ""
     return f"{ours / theirs if higher else theirs / ours:.2g} x"

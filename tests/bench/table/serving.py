@@ -1,4 +1,4 @@
-"""The row of the service alone: what a request costs it beside a bare "hello", and what a GiB does."""
+"""The row of the service alone: the cost of a request compared with a bare "hello", and of a GiB."""
 
 import contextlib
 import json
@@ -54,7 +54,7 @@ def _connected(stage: Stage, tls: bool) -> Iterator[socket.socket]:
 
 
 def _upload(token: bytes, name: str, size: int) -> tuple[bytes, bytes]:
-    """What goes before and after the bytes of a file."""
+    """Return the parts of an upload before and after the file's bytes."""
     said = json.dumps({"name": name, "parent": {"id": "0"}}).encode()
     part = b"--" + _BOUND + b'\r\nContent-Disposition: form-data; name="'
     first = part + b'attributes"\r\n\r\n' + said + b"\r\n" + part + b'file"; filename="f"\r\n\r\n'
@@ -91,7 +91,7 @@ def _fetch(sock: socket.socket, stage: Stage, token: bytes, scale: float) -> int
 
 
 def _small_uploads(stage: Stage, token: bytes, count: int = 200) -> float:
-    """Milliseconds of the processor that one costs, one after another over a connection."""
+    """Return the processor time per request in milliseconds, in sequence over one connection."""
     data, name = os.urandom(10_000), time.time_ns()
     with _connected(stage, False) as sock:
         before = processor(stage.service)

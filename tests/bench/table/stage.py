@@ -1,4 +1,4 @@
-"""What a row is played on: a service over TLS in its process, a line in another, plain files beside."""
+"""The environment of a row: a service with TLS in one process, a line in another, and plain files."""
 
 import contextlib
 import json
@@ -26,13 +26,13 @@ from tests.support import certificates
 TOP = Path(__file__).resolve().parents[3]
 MIB = 1024 * 1024
 
-# Items to a transaction.
+# Items per transaction.
 _AT_ONCE = 5000
 _ANSWERED = re.compile(r"method=(\w+) path=(\S+) .* out=(\d+)")
 
 
 class Stage:
-    """A folder, and what is started in it."""
+    """A folder, and the processes started in it."""
 
     def __init__(self, root: Path, round_trip: float) -> None:
         self.root, self.round_trip = root, round_trip
@@ -102,7 +102,7 @@ class Stage:
         return str(json.loads(done.stdout)["access_token"])
 
     def answered(self) -> tuple[int, int]:
-        """Requests that the service has answered, long polls aside, and the bytes of its answers."""
+        """Return the number of answered requests, without long polls, and the bytes of the responses."""
         requests = sent = 0
         with self._log.open(encoding="utf-8") as log:
             for line in log:
@@ -114,7 +114,7 @@ class Stage:
 
 @contextlib.contextmanager
 def started(command: list[str], errors: int | IO[bytes], **more: Any) -> Iterator["subprocess.Popen[str]"]:
-    """A process that ends with the block."""
+    """Run a process for the duration of the block."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
     process = subprocess.Popen(command, text=True, cwd=TOP, **(pipes | more))
     try:
@@ -132,7 +132,7 @@ def started(command: list[str], errors: int | IO[bytes], **more: Any) -> Iterato
 
 
 def processor(pid: int) -> float:
-    """Seconds that a process and its children have had of a processor."""
+    """Return the processor time of a process and its children in seconds."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         own = sum(int(one) for one in fields[11:15]) / os.sysconf("SC_CLK_TCK")
@@ -143,7 +143,7 @@ def processor(pid: int) -> float:
 
 
 def memory(pid: int, field: str = "VmHWM") -> float:
-    """MB that a process has had at most; with `VmRSS`, that it has."""
+    """Return the peak memory of a process in MB; with `VmRSS`, the current one."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) / 1024
@@ -174,7 +174,7 @@ def skim(path: Path) -> None:
 
 
 def _pieces(chance: random.Random, size: int) -> Iterator[bytes]:
-    """Bytes of a file: each megabyte another."""
+    """Return the bytes of a file: each megabyte is different."""
     piece = chance.randbytes(min(size, MIB))
     for number in range(0, size, MIB):
         yield (number.to_bytes(8, "big") + piece[8:])[: size - number]
@@ -185,7 +185,7 @@ async def _fill(data: Path, contents: list[tuple[str, int]]) -> tuple[dict[str, 
     async with store.open_store(data) as opened:
         credentials = await demo.ensure_sample(opened)
         user = int(credentials.user_id)
-        # Long ago: what is new would come with every poll for changes.
+        # Long ago, since recent items are part of every poll for changes.
         now = opened.now() - 90 * 86_400 * 10**6
         chance = random.Random(3)
         known: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Rows of what programs write: until the call returns, and until the service has it."""
+"""Rows about writing: until the call returns, and until it is uploaded."""
 
 import os
 import random
@@ -28,13 +28,13 @@ def source(stage: Stage, count: int, size: int) -> Path:
 
 
 def _until(who: Contender) -> float:
-    """Seconds until the service has everything."""
+    """Return the seconds until everything is uploaded."""
     began = time.perf_counter()
     return who.uploaded() - began
 
 
 def _target(who: Contender, top: Path) -> Path:
-    """A folder that is new and that nobody else has written to."""
+    """Create a new folder that only this row uses."""
     target = top / f"by {who.name}"
     if target.exists():
         shutil.rmtree(target)
@@ -105,7 +105,7 @@ def _write(stage: Stage, who: Contender, scale: float) -> Found:
 
 
 def _save(stage: Stage, who: Contender, scale: float) -> Found:
-    """Written beside and renamed over it, as editors save."""
+    """Save as editors do: a new file, renamed over the old one."""
     with who.mounted() as top:
         target, took = _target(who, top), []
         (target / "report").write_bytes(os.urandom(5 * MIB))

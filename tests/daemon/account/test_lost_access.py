@@ -10,7 +10,7 @@ from cmsfs.replica.sharing import lost_access
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.errno_probe import attempt, share
 from tests.support.network import Network
-from tests.support.shared_team import SHELF, TEAM, Team, held, listed, take_while_away
+from tests.support.shared_team import SHELF, TEAM, Team, held, listed, revoke_while_offline
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def test_unsent_work_is_held_where_it_is(
     drive: Drive, team: Team, other: Remote, ben: Remote, network: Network
 ) -> None:
     await listed(drive)
-    await take_while_away(drive, team, network)
+    await revoke_while_offline(drive, team, network)
     assert held(drive) == UNSENT
     assert {row["error"] for row in drive.db.rows("SELECT error FROM op")} == {lost_access.REASON}
     assert await drive.names(TEAM) == ["made", "new", "plan"]
@@ -45,13 +45,13 @@ async def test_operations_resume_when_access_returns(
 ) -> None:
     async with starting() as drive:
         await listed(drive)
-        await take_while_away(drive, team, network)
+        await revoke_while_offline(drive, team, network)
     # Over a restart, too.
     async with starting() as drive:
         assert held(drive) == UNSENT
         await drive.sync()
         assert held(drive) == UNSENT
-        await team.give()
+        await team.grant()
         await drive.poll()
         await drive.sync()
         assert drive.ops() == []
@@ -72,13 +72,13 @@ async def test_so_it_is_in_the_root(starting: Starting, team: Team, ben: Remote,
         assert await drive.names("Team") == ["Sub", "notes", "plan"]
         network.is_down = True
         await drive.write("Team/plan", b"my plan")
-        await team.take()
+        await team.revoke()
         network.is_down = False
         for _ in range(2):
             await drive.poll()
             await drive.sync()
             assert held(drive) == ["/Team/plan"]
-        await team.give()
+        await team.grant()
         await drive.poll()
         await drive.sync()
         assert drive.ops() == []
@@ -89,7 +89,7 @@ async def test_copy_becomes_own_after_lost_access(
     drive: Drive, team: Team, other: Remote, network: Network
 ) -> None:
     await listed(drive)
-    await take_while_away(drive, team, network)
+    await revoke_while_offline(drive, team, network)
     await drive.write("my plan", await drive.read(f"{TEAM}/plan"))
     await drive.sync()
     assert await other.paths() == ["my plan"]
@@ -100,7 +100,7 @@ async def test_copy_becomes_own_after_lost_access(
 
 async def test_it_can_be_deleted(drive: Drive, team: Team, network: Network) -> None:
     await listed(drive)
-    await take_while_away(drive, team, network)
+    await revoke_while_offline(drive, team, network)
     for name in ("new", "plan", "made/in it"):
         assert await attempt(drive.unlink(f"{TEAM}/{name}")) == "ok"
     assert await attempt(drive.rmdir(f"{TEAM}/made")) == "ok"
@@ -117,7 +117,7 @@ async def test_item_visible_elsewhere_keeps_pending_work(
     await drive.poll()
     network.is_down = True
     ino = await drive.write(f"{TEAM}/Sub/deep", b"mine")
-    await team.take()
+    await team.revoke()
     network.is_down = False
     drive.changes.clear()
     await drive.poll()
@@ -130,10 +130,10 @@ async def test_item_visible_elsewhere_keeps_pending_work(
 
 async def test_what_has_nothing_unsent_goes(drive: Drive, team: Team) -> None:
     await listed(drive)
-    await team.take()
+    await team.revoke()
     await drive.poll()
     assert await drive.names() == []
-    await team.give("viewer")
+    await team.grant("viewer")
     await drive.poll()
     assert await drive.names(TEAM) == ["Sub", "notes", "plan"]
 
@@ -202,14 +202,14 @@ class TestBytes:
         assert b"Ben's notes" in on_disk(drive)
 
     async def test_when_the_access_ends(self, drive: Drive, team: Team, read: int) -> None:
-        await team.take()
+        await team.revoke()
         await drive.poll()
         await self.check(drive, read)
 
     async def test_access_ends_with_unsent_changes(
         self, drive: Drive, team: Team, read: int, network: Network
     ) -> None:
-        await take_while_away(drive, team, network)
+        await revoke_while_offline(drive, team, network)
         await self.check(drive, read)
         assert await drive.read(f"{TEAM}/plan") == b"my plan"
         assert await attempt(read_versions(drive, f"{TEAM}/plan")) == "ENOENT"
@@ -219,7 +219,7 @@ class TestBytes:
             await listed(drive)
             await drive.read(f"{TEAM}/plan")
             await drive.agents.state.blocks.flush()
-            await team.take()
+            await team.revoke()
             await drive.poll()
             assert b"Ben's plan" in on_disk(drive)
         async with starting() as drive:
@@ -233,8 +233,8 @@ class TestBytes:
         ino = await drive.ino(TEAM)
         await drive.agents.pins.pin(ino)
         await drive.agents.account.rights.learn(drive.node(ino))
-        await ben.client.collaborations.delete(team.given)
-        await team.give(role)
+        await ben.client.collaborations.delete(team.collaboration)
+        await team.grant(role)
         await drive.poll()
         with trio.fail_after(10):
             while drive.agents.account.rights._asking:
@@ -253,7 +253,7 @@ async def test_write_after_lost_access_reaches_same_item(
     ino = await drive.ino(f"{TEAM}/{name}")
     before = await drive.read(f"{TEAM}/{name}")
     opened = await drive.fs.open(ino, os.O_RDWR)
-    await team.take()
+    await team.revoke()
     await drive.poll()
     assert SHELF not in await drive.names()
     await drive.fs.write(opened.fh, len(before), b", and mine")
@@ -263,7 +263,7 @@ async def test_write_after_lost_access_reaches_same_item(
     assert held(drive) == [f"/{TEAM}/{name}"]
     assert await drive.read(f"{TEAM}/{name}") == before + b", and mine"
     assert await other.paths() == []
-    await team.give()
+    await team.grant()
     await drive.poll()
     await drive.sync()
     assert drive.ops() == []

@@ -65,7 +65,7 @@ async def _all_drawn(drive: Drive, other: Remote, tmp_path: Path) -> tuple[list[
 
 async def test_when_the_access_ends(drive: Drive, team: Team, other: Remote, tmp_path: Path) -> None:
     theirs, mine = await _all_drawn(drive, other, tmp_path)
-    await team.take()
+    await team.revoke()
     await drive.poll()
     await _wiped(drive)
     assert [path for path in theirs if path.exists()] == []
@@ -77,8 +77,8 @@ async def test_when_the_role_no_longer_lets_us_read(
 ) -> None:
     theirs, mine = await _all_drawn(drive, other, tmp_path)
     await drive.agents.account.rights.learn(drive.node(await drive.ino(TEAM)))
-    await team.take()
-    await team.give("previewer")
+    await team.revoke()
+    await team.grant("previewer")
     await drive.poll()
     with trio.fail_after(10):
         while drive.agents.account.rights._asking:

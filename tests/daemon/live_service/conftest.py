@@ -1,4 +1,4 @@
-"""A drive of the profile `box` over a service with the habits of the live one."""
+"""A drive of the profile `box` on a service that behaves like the live one."""
 
 import pytest
 import trio

@@ -18,7 +18,9 @@ def settings() -> config.Settings:
 
 # One of each sort in every run.
 USUAL = {"longer", "move", "trash", "rights"}
-ELSEWHERE = [pytest.param(one, marks=[] if one in USUAL else pytest.mark.long) for one in lineages.ELSEWHERE]
+ELSEWHERE = [
+    pytest.param(one, marks=[] if one in USUAL else pytest.mark.long) for one in lineages.REMOTE_CHANGES
+]
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)
@@ -36,6 +38,6 @@ async def test_no_byte_is_lost_and_none_is_anothers(
         await table.make(other)
     await table.hold()
     await table.change()
-    await table.go_on()
-    await table.settled()
+    await table.use_all()
+    await table.sync_both()
     await table.check()

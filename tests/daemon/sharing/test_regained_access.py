@@ -24,7 +24,7 @@ async def team(ben: Remote, user: int) -> Team:
 
 
 async def change_role(team: Team, role: str) -> None:
-    wire, url = team.ben.client.folders._wire, f"{errno_probe.URL}/2.0/collaborations/{team.given}"
+    wire, url = team.ben.client.folders._wire, f"{errno_probe.URL}/2.0/collaborations/{team.collaboration}"
     await wire.ask(collaborations.Collaboration, "PUT", url, body={"role": role})
 
 
@@ -111,13 +111,13 @@ class TestReturns:
             await listed(drive)
             network.is_down = True
             await drive.write(f"{TEAM}/plan", b"my plan")
-            await team.take()
+            await team.revoke()
             network.is_down = False
             await drive.sync()
             assert held(drive) == [f"/{TEAM}/plan"]
             await drive.agents.regained_access.once()
             assert held(drive) == [f"/{TEAM}/plan"]
-            await team.give()
+            await team.grant()
             for _ in range(2):  # the folder, then the file in it
                 await drive.agents.regained_access.once()
             await drive.sync()

@@ -14,7 +14,7 @@ from tests.support.specified_service import REFUSALS, SpecifiedService
 
 @pytest.fixture(params=["unknown"])
 def refusal(request: pytest.FixtureRequest) -> str:
-    """How what is not offered is refused (`REFUSALS`)."""
+    """How unsupported operations are refused (`REFUSALS`)."""
     return str(request.param)
 
 

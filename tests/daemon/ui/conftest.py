@@ -1,4 +1,4 @@
-"""The page of a drive, and browsers that ask for it over real HTTP."""
+"""The web page of a drive, and browsers that request it over real HTTP."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tests.support.daemon_drive import Drive
 
 
 class Reader:
-    """A browser without scripts: it keeps the cookie and goes where the page says."""
+    """A browser without scripts: keeps cookies and follows redirects."""
 
     def __init__(self, client: httpx.AsyncClient, at: str) -> None:
         self.client = client
@@ -27,7 +27,7 @@ class Reader:
         return answer.text
 
     async def post(self, form: str, **fields: str) -> str:
-        """Send a form; the page that it leads to."""
+        """Submit a form and return the resulting page."""
         headers = {
             "Origin": str(self.client.base_url).rstrip("/"),
             "Content-Type": "application/x-www-form-urlencoded",
@@ -38,7 +38,7 @@ class Reader:
 
 
 class Events:
-    """What a page hears over its stream of events."""
+    """The server-sent events of a page."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream

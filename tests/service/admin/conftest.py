@@ -1,4 +1,4 @@
-"""Somebody at a browser, and the administrator logged in there."""
+"""A browser session, and one with the administrator logged in."""
 
 import html
 import re
@@ -18,7 +18,7 @@ PASSWORD_HASH = passwords.hashed(PASSWORD)
 
 
 class Person:
-    """Somebody at a browser; follows redirections as one does."""
+    """A browser session; follows redirects."""
 
     def __init__(self, service: store.Store) -> None:
         self.store = service
@@ -27,7 +27,7 @@ class Person:
         self.at = "/admin"
 
     def address(self, path: str) -> str:
-        """Where a page is for who has logged in."""
+        """Return the path of a page for this session."""
         inside = path.startswith("/admin") and path != "/admin/login"
         return self.at + path.removeprefix("/admin") if inside else path
 
@@ -36,7 +36,7 @@ class Person:
         return html.unescape(self.page.text)
 
     async def post(self, path: str, **form: str) -> str:
-        """A form as the page that is open has it, with these fields."""
+        """Submit a form of the open page, with these fields."""
         hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)">', self.page.text))
         self.page = await self.http.post(self.address(path), data=hidden | form, follow_redirects=True)
         if self.page.url.path.startswith("/admin/at/") and path == "/admin/login":

@@ -1,4 +1,4 @@
-"""What the public API's clients and the service say to each other, held against the public description."""
+"""Checks the exchanges of the public API's clients and the service against the public description."""
 
 from collections.abc import Iterator
 

@@ -86,7 +86,7 @@ async def callers_of(servers):
                 client = httpx.AsyncClient(base_url=f"{server.url}/2.0", timeout=SECONDS)
                 made.append(await stack.enter_async_context(client))
                 form = APP | {"grant_type": "client_credentials", "box_subject_type": "user"}
-                form["box_subject_id"] = server.said["user_ids"][login]
+                form["box_subject_id"] = server.ready_info["user_ids"][login]
                 answer = await client.post(f"{server.url}/oauth2/token", data=form)
                 client.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
             return Callers(made)
@@ -159,7 +159,7 @@ async def redeemed(ann, form):
 
 
 async def test_a_code_is_redeemed_once(servers, ann, at_database):
-    user = int(servers[0].said["user_ids"]["ann@example.com"])
+    user = int(servers[0].ready_info["user_ids"]["ann@example.com"])
     for _ in range(ROUNDS):
         code = at_database(
             lambda conn: codes.make(
@@ -176,7 +176,7 @@ async def test_a_code_is_redeemed_once(servers, ann, at_database):
 
 
 async def test_a_refresh_token_is_good_once(servers, ann, at_database):
-    user = int(servers[0].said["user_ids"]["ann@example.com"])
+    user = int(servers[0].ready_info["user_ids"]["ann@example.com"])
 
     def begin(conn):
         now = moments.Moments().now()

@@ -68,7 +68,7 @@ async def clients(servers):
                 "client_id": "tests",
                 "client_secret": "a secret of the tests",
                 "box_subject_type": "user",
-                "box_subject_id": server.said["user_ids"]["ann@example.com"],
+                "box_subject_id": server.ready_info["user_ids"]["ann@example.com"],
             }
             answer = await client.post(f"{server.url}/oauth2/token", data=form)
             assert answer.status_code == 200, answer.text

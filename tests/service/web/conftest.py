@@ -1,4 +1,4 @@
-"""Somebody at a browser without a drive, logged in to the people's pages."""
+"""A browser session, logged in to the users' pages."""
 
 import html
 import json
@@ -19,7 +19,7 @@ PASSWORD_HASH = passwords.hashed(PASSWORD)
 
 
 class Visitor:
-    """Follows redirections and fills in forms as a browser does; paths are below the log-in's own."""
+    """Follows redirects and submits forms as a browser does; paths are below that of the session."""
 
     def __init__(self, service: store.Store) -> None:
         self.store = service
@@ -42,12 +42,12 @@ class Visitor:
         return html.unescape(self.page.text)
 
     async def post(self, path: str, **form: str) -> str:
-        """A form as the page that is open has it."""
+        """Submit a form of the open page."""
         self.page = await self.http.post(self.at + path, data=self._hidden() | form, follow_redirects=True)
         return html.unescape(self.page.text)
 
     async def send(self, path: str, attributes: dict[str, Any], data: bytes, **headers: str) -> Any:
-        """An upload as the page's script makes it."""
+        """Upload as the page's script does."""
         files: dict[str, Any] = {"attributes": (None, json.dumps(attributes)), "file": ("x", data)}
         headers = {"x-form-proof": self._hidden().get("form_proof", "")} | headers
         return await self.http.post(self.at + path, files=files, headers=headers)

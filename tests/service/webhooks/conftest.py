@@ -22,7 +22,7 @@ KEYS = {"main": "the main key", "secondary": "the secondary key"}
 
 @dataclass
 class RecordingReceiver:
-    """What came to an address, and what it answers: a status each time, the last one from then on."""
+    """Requests received at an address, and its responses: one status per request, then the last one."""
 
     address: str = ""
     answers: list[bytes] = field(default_factory=lambda: [b"200 OK"])
@@ -47,7 +47,7 @@ class RecordingReceiver:
         news.set()
 
     async def wait(self, count: int = 1) -> list[Any]:
-        """The events that came, once there are so many."""
+        """Wait for so many events and return them."""
         with trio.fail_after(20):
             while len(self.came) < count:
                 await self.news.wait()

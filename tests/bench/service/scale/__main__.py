@@ -1,4 +1,4 @@
-"""The service at scale, SQLite and PostgreSQL beside each other, in one table.
+"""Benchmark of the service at scale: SQLite and PostgreSQL side by side, in one table.
 
     python -m tests.bench.service.scale [--items 1000000] [--rows latency,polls] [--seconds 4] [--into FOLDER]
 
@@ -37,7 +37,7 @@ PROCESSES = {"sqlite": (1,), "postgres": (1, 2, 4)}
 POLLED = {"sqlite": 1, "postgres": 3}
 GROUPS = ("store", "latency", "rates", "polls")
 
-# How often each question is asked, and before that: statements are prepared when they come again.
+# How often each request is measured, and before that, warmed up: repeated statements are prepared.
 _TIMES, _MOST = 5, 30
 _WARM, _WARM_SECONDS = 8, 2
 _WRITES = 300
@@ -50,7 +50,7 @@ class Bench:
         self.seconds, self.drives = seconds, drives
 
     def row(self, name: str, engine: str, processes: int, measure: Callable[[], dict[str, float]]) -> None:
-        """Measure what is not known yet."""
+        """Measure what has no result yet."""
         if self.results.has(name, engine, processes):
             return
         began = time.monotonic()
@@ -93,7 +93,7 @@ class Bench:
                     break
             ends = time.monotonic() + self.seconds
             while len(times) < _TIMES or (len(times) < _MOST and time.monotonic() < ends):
-                # What was found before is to be found again.
+                # A change invalidates cached results.
                 body = json.dumps({"name": f"w {time.time_ns()}", "parent": {"id": "0"}}).encode()
                 hello.ask(sock, load.request(token, "POST", "/2.0/folders", body))
                 before, began = running.worked(), time.perf_counter()
@@ -121,7 +121,7 @@ class Bench:
     def _rate(self, running: Running, ask: load.Ask) -> dict[str, float]:
         before = running.worked()
         seconds, count = load.rate(running.ports, ask, self.seconds)
-        # Those that were asked before the clock ran cost as well.
+        # Requests sent before the clock started cost processor time as well.
         each = [
             (now - then) / (count + load.CONNECTIONS)
             for now, then in zip(running.worked(), before, strict=True)
@@ -194,7 +194,7 @@ _RATES = {
 
 
 def _steps(bench: Bench, groups: list[str]) -> Iterator[Callable[[], None]]:
-    """Engines in turn, so that both have the same load of the machine beside them."""
+    """Alternate between the engines, so that both see the same load of the machine."""
     if "store" in groups:
         yield from (partial(bench.store, engine) for engine in ENGINES)
     if "latency" in groups:
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4, help="for each rate")
     parser.add_argument("--drives", type=int, default=1000, help="in long poll")
     parser.add_argument("--into", type=Path, help="stores and results (default: below TMPDIR)")
-    parser.add_argument("--again", action="store_true", help="measure anew what is known already")
+    parser.add_argument("--again", action="store_true", help="repeat measurements that have results already")
     chosen = parser.parse_args()
     folder = chosen.into or Path(tempfile.gettempdir()) / "cmsfs-bench-scale"
     folder.mkdir(parents=True, exist_ok=True)

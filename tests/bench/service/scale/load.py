@@ -1,5 +1,5 @@
-"""What is asked of a service, and how many of it a second: connections that ask again as soon as they are
-answered."""
+"""The requests of the benchmark, and their rate: each connection sends the next request as soon as it has its
+response."""
 
 import json
 import os
@@ -46,12 +46,12 @@ def get(token: str, path: str, **params: object) -> bytes:
 
 
 class Asked:
-    """What the owner of all items asks."""
+    """The requests of the owner of all items."""
 
     def __init__(self, running: Running) -> None:
         self._facts = running.facts
         self.token: str = self._facts["tokens"][0]
-        # One each: those who write at once do not write into one folder.
+        # One each, so that concurrent writers do not share a folder.
         self.folders = [self._made_folder(running.ports[0]) for _ in range(4)]
         self._large: str | None = None
         self._port = running.ports[0]
@@ -69,13 +69,13 @@ class Asked:
         return hello.ask(sock, get(self.token, f"/files/{self._file()}", fields=_FIELDS))
 
     def listing(self, sock: socket.socket) -> object:
-        """A page of 100 of the flat folder."""
+        """Request a page of 100 entries of the flat folder."""
         flat = self._facts["folders"]["flat"]
         size = {"limit": 100, "offset": random.randrange(self._facts["files"] // 60), "fields": _FIELDS}
         return hello.ask(sock, get(self.token, f"/folders/{flat}/items", **size))
 
     def search(self, sock: socket.socket) -> object:
-        """A word that few have and a number that one has, another one each time."""
+        """Search for a rare word and a unique number, another one each time."""
         query = f"{RARE} OR {self._file()}"
         return hello.ask(sock, get(self.token, "/search", query=query, limit=30, fields=_FIELDS))
 
@@ -130,7 +130,7 @@ class Asked:
 
 
 def rate(ports: Sequence[int], ask: Ask, seconds: float) -> tuple[float, int]:
-    """How many are answered in how many seconds, by all processes together."""
+    """Return the number of responses of all processes together, and the seconds they took."""
     done: list[int] = []
     failed: list[Exception] = []
     ready = threading.Barrier(CONNECTIONS + 1)

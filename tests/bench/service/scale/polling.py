@@ -1,4 +1,4 @@
-"""Many drives in long poll: what they take of memory, and when each hears of an event."""
+"""Many drives in long poll: their memory, and how soon each is notified of an event."""
 
 import json
 import random
@@ -12,12 +12,12 @@ from tests.bench.service.scale.load import get, request
 from tests.bench.service.scale.serving import Running
 
 _SECONDS = 120
-# The table and the caches of a process have their size by then.
+# By then the table and the caches of a process have reached their size.
 _WARM = 20
 
 
 class _Drive:
-    """One user's long poll, again and again."""
+    """One user's repeated long poll."""
 
     def __init__(self, port: int, token: str) -> None:
         self.port, self.token = port, token
@@ -54,7 +54,7 @@ async def ask(stream: trio.SocketStream, what: bytes) -> bytes:
 
 
 def measure(running: Running, drives: int, writes: int) -> dict[str, float]:
-    """Of so many drives, evenly on all processes; each write is one user's, at any process."""
+    """Measure so many drives, spread evenly over the processes; each write is by one user, at any process."""
     return trio.run(_measure, running, drives, writes)
 
 
@@ -102,7 +102,7 @@ async def _measure(running: Running, count: int, writes: int) -> dict[str, float
 
 
 async def _quiet(running: Running) -> None:
-    """Wait until the processes have nothing to do: all who wait are where they wait."""
+    """Wait until the processes are idle, with all long polls established."""
     before = running.worked()[0]
     for _ in range(60):
         await trio.sleep(1)

@@ -1,4 +1,4 @@
-"""The engines' stores, the processes that serve them, and what either costs."""
+"""The stores of both engines, the processes that serve them, and their processor time and memory."""
 
 import json
 import os
@@ -22,7 +22,7 @@ USERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A store that is kept for the next run; `facts` is what `stores.make` said of it."""
+    """A store that is kept for the next run; `facts` is the result of `stores.make`."""
 
     root: Path
     database_url: str | None
@@ -30,7 +30,7 @@ class Kept:
 
 
 class Services:
-    """Everything that is served in a run, one store at a time."""
+    """Serves the stores of a run, one at a time."""
 
     def __init__(self, cache: Path, items: int) -> None:
         self._cache, self._items = cache, items
@@ -41,7 +41,7 @@ class Services:
         self._stack.close()
 
     def kept(self, engine: str) -> Kept:
-        """The store on an engine, made if there is none."""
+        """Return the store of an engine; create it if there is none."""
         name = f"{engine}_{self._items}_{store.VERSION}"
         root, said = self._cache / name, self._cache / f"{name}.json"
         url = None
@@ -85,12 +85,12 @@ class Running:
         return self.kept.facts
 
     def worked(self) -> tuple[float, float]:
-        """Milliseconds of the processor that the service, and the database's server, have had."""
+        """Return the processor time of the service and of the database server in milliseconds."""
         service = sum(hello.processor(pid) for pid in self.pids)
         return service, 0.0 if self._postgres is None else hello.processor(self._postgres.pid)
 
     def memory(self) -> list[float]:
-        """Megabytes of each process."""
+        """Return the memory of each process in megabytes."""
         found = []
         for pid in self.pids:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Large stores on either engine: made by its bulk load, once, and kept for the next run.
+"""Large stores on either engine: created once by bulk load, and kept for the next run.
 
 Indices and triggers rest while the rows come; what triggers would have made comes beside the rows.
 """
@@ -20,7 +20,7 @@ from cmsfs.service.storage import store
 from tests.bench.service.scale.tree import COLUMNS, TEXT, Tree
 from tests.support.postgres_server import PostgresServer
 
-# What a server would be given; commits wait for the disk, as SQLite's do.
+# Settings of a typical server; commits wait for the disk, as SQLite's do.
 SETTINGS = {
     "fsync": "on",
     "full_page_writes": "on",
@@ -44,14 +44,14 @@ Step = Callable[[str, int], None]
 
 
 class Users:
-    """Who asks: the owner of all items, and further users, each with a token."""
+    """The users that send requests: the owner of all items and others, each with a token."""
 
     def __init__(self, owner: int, root: int, tokens: list[str]) -> None:
         self.owner, self.root, self.tokens = owner, root, tokens
 
 
 async def make(root: Path, count: int, *, users: int, database_url: str | None = None) -> dict[str, Any]:
-    """Fill a new store; how long that took, how large it is and the tokens of its users."""
+    """Fill a new store; return how long that took, its size and the tokens of its users."""
     began = time.perf_counter()
     async with store.open_store(root, database_url=database_url) as opened:
         owner, tokens = await opened.write(lambda conn: _people(conn, users, opened.now()))
@@ -97,7 +97,7 @@ def _people(conn: Connection, count: int, now: int) -> tuple[sqlite3.Row, list[s
         service_user=made[0]["id"],
         scopes=" ".join(scopes.APPLICATION),
     )
-    # Good for longer than the store is kept.
+    # Valid for longer than the store is kept.
     conn.execute("UPDATE account SET max_upload_size = ?", (2**40,))
     tokens = [access_tokens.access_token(conn, CLIENT, one["id"], now=now)["access_token"] for one in made]
     conn.execute("UPDATE token SET expires_at = ?", (now * 2,))
@@ -135,7 +135,7 @@ def _fill_server(url: str, tree: Tree) -> int:
     from cmsfs.service.storage.postgres import connection
 
     with closing(connection.connect(url)) as conn:
-        # Neither triggers nor foreign keys.
+        # Disables triggers and foreign keys.
         conn.command("BEGIN; SET LOCAL session_replication_role = replica; SET LOCAL work_mem = '256MB'")
         resting = conn.execute(
             "SELECT indexname AS name, indexdef AS sql FROM pg_indexes WHERE schemaname = current_schema()"
@@ -189,7 +189,7 @@ def _copy(conn: Any, table: str, rows: Iterator[tuple[object, ...]]) -> None:
 
 
 def _words(document: tuple[int, str, str]) -> tuple[object, ...]:
-    """As the functions of the database make them of texts like these."""
+    """Return the row as the database's own functions would index these texts."""
     number, name, text = document
     sets = [_WORDS.findall(one.lower()) for one in (name, text)]
     every = sorted({one for words in sets for one in words})
@@ -198,7 +198,7 @@ def _words(document: tuple[int, str, str]) -> tuple[object, ...]:
 
 
 def _told(what: str, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The same rows, while the terminal says how far they are."""
+    """Yield the rows, and show the progress on the terminal."""
     began = time.perf_counter()
     for number, row in enumerate(rows, 1):
         yield row
@@ -212,7 +212,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def server(folder: Path) -> Iterator[PostgresServer]:
-    """A server of PostgreSQL whose databases are kept there."""
+    """Run a PostgreSQL server whose databases are kept in this folder."""
     folder.mkdir(parents=True, exist_ok=True)
     made = PostgresServer(folder, SETTINGS)
     if not (folder / "data" / "postgresql.conf").exists():

@@ -1,4 +1,4 @@
-"""What was measured, in a file that a later run goes on with, and the table made from it."""
+"""Results in a file that a later run continues, and the table made from them."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ _POLLED = (("sqlite", 1), ("postgres", 3))
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was found of one thing, on an engine by so many processes.  `load`: of the machine, at the end."""
+    """One measurement, on an engine with so many processes.  `load`: the load average at the end."""
 
     name: str
     engine: str
@@ -21,7 +21,7 @@ class Row:
 
 
 class Results:
-    """Those for stores of so many items."""
+    """The results for stores of one size."""
 
     def __init__(self, path: Path, items: int) -> None:
         self._path, self.items = path, items
@@ -45,7 +45,7 @@ class Results:
             file.write(json.dumps({"items": self.items, "row": asdict(row)}) + "\n")
 
     def table(self) -> str:
-        """As Markdown: times and sizes, then rates, then those who wait."""
+        """Return the Markdown table: times and sizes, then rates, then long polls."""
         loads = [row.load for row in self._rows.values()]
         ends = sorted(row.at for row in self._rows.values())
         lines = []
@@ -119,7 +119,7 @@ def _head(engine: str, processes: int) -> str:
 
 
 def _cost(row: Row | None) -> str:
-    """What a request took of the processor, of the service and of the database's server."""
+    """Return the processor time of a request, of the service and of the database server."""
     if row is None or "service" not in row.found:
         return ""
     service, database = row.found["service"], row.found["database"]

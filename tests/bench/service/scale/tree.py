@@ -1,4 +1,4 @@
-"""The rows of a large tree, made by their numbers: the same ones for each engine.
+"""The rows of a large tree, computed from their numbers, so that both engines get the same ones.
 
 One folder with a seventh of everything below it, one flat folder, one deep chain of folders with some
 thousand files at its end, and projects of a thousand files each.
@@ -39,7 +39,7 @@ class Folder:
 
 
 class Tree:
-    """So many items, all of one user; folders first."""
+    """A tree of so many items, all of one user; folders come first."""
 
     def __init__(self, count: int, *, owner: int, root: int, sha1: str) -> None:
         self._owner, self._sha1 = owner, sha1
@@ -53,7 +53,7 @@ class Tree:
 
     @property
     def last(self) -> int:
-        """The largest number of an item."""
+        """Return the largest item number."""
         return self.first_file + self.files
 
     @property
@@ -62,7 +62,7 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Return the total size of all files in bytes."""
         return self.files * len(TEXT)
 
     def _folder(self, path: str) -> Folder:
@@ -89,7 +89,7 @@ class Tree:
             yield version, number, self._sha1, len(TEXT), name, _moment(number), self._owner
 
     def documents(self) -> Iterator[tuple[int, str, str]]:
-        """The number, name and text of each item."""
+        """Yield number, name and text of each item."""
         for path, folder in self.folders.items():
             if path:
                 yield folder.number, folder.name, ""
@@ -107,7 +107,7 @@ class Tree:
         )
 
     def _files(self) -> Iterator[tuple[int, int, Folder, str]]:
-        """Number, version, folder and name of each file."""
+        """Yield number, version, folder and name of each file."""
         dice = random.Random(1)
         number = self.first_file
         for folder in self.folders.values():
@@ -131,7 +131,7 @@ def _moment(number: int) -> int:
 
 
 def _shape(count: int) -> Iterator[tuple[str, int]]:
-    """Folders, and how many files each has."""
+    """Yield the paths of folders and how many files each has."""
     for number in range(count * 15 // 100 // 500):
         yield f"middle/m{number % 20:02}/n{number:04}", 499
     yield "flat", count // 50

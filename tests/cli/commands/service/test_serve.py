@@ -111,10 +111,10 @@ def test_an_enterprise_of_ones_own(tmp_path, cmsfs, serving):
     )
     (tmp_path / "secret").write_text("of my own\n")
     server = serving("--enterprise-file", file)
-    assert server.said.keys() == {"url", "enterprise_id", "user_ids"}
-    assert server.said["enterprise_id"] == "1"
-    assert server.said["user_ids"].keys() == {"a@example.com"}
-    assert server.said["user_ids"]["a@example.com"].isdigit()
+    assert server.ready_info.keys() == {"url", "enterprise_id", "user_ids"}
+    assert server.ready_info["enterprise_id"] == "1"
+    assert server.ready_info["user_ids"].keys() == {"a@example.com"}
+    assert server.ready_info["user_ids"]["a@example.com"].isdigit()
     form = {
         "grant_type": "client_credentials",
         "client_id": "own",
