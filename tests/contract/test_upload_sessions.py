@@ -80,7 +80,7 @@ async def test_a_part_whose_answer_was_lost(client):
 
 
 async def test_a_commit_that_is_not_ready(client, monkeypatch):
-    monkeypatch.setattr(upload_sessions, "PATIENCE", 0)
+    monkeypatch.setattr(upload_sessions, "COMMIT_WAIT_SECONDS", 0)
     monkeypatch.setattr(upload_sessions, "RETRY_AFTER", "0")
     monkeypatch.setattr(content_upload_sessions, "COMMIT_WAIT", 0.01)
     session = await client.upload_sessions.begin("0", "large", 3 * PART)

@@ -23,12 +23,12 @@ from cmsfs.service.storage import blobs, folder_blobs, parts, store
 
 # The object, its function, and whether the process is killed at the function's end or beginning.
 POINTS: dict[str, tuple[Any, str, str]] = {
-    "session folder made, no row": (parts.FolderParts, "make", "end"),
+    "session folder made, no row": (parts.FolderParts, "create_session", "end"),
     "content complete, not in its place": (folder_blobs.FolderBlobs, "ensure_folder", "end"),
     "content in its place, no row": (blobs.IncomingBlob, "keep_now", "end"),
     "rows written, not committed": (files, "add_version", "end"),
     "committed, not answered": (store.Store, "write", "end"),
-    "part in its place, no row": (blobs.IncomingBlob, "hand_to", "end"),
+    "part in its place, no row": (blobs.IncomingBlob, "move_to", "end"),
     "parts half joined": (blobs.IncomingBlob, "append_part", "end"),
     "parts joined, no row": (parts.Assembly, "keep", "end"),
     "file committed, parts still there": (parts.Parts, "remove", "beginning"),

@@ -64,7 +64,7 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
         # Some clients look for this word to tell a token to be renewed from one that never was good.
         raise problems.UnauthorizedResponse("The access token provided has expired (expired_token).")
     effective = scopes.effective(row["application"], row["granted"])
-    is_service = row["service_user"] == row["id"] and app_users.is_one(row)
+    is_service = row["service_user"] == row["id"] and app_users.is_app_user(row)
     role = "coadmin" if is_service and row["role"] == "user" else row["role"]
     user = row if as_user is None else _as_user(store, row, role, effective, as_user)
     if "inactive" in (row["status"], user["status"]):
@@ -135,7 +135,7 @@ def _as_user(store: Store, caller: Row, role: str, effective: frozenset[str], ot
         raise problems.Refused(403, "forbidden", "There is no such user in your enterprise.")
     user = found[0]
     # The scope to manage users; an app user is managed by the one for those as well.
-    enough = {"manage_managed_users"} | ({"manage_app_users"} if app_users.is_one(user) else set())
+    enough = {"manage_managed_users"} | ({"manage_app_users"} if app_users.is_app_user(user) else set())
     if effective.isdisjoint(enough):
         raise problems.Refused(
             403, "insufficient_scope", "To act as another user the application needs manage_managed_users."

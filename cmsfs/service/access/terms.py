@@ -36,7 +36,7 @@ _PENDING = """
 def pending(read: Read, user: int, enterprise: int) -> Row | None:
     """The terms that a user has yet to agree to: `id`, `text`, and the `status` that declines them."""
     for row in read(_PENDING, user, enterprise):
-        if row["role"] not in ("admin", "coadmin") and not app_users.is_one(row):
+        if row["role"] not in ("admin", "coadmin") and not app_users.is_app_user(row):
             return row
     return None
 

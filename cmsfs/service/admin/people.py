@@ -96,7 +96,7 @@ async def _give_password(desk: Desk, wire_id: str) -> str:
 
     def txn(conn: Connection) -> None:
         row = calls.get_user(store.reader(conn), desk.caller, wire_id)
-        if app_users.is_one(row):
+        if app_users.is_app_user(row):
             raise problems.Refused(400, "bad_request", "An app user does not log in.")
         callers.check_rank(desk.caller.role, row)
         passwords.keep(conn, row["id"], hashed)

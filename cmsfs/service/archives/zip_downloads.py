@@ -83,7 +83,7 @@ class RequestedArchives:
 
     def __init__(self, opened: store.Store) -> None:
         self._known: OrderedDict[str, RequestedArchive] = OrderedDict()
-        self._shared = opened.shared if opened.shared.is_told else None
+        self._shared = opened.shared if opened.shared.receives_notifications else None
 
     async def add(self, archive: RequestedArchive) -> str:
         """Remember it; its word."""

@@ -56,21 +56,21 @@ def _wants_bytes(request: requests.Request) -> bool:
 
 def _address(call: calls.Call, row: Row, version: Row) -> str:
     caller, url = call.caller, call.request.url
-    word = call.store.addresses.word(
+    word = call.store.url_signer.sign(
         _KIND,
         row["id"],
         version["id"],
         caller.id,
         caller.bound,
         link_named_by(call),
-        ends=call.store.now() + LIFETIME_SECONDS * 1_000_000,
+        expires=call.store.now() + LIFETIME_SECONDS * 1_000_000,
     )
     return f"{url.scheme}://{url.netloc}/d/{word}/download"
 
 
 async def fetch(request: requests.Request) -> responses.Response:
     opened: store.Store = request.app.store
-    found = opened.addresses.read(_KIND, request.path_params["word"], now=opened.now())
+    found = opened.url_signer.verify(_KIND, request.path_params["word"], now=opened.now())
     if found is None:
         raise problems.not_found("download", "")
     file, version_id, user, bound, link = found

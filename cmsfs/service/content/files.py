@@ -177,12 +177,12 @@ def redirection(opened: store.Store, row: Row, version: Row) -> str | None:
 
     What is marked with a watermark passes here, whatever a program does about it, and so does what is small.
     """
-    if not opened.blobs.redirects or version["size"] < REDIRECTED_BYTES:
+    if not opened.blobs.redirects_downloads or version["size"] < REDIRECTED_BYTES:
         return None
     if opened.read(_WATERMARKED, json.dumps(tree_paths.line(row))):
         return None
     answer = {"content-disposition": _disposition(row), "content-type": _media_type(row)}
-    return opened.blobs.address(version["sha1"], answer)
+    return opened.blobs.presigned_url(version["sha1"], answer)
 
 
 def _disposition(row: Row) -> str:

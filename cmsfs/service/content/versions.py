@@ -138,7 +138,7 @@ async def promote(call: calls.Call) -> responses.Response:
     wish = await call.body(versions.Promote)
     row = calls.get_for_change(call.store.read, call, ItemKind.FILE, call.id, needed=ItemRight.EDIT)
     old = files.find_version(call.store.read, row, wish.id)
-    seen = await indexing.look(await call.store.blobs.beginning(old["sha1"], old["size"]), old["size"])
+    seen = await indexing.look(await call.store.blobs.read_head(old["sha1"], old["size"]), old["size"])
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)

@@ -91,7 +91,7 @@ class EventWatch:
             while not waiter.is_told:
                 # Taken before looking: a write after the look sets this one.
                 written = self._store.written
-                seconds = TOLD_LOOK_SECONDS if self._store.shared.is_told else LOOK_SECONDS
+                seconds = TOLD_LOOK_SECONDS if self._store.shared.receives_notifications else LOOK_SECONDS
                 try:
                     await self._expire(self._store, self._store.now())
                     self._tell()

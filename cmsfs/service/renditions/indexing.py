@@ -76,12 +76,12 @@ async def run(store: Store, *, task_status: trio.TaskStatus[None] = trio.TASK_ST
     """Work the backlog off until cancelled, unless another process does; the worker then has ended."""
     task_status.started()
     await trio.sleep(SETTLE_SECONDS)
-    await store.shared.lead("indexing", partial(_lead, store))
+    await store.shared.run_as_leader("indexing", partial(_lead, store))
 
 
 async def _lead(store: Store) -> None:
     await missing_readers.catch_up(store)
-    async with worker_client.open_workshop(store.blobs.readable, store.renditions.root) as shop:
+    async with worker_client.open_workshop(store.blobs.local_folder, store.renditions.root) as shop:
         while True:
             await _work(store, shop)
 
@@ -140,8 +140,8 @@ async def _make(store: Store, shop: worker_client.WorkerClient, sha1: str, name:
 
 async def _do(store: Store, shop: worker_client.WorkerClient, sha1: str, name: str, target: Path) -> None:
     try:
-        async with store.blobs.at_hand(sha1) as source:
-            await shop.do(derived_files.job(name, source, target))
+        async with store.blobs.local_copy(sha1) as source:
+            await shop.do(derived_files.worker_job(name, source, target))
     except FileNotFoundError as error:
         raise worker_client.WorkerFailed("its bytes are not there") from error
 

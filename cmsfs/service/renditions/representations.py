@@ -147,7 +147,7 @@ async def _ask(opened: store.Store, wanted: list[tuple[str, str]]) -> None:
     missing = [one for one in wanted if one not in states]
     if missing:
         now = opened.now()
-        await opened.write(lambda conn: derived_files.ask(conn, missing, now=now))
+        await opened.write(lambda conn: derived_files.request(conn, missing, now=now))
 
 
 async def ensure(opened: store.Store, sha1: str, name: str) -> DerivedState:

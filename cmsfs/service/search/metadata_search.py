@@ -1,10 +1,10 @@
-"""The metadata query: files and folders by a condition on their instances of one template.
+"""The metadata query: finds files and folders by a condition on their instances of one template.
 
-The condition is compiled to SQL (query_language.py) and judged together with what the caller may see, so
-that a page is full and no count tells of anything hidden.  A page begins behind the last entry of the one
-before; its marker holds what that was sorted by.
+The condition is compiled to SQL (query_language.py) and combined with the caller's permissions, so that pages
+are full and counts reveal nothing hidden.  A page begins after the last entry of the previous one; its marker
+contains that entry's sort values.
 
-Rule: a change of an instance is seen by the next query; there is no index to wait for.
+Rule: the next query sees a changed instance; there is no index to wait for.
 """
 
 import base64
@@ -52,19 +52,19 @@ def _run(read: store.Read, caller: calls.Caller, wish: metadata_queries.Metadata
     entries = item_serializer.ItemSerializer(read, wish.fields, mini=True, caller=caller).items(rows)
     if wish.fields is not None:
         for entry in entries:
-            _narrow(entry, wish.fields)
+            _keep_requested_fields(entry, wish.fields)
     return {"entries": entries, "limit": limit, "next_marker": marker}
 
 
 def _plan(read: store.Read, caller: calls.Caller, ancestor: str) -> search_plan.SearchPlan:
-    """Where is looked: below a folder, or in all that the caller sees."""
+    """The search's scopes: below a folder, or everything that the caller can see."""
     folders = [] if ancestor == wire_names.ROOT_ID else [ancestor]
     asked = search.Query(query="x", ancestor_folder_ids=folders)
-    return search_plan.SearchPlan(search_plan.places(read, caller, asked, {}), source=_SOURCE)
+    return search_plan.SearchPlan(search_plan.scopes(read, caller, asked, {}), source=_SOURCE)
 
 
 class _Order:
-    """By which fields the results are sorted; last by the item, so that no two are the same."""
+    """The sort order: by fields, then by item id, so that it is total."""
 
     def __init__(
         self, wished: Sequence[metadata_queries.QueryOrder], types: dict[str, str], *, is_free: bool
@@ -75,37 +75,37 @@ class _Order:
         keys = {key.lower(): key for key in types}
         self._paths: list[str] = []
         self._values: list[str] = []
-        self._least: list[Any] = []
+        self._null_substitutes: list[Any] = []
         for one in wished:
             key = keys.get(one.field_key.lower(), one.field_key)
             if key not in types and (not is_free or '"' in key):
-                said = f"names {one.field_key!r}, which is no field of the template"
-                raise problems.invalid("order_by", said, code="invalid_query")
+                message = f"names {one.field_key!r}, which is no field of the template"
+                raise problems.invalid("order_by", message, code="invalid_query")
             self._paths.append(query_language.path(key))
             of_type = types.get(key, "string")
             self._values.append(query_language.value_of(of_type))
-            self._least.append(0.0 if of_type == "float" else "")
-        # Two columns a field: items without a value come last, or first if it is descending.
+            self._null_substitutes.append(0.0 if of_type == "float" else "")
+        # Two columns per field: items without a value come last, or first in descending order.
         self._columns = [
             name
-            for at, least in enumerate(self._least)
-            for name in (f"k{at} IS NULL", f"coalesce(k{at}, {least!r})")
+            for at, substitute in enumerate(self._null_substitutes)
+            for name in (f"k{at} IS NULL", f"coalesce(k{at}, {substitute!r})")
         ]
 
     def page(
         self, read: store.Read, plan: search_plan.SearchPlan, marker: str | None, limit: int
     ) -> list[Row]:
-        """The rows behind a marker."""
-        sql, args = plan.judged()
+        """The rows after a marker."""
+        sql, args = plan.filter_clause()
         keys = "".join(f", {value} AS k{at}" for at, value in enumerate(self._values))
-        direction, beyond = ("DESC", "<") if self._is_descending else ("ASC", ">")
+        direction, comparison = ("DESC", "<") if self._is_descending else ("ASC", ">")
         order = ", ".join(f"{name} {direction}" for name in (*self._columns, "id"))
         where, values = "", []
         if marker:
-            values = self._read(marker)
+            values = self._parse_marker(marker)
             columns = ", ".join((*self._columns, "id"))
-            where = f"WHERE ({columns}) {beyond} ({', '.join('?' * len(values))})"
-        # The ids and keys alone are sorted: whole rows are larger.
+            where = f"WHERE ({columns}) {comparison} ({', '.join('?' * len(values))})"
+        # Sort only ids and keys: whole rows are larger.
         found = read(
             f"SELECT * FROM (SELECT m.item AS id{keys} {sql}) AS found {where} ORDER BY {order} LIMIT ?",
             *(*self._paths, *args, *values, limit),
@@ -119,26 +119,28 @@ class _Order:
         return [by_id[row["id"]] for row in found]
 
     def marker(self, row: Row) -> str:
-        """Where the page behind a row begins."""
+        """The marker of the page after a row."""
         text = json.dumps([*self._keys[row["id"]], row["id"]])
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
-    def _read(self, marker: str) -> list[Any]:
-        """What a page begins behind, a value for each column; 400 for what was never a marker."""
+    def _parse_marker(self, marker: str) -> list[Any]:
+        """The values of a marker, one for each column; 400 if it is invalid."""
         try:
             padded = marker.encode() + b"=" * (-len(marker) % 4)
             *keys, number = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-            known = len(keys) == len(self._least) and all(
-                one is None or type(one) is str if least == "" else one is None or type(one) in (float, int)
-                for one, least in zip(keys, self._least, strict=True)
+            known = len(keys) == len(self._null_substitutes) and all(
+                one is None or type(one) is str
+                if substitute == ""
+                else one is None or type(one) in (float, int)
+                for one, substitute in zip(keys, self._null_substitutes, strict=True)
             )
             small = all(abs(one) < 2**63 for one in (*keys, number) if type(one) is int)
             if known and small and type(number) is int:
                 return [
                     *(
                         each
-                        for one, least in zip(keys, self._least, strict=True)
-                        for each in (one is None, least if one is None else one)
+                        for one, substitute in zip(keys, self._null_substitutes, strict=True)
+                        for each in (one is None, substitute if one is None else one)
                     ),
                     number,
                 ]
@@ -147,8 +149,8 @@ class _Order:
         raise problems.invalid("marker", "is not a marker of this query", code="invalid_parameter")
 
 
-def _narrow(entry: dict[str, Any], fields: Sequence[str]) -> None:
-    """Leave of the instances on an item what was asked for: what is said about them, and named fields."""
+def _keep_requested_fields(entry: dict[str, Any], fields: Sequence[str]) -> None:
+    """Keep only the requested fields of an item's instances, and those that begin with `$`."""
     asked = [one.split(".") for one in fields if one.startswith("metadata.")]
     for scope, instances in (entry.get("metadata") or {}).items():
         for key, instance in instances.items():

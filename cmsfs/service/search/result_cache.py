@@ -1,11 +1,11 @@
-"""Caches search results for their next pages.
+"""Caches search results for subsequent pages.
 
-Counting the matches and putting them in order costs the same for every page of a search, and far more than
-the page itself.  So the first page keeps the count, the second the order of all that can be paged to, and
-those behind it are cut out of that.
+Counting and sorting the matches costs the same for every page of a search, and far more than the page itself.
+So the first page caches the count, the second one the ids of all matches that can be paged to, and later
+pages are slices of these.
 
-Rule: what was found counts until anything is written, by whatever process, and for MAX_AGE at most, since
-shared links and collaborations end by themselves.
+Rule: an entry is valid until any process writes, and for MAX_AGE at most, because shared links and
+collaborations expire without a write.
 """
 
 from array import array
@@ -21,28 +21,28 @@ from cmsfs.service.storage import store
 
 MAX_AGE = 5.0  # seconds
 
-# The last match that any page may hold.
+# The number of matches that pages can reach.
 REACH = search.MAX_OFFSET + search.MAX_LIMIT
 
-# Searches at a time; 80 KiB each at most.
+# Cached searches; 80 KiB each at most.
 MAX_SEARCHES = 64
 
 
 @dataclass(slots=True)
 class CachedSearch:
-    """What is known of a search: its total, and the ids of its first matches in order."""
+    """A cached search: its total, and the ids of its first matches in order."""
 
     at: float
     total: int | None = None
     ids: "array[int]" = field(default_factory=lambda: array("q"))
 
     def reaches(self, end: int) -> bool:
-        """Whether every match up to here is known, as far as there are so many."""
+        """Whether all matches before `end` are known."""
         return self.total is not None and len(self.ids) >= min(end, self.total)
 
 
 class ResultCache:
-    """The searches of one process."""
+    """The cached searches of one process."""
 
     def __init__(self, opened: store.Store) -> None:
         self._store = opened
@@ -51,10 +51,10 @@ class ResultCache:
 
     @asynccontextmanager
     async def turn(self, search: Hashable, end: int) -> AsyncIterator[CachedSearch]:
-        """What is known of a search, for a page that ends there.
+        """The cached search, for a page that ends at `end`.
 
-        If that is not enough it is the caller's turn to find out: others who want the same wait meanwhile.
-        Cancelled or failed: the next of them has the turn.
+        If it does not reach that far, the caller completes it, and others with the same search wait
+        meanwhile. Cancelled or failed: the next waiter does it.
         """
         key = (self._store.db.version(), search)
         while True:
@@ -68,7 +68,7 @@ class ResultCache:
             if key not in self._busy:
                 break
             await self._busy[key].wait()
-        # atomic: no await between the look and the taking of the turn
+        # atomic: no await between the check and marking it busy
         done = self._busy[key] = trio.Event()
         try:
             yield found

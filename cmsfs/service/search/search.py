@@ -1,9 +1,9 @@
 """The search operation: the specification's filters over the index, one page at a time.
 
-Where is looked, and how, is decided in search_plan.py.  Without a rank the order is creation, then id: both
-never change, so that pages neither repeat nor lose what is there all the while.
+search_plan.py decides what to scan, and how.  Without a rank the order is creation time, then id: neither
+ever changes, so that pages neither repeat nor skip items that exist throughout.
 
-Rule: it all runs in a thread; `total_count` is the number of matches, counted up to COUNT_CAP.
+Rule: queries run in a thread; `total_count` is the number of matches, counted up to COUNT_CAP.
 """
 
 import json
@@ -24,11 +24,11 @@ from cmsfs.service.search import result_cache, search_plan
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 
-# Counting goes on no further than this: ten times what can be paged through, 10 ms of work.
+# Counting stops here: ten times what can be paged through, 10 ms of work.
 COUNT_CAP = 100_000
 
 
-# What changes nothing about what is found.
+# Parameters that do not affect the matches.
 _PAGE = ("limit", "offset", "fields")
 
 
@@ -36,21 +36,21 @@ async def find(call: calls.Call) -> responses.Response:
     asked = _read_query(call)
     if asked.scope == "enterprise_content":
         _check_enterprise(call.caller)
-    asked_for = {name: value for name, value in call.request.query_params.items() if name not in _PAGE}
+    filters = {name: value for name, value in call.request.query_params.items() if name not in _PAGE}
     end = asked.offset + min(asked.limit, search.MAX_LIMIT)
-    async with call.request.app.searches.turn(f"{call.caller} {sorted(asked_for.items())}", end) as known:
+    async with call.request.app.searches.turn(f"{call.caller} {sorted(filters.items())}", end) as known:
         found = await call.store.query(lambda read: _run(read, call.caller, asked, known))
     await representations.add(call, [one.get("item", one) for one in found["entries"]])
     return calls.answer(found)
 
 
 def _check_enterprise(caller: calls.Caller) -> None:
-    """403 unless both the user and the token may look into what is everybody's."""
+    """403 unless both the user and the token may search the whole enterprise."""
     if not caller.enterprise_content:
         raise problems.Refused(403, "forbidden", "The scope enterprise_content is not enabled for you.")
     if "enterprise_content" not in caller.scopes or caller.bound is not None:
-        said = "This search needs a token with the scope enterprise_content that is bound to no item."
-        raise problems.Refused(403, "insufficient_scope", said)
+        message = "This search needs a token with the scope enterprise_content that is bound to no item."
+        raise problems.Refused(403, "insufficient_scope", message)
 
 
 def _read_query(call: calls.Call) -> search.Query:
@@ -62,8 +62,8 @@ def _read_query(call: calls.Call) -> search.Query:
     except RecursionError:
         raise problems.invalid("mdfilters", "is nested too deeply", code="invalid_parameter") from None
     if asked.query is None and asked.mdfilters is None:
-        said = "query or mdfilters is required"
-        raise problems.invalid("query", said, code="missing_parameter", reason="missing_parameter")
+        message = "query or mdfilters is required"
+        raise problems.invalid("query", message, code="missing_parameter", reason="missing_parameter")
     return asked
 
 
@@ -75,10 +75,10 @@ def _run(
     if asked.include_recent_shared_links:
         links = shared_links.recent(read, user=caller.id, enterprise=caller.enterprise)
     if not known.reaches(asked.offset + limit):
-        _find_out(read, search_plan.make(read, caller, asked, links), known, asked.offset, limit)
+        _run_plan(read, search_plan.make(read, caller, asked, links), known, asked.offset, limit)
     total = known.total
-    rows = _rows(read, known.ids[asked.offset : asked.offset + limit])
-    # What is found in the whole enterprise is shown as its owners see it.
+    rows = _items_in_order(read, known.ids[asked.offset : asked.offset + limit])
+    # Results of an enterprise search are shown as their owners see them.
     viewer = None if asked.scope == "enterprise_content" else caller
     view = access_rights.View(read, viewer, links=links)
     entries = item_serializer.ItemSerializer(read, asked.fields, caller=viewer, view=view).items(rows)
@@ -96,7 +96,7 @@ def _with_links(
     entries: list[dict[str, Any]],
     links: Mapping[int, shared_links.Shared],
 ) -> list[dict[str, Any]]:
-    """The entries in the form that says by which shared link an item is seen, if by nothing else."""
+    """The entries with the shared link that makes an item visible, if nothing else does."""
     usual = access_rights.View(read, viewer)
     usual.look_up(rows)
     found = []
@@ -108,14 +108,14 @@ def _with_links(
     return found
 
 
-def _find_out(
+def _run_plan(
     read: store.Read,
     plan: search_plan.SearchPlan | None,
     known: result_cache.CachedSearch,
     offset: int,
     limit: int,
 ) -> None:
-    """How many matches there are, and the ids of those up to the page's end, or to the end of all pages."""
+    """Fill in the total, and the ids up to the end of the page, or, after the first page, of all pages."""
     if plan is None:
         known.total = 0
         return
@@ -123,12 +123,13 @@ def _find_out(
         sql, args = plan.matches()
         known.total = read(f"SELECT count(*) AS n FROM ({sql} LIMIT ?) AS found", *args, COUNT_CAP)[0]["n"]
     if offset < known.total:
-        # Whoever asks for one more page asks for others.  The ids alone: sorting whole rows would read them.
+        # A client that requests a second page will request more.  Only ids: sorting whole rows would read
+        # them.
         sql, args = plan.page(result_cache.REACH if offset else limit, 0)
         known.ids = array("q", (row["id"] for row in read(sql, *args)))
 
 
-def _rows(read: store.Read, numbers: "array[int]") -> list[Row]:
+def _items_in_order(read: store.Read, numbers: "array[int]") -> list[Row]:
     found = read(
         "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
         json.dumps([*numbers]),

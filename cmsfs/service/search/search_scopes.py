@@ -1,6 +1,6 @@
-"""Search scopes: SQL conditions for the places that a search covers.
+"""Search scopes: SQL conditions for the parts of the tree that a search covers.
 
-Rule: what is made of many folders is one place, however many they are.
+Rule: many small folders become one scope, however many they are.
 """
 
 import json
@@ -18,7 +18,7 @@ _SIZES = """
   FROM json_each(?1) AS top
 """
 
-# Many folders at once, by the beginnings and ends of their paths or by their ids.
+# Conditions for many folders at once: by their path ranges, or by their ids.
 RANGES = "json_each(?) AS top CROSS JOIN item INDEXED BY item_below"
 _IN_RANGE = "item.path >= top.value ->> 0 AND item.path < top.value ->> 1"
 _UNDER = """EXISTS (
@@ -28,23 +28,23 @@ _UNDER = """EXISTS (
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """Part of what a caller sees: a condition on items, and the index to walk, if one is known."""
+    """Part of what a caller can see: a condition on items, and the index to walk, if any."""
 
     condition: str
     args: tuple[Any, ...]
     index: str | None = None
-    counted: "SearchScope | None" = None  # the same, if it is counted in another way than it is walked
-    ranges: str | None = None  # of many folders, as JSON: what is below them is walked
-    judged: "SearchScope | None" = None  # the same, for what was found in another way
+    count_scope: "SearchScope | None" = None  # the same items, if counting them needs another query
+    ranges: str | None = None  # path ranges of many folders, as JSON
+    match_scope: "SearchScope | None" = None  # the same items, as a condition on text or metadata matches
 
 
 def outermost(rows: list[Row]) -> list[Row]:
-    """Those that are below none of the others, each once."""
+    """The rows that are not below another one, without duplicates."""
     by_id = {row["id"]: row for row in rows}
     return [row for row in by_id.values() if by_id.keys().isdisjoint(tree_paths.line(row)[:-1])]
 
 
-def these(ids: list[int], status: str) -> list[SearchScope]:
+def items_with_ids(ids: list[int], status: str) -> list[SearchScope]:
     if not ids:
         return []
     return [
@@ -55,8 +55,8 @@ def these(ids: list[int], status: str) -> list[SearchScope]:
     ]
 
 
-def small(read: store.Read, folders: list[Row], size: int) -> set[int]:
-    """The ids of the folders with no more below them than this."""
+def small_folders(read: store.Read, folders: list[Row], size: int) -> set[int]:
+    """The ids of the folders with at most `size` items below them."""
     found = read(_SIZES, _ranges(folders), size + 1)
     return {folders[int(one["place"])]["id"] for one in found if one["n"] <= size}
 
@@ -65,12 +65,12 @@ def _ranges(folders: list[Row]) -> str:
     return json.dumps([tree_paths.below(row) for row in folders])
 
 
-def together(status: str, folders: list[Row]) -> SearchScope:
-    """What is below many folders, as one place."""
+def combined(status: str, folders: list[Row]) -> SearchScope:
+    """One scope with everything below many folders."""
     ids = json.dumps([row["id"] for row in folders])
     return SearchScope(
         f"item.{status} AND {_IN_RANGE}",
         (),
         ranges=_ranges(folders),
-        judged=SearchScope(f"item.{status} AND {_UNDER}", (ids,)),
+        match_scope=SearchScope(f"item.{status} AND {_UNDER}", (ids,)),
     )

@@ -1,13 +1,12 @@
 """The access log: method, path, status, duration and user of each request.
 
-`serve` puts `AccessLog` around the application.  Lines are `key=value` through standard logging, to be read
-by people and cut by programs; `request` is the id that an error body shows as `request_id`, and `by` the
-administrator who acts as the `user`, where there is one.  Every answer has the id as `X-Request-Id`, and a
-proxy that gives its requests ids (`X-Request-Id`, too) finds them here again.  It also knows
-when nothing is being answered any more, which is when a service that is to stop may.
+`serve` wraps the application in `AccessLog`.  Lines are `key=value` pairs through standard logging; `request`
+is the id that an error body shows as `request_id`, and `by` the administrator who acts as the `user`, if any.
+Every response has the id as `X-Request-Id`; ids from a proxy's `X-Request-Id` are kept.  It also tracks when
+no request is running any more, so that the service can shut down.
 
-Rule: of the address only the route's template is told.  Ids, names, queries, words of shared links, headers
-and bodies are not: tokens, codes and passwords travel in all of them.
+Rule: only the route's template is logged.  Ids, names, queries, words of shared links, headers and bodies are
+not: any of them may contain tokens, codes or passwords.
 """
 
 import logging
@@ -21,26 +20,34 @@ from cmsfs.wakeup import Signal
 
 log = logging.getLogger("cmsfs.service.access.calls")
 
-# Held open for minutes to say that nothing has happened: no reason to wait for it.
+# Long polls stay open for minutes; shutdown does not wait for them.
 _POLL = "/events/wait"
 
-# What proxies make: hexadecimal digits, UUIDs, and a machine's name before them.
+# Request ids of proxies: hexadecimal digits or UUIDs, perhaps after a host name.
 _ID = re.compile(rb"[0-9A-Za-z][0-9A-Za-z._-]{7,63}")
 
 
 class Observer(Protocol):
-    """Who counts requests."""
+    """Gets the beginning and end of each request, for metrics."""
 
-    def began(self, *, polls: bool) -> None: ...
-    def ended(
-        self, method: str, route: str, status: int, *, seconds: float, received: int, sent: int, polls: bool
+    def request_started(self, *, is_long_poll: bool) -> None: ...
+    def request_finished(
+        self,
+        method: str,
+        route: str,
+        status: int,
+        *,
+        seconds: float,
+        received_bytes: int,
+        sent_bytes: int,
+        is_long_poll: bool,
     ) -> None: ...
 
 
 class AccessLog:
-    """The application, told of.
+    """ASGI middleware that logs each request.
 
-    `proxied`: requests come by way of a proxy, whose ids they keep.
+    `proxied`: requests come through a proxy, whose request ids are kept.
     """
 
     def __init__(
@@ -50,94 +57,94 @@ class AccessLog:
         self._proxied = proxied
         self._observer = observer
         self._answering = 0
-        self._idle = Signal(is_set=True)
+        self._is_idle = Signal(is_set=True)
 
-    async def idle(self) -> None:
-        """Return when nothing is being answered, long polls aside."""
-        await self._idle.wait()
+    async def wait_until_idle(self) -> None:
+        """Return when no request is running, except long polls."""
+        await self._is_idle.wait()
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = self._given_id(scope) or chance.token_hex(8)
+        request_id = self._proxy_request_id(scope) or chance.token_hex(8)
         scope["request_id"] = request_id
-        told_id = (b"x-request-id", request_id.encode())
-        counts = not scope["path"].endswith(_POLL)
-        self._begin(counts)
-        line = _Line(scope)
+        id_header = (b"x-request-id", request_id.encode())
+        is_counted = not scope["path"].endswith(_POLL)
+        self._begin(is_counted)
+        line = _LogLine(scope)
 
-        async def told_receive() -> types.Message:
+        async def counting_receive() -> types.Message:
             message = await receive()
-            line.taken += len(message.get("body", b""))
+            line.received_bytes += len(message.get("body", b""))
             return message
 
-        async def told_send(message: types.Message) -> None:
+        async def counting_send(message: types.Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), told_id]
+                message["headers"] = [*message.get("headers", ()), id_header]
             await send(message)
             line.status = message.get("status", line.status)
-            line.sent += len(message.get("body", b""))
+            line.sent_bytes += len(message.get("body", b""))
 
         try:
-            await self._app(scope, told_receive, told_send)
+            await self._app(scope, counting_receive, counting_send)
         finally:
-            self._end(counts)
+            self._end(is_counted)
             line.write()
             if self._observer is not None:
-                line.count(self._observer, polls=not counts)
+                line.count(self._observer, is_long_poll=not is_counted)
 
-    def _given_id(self, scope: types.Scope) -> str | None:
-        """The proxy's id of a request, if it is one."""
+    def _proxy_request_id(self, scope: types.Scope) -> str | None:
+        """The proxy's id of a request, if it is a valid one."""
         if not self._proxied:
             return None
         given = [value for name, value in scope["headers"] if name == b"x-request-id"]
         return given[0].decode() if len(given) == 1 and _ID.fullmatch(given[0]) else None
 
-    def _begin(self, counts: bool) -> None:
+    def _begin(self, is_counted: bool) -> None:
         if self._observer is not None:
-            self._observer.began(polls=not counts)
-        self._answering += counts
+            self._observer.request_started(is_long_poll=not is_counted)
+        self._answering += is_counted
         if self._answering == 1:
-            self._idle.clear()
+            self._is_idle.clear()
 
-    def _end(self, counts: bool) -> None:
-        self._answering -= counts
+    def _end(self, is_counted: bool) -> None:
+        self._answering -= is_counted
         if not self._answering:
-            self._idle.set()
+            self._is_idle.set()
 
 
-class _Line:
+class _LogLine:
     def __init__(self, scope: types.Scope) -> None:
         self._scope = scope
-        self._began = clock.monotonic()
-        self._took = 0.0
-        self.status = 0  # 0: the client was gone before there was an answer
-        self.taken = 0
-        self.sent = 0
+        self._start_time = clock.monotonic()
+        self._duration = 0.0
+        self.status = 0  # 0: the client disconnected before the response
+        self.received_bytes = 0
+        self.sent_bytes = 0
 
-    def count(self, observer: Observer, *, polls: bool) -> None:
-        observer.ended(
+    def count(self, observer: Observer, *, is_long_poll: bool) -> None:
+        observer.request_finished(
             _method(self._scope),
             template(self._scope),
             self.status,
-            seconds=self._took,
-            received=self.taken,
-            sent=self.sent,
-            polls=polls,
+            seconds=self._duration,
+            received_bytes=self.received_bytes,
+            sent_bytes=self.sent_bytes,
+            is_long_poll=is_long_poll,
         )
 
     def write(self) -> None:
-        self._took = clock.monotonic() - self._began
+        self._duration = clock.monotonic() - self._start_time
         user, by = self._scope.get("user_id", "-"), self._scope.get("acting_id")
         log.info(
             "method=%s path=%s status=%d ms=%.1f in=%d out=%d user=%s%s request=%s",
             _method(self._scope),
             template(self._scope),
             self.status,
-            self._took * 1000,
-            self.taken,
-            self.sent,
+            self._duration * 1000,
+            self.received_bytes,
+            self.sent_bytes,
             user,
             "" if by is None else f" by={by}",
             self._scope["request_id"],
@@ -145,13 +152,13 @@ class _Line:
 
 
 def _method(scope: types.Scope) -> str:
-    """The method; what a client made up itself is not told."""
+    """The method; `(other)` for an arbitrary string from a client."""
     method: str = scope["method"]
     return method if method.isalpha() and len(method) <= 10 else "(other)"
 
 
 def template(scope: types.Scope) -> str:
-    """The path with names in the place of ids; `(none)` where no route was found."""
+    """The route's path template; `(none)` if no route matched."""
     route = scope.get("route")
     if not isinstance(route, routing.Route):
         return "(none)"

@@ -1,9 +1,9 @@
 """The ASGI application: routes of all modules under the API's and the upload host's paths.
 
-`build` is all that a server, a transport in the same process or a test needs.  One server plays all hosts
-of the public API: for a server at URL u, base_url is u/2.0, upload_url is u/api/2.0 and auth_url is u.
+`build` is all that a server, an in-process transport or a test needs.  One server acts as all hosts of the
+public API: for a server at URL u, base_url is u/2.0, upload_url is u/api/2.0 and auth_url is u.
 
-Rule: a capability is a module that exports `routes`, a list of operations; adding one is a group here.
+Rule: a capability is a module that exports `routes`, a list of operations; to add one, add a group here.
 """
 
 from functools import cached_property
@@ -68,7 +68,7 @@ from cmsfs.service.users import (
 from cmsfs.service.web import pages as web_pages
 from cmsfs.service.webhooks import receivers, webhooks
 
-# In the order of routing: more particular paths come before those with an id in the same place.
+# In routing order: more specific paths come before those with an id in the same position.
 API_GROUPS = [
     Group("search", "Full-text and metadata search over items, one page at a time.", search.routes),
     Group("metadata_queries", "Items by conditions on their metadata.", metadata_search.routes),
@@ -208,7 +208,7 @@ API_GROUPS = [
     ),
 ]
 
-# The ways to a token; both of their places are in use.
+# OAuth endpoints, served both at the root and below /api: clients use both.
 OAUTH_GROUPS = [
     Group("tokens", "The token endpoint with its five grants, and revocation.", tokens.routes),
     Group(
@@ -218,7 +218,7 @@ OAUTH_GROUPS = [
     ),
 ]
 
-# What needs no token: what an open link shows, what is signed, and pictures that say nothing.
+# Operations without a token: items of open links, signed URLs, and placeholder pictures.
 PUBLIC_GROUPS = [
     Group("shared_items", routes=shared_items.public_routes),
     Group("downloads", routes=downloads.public_routes),
@@ -235,13 +235,13 @@ API = operations.flat(API_GROUPS)
 OAUTH = operations.flat(OAUTH_GROUPS)
 PUBLIC = operations.flat(PUBLIC_GROUPS)
 
-# What people look at.
+# Pages for browsers.
 PAGES = [*health.routes, *docs_page.routes, *share_pages.routes, *web_pages.routes, *pages.routes]
 
 # By method and path, as `scopes` writes them.
 OPERATIONS = {one.line: one for one in API if isinstance(one, Operation)}
 
-# What answers where; the same for every service of a process, as its store comes with the request.
+# Shared by all services of a process: the store comes with the request.
 _API_TABLE = RouteTable(API)
 ROUTES = RouteTable(
     [
@@ -256,10 +256,10 @@ ROUTES = RouteTable(
 
 
 class Service:
-    """The application.  Handlers find it as `request.app` and the store on it.
+    """The application.  Handlers access it as `request.app`, and the store through it.
 
-    It is Starlette's router without Starlette's application around it, whose own error pages would answer
-    before `problems.Edge` could.
+    It uses Starlette's router without Starlette's application class, whose error pages would take precedence
+    over `problems.Edge`.
     """
 
     def __init__(
@@ -281,8 +281,8 @@ class Service:
         self.watch = event_watch.EventWatch(store, events.expire)
         self.archives = zip_downloads.RequestedArchives(store)
         self.contents_probe = health.ContentsProbe(store)
-        # What an assertion may be meant for.  The address that a request names is no proof: whoever got hold
-        # of an assertion for another service would name that one's.
+        # The allowed audiences of an assertion.  The request's own URL does not count: with a stolen
+        # assertion for another service, an attacker would send that service's host name.
         self.token_urls = frozenset(
             {tokens.PUBLIC_URL}
             | {f"{one}{prefix}/oauth2/token" for one in (url, public_url) for prefix in ("", "/api") if one}
@@ -292,39 +292,39 @@ class Service:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """What programs are told of the service, by OpenAPI."""
+        """The OpenAPI description of the service."""
         return openapi.document(API_GROUPS, [*OAUTH_GROUPS, *PUBLIC_GROUPS], version=docs_page.version())
 
     @cached_property
     def description_page(self) -> str:
-        """The same for people."""
+        """The description as an HTML page."""
         return docs_page.document(self.description)
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         scope["app"] = self
         if self._public is not None and scope["type"] == "http":
-            # Every address in an answer is made of what the request says it came to.
+            # URLs in responses are built from the request's scheme and host.
             scope["scheme"] = self._public.scheme
             others = [one for one in scope["headers"] if one[0] != b"host"]
             scope["headers"] = [(b"host", self._public.netloc.encode()), *others]
         try:
             await ROUTES(scope, receive, send)
         except exceptions.HTTPException as error:
-            refused = _not_offered(scope) if error.status_code in (404, 405) else None
-            raise error if refused is None else refused from None
+            not_offered_error = _not_offered_error(scope) if error.status_code in (404, 405) else None
+            raise error if not_offered_error is None else not_offered_error from None
 
     def address(self, scope: types.Scope) -> str:
-        """Where a request comes from: the client's network, as the proxy says it where there is one."""
+        """The client's network, taken from the proxy's header if there is a proxy."""
         client = scope.get("client")
         found = client[0] if client else ""
         if self._public is not None:
-            # Each proxy adds the address that it sees at the end; the rest is the client's own word.
-            said = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
-            found = said[-1].decode("latin-1").rpartition(",")[2].strip() if said else found
+            # A proxy appends the address that it sees; everything before that can be forged by the client.
+            forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+            found = forwarded[-1].decode("latin-1").rpartition(",")[2].strip() if forwarded else found
         return attempt_limits.network(found)
 
     def admit(self, request: requests.Request, user: int, enterprise: int) -> None:
-        """Take note of whom a request is for; 429 if it is one too many."""
+        """Record the user of a request and count it; 429 if a rate limit is exceeded."""
         request.scope["user_id"] = user
         if self._counts is not None:
             self._counts[enterprise] += 1
@@ -332,13 +332,13 @@ class Service:
             self._rates.take(request.method, request.scope["path"], user=user, enterprise=enterprise)
 
     def admit_application(self, request: requests.Request, client_id: str) -> None:
-        """Take note of a request for a token; 429 if there were too many from there for this application."""
+        """Count a token request; 429 if the client's address exceeds the limit for this application."""
         if self._rates is not None:
             self._rates.take_token(self.address(request.scope), client_id)
 
 
-def _not_offered(scope: types.Scope) -> problems.Refused | None:
-    """What is said of an operation of the public API that there is no route for."""
+def _not_offered_error(scope: types.Scope) -> problems.Refused | None:
+    """The refusal for an operation of the public API that this service does not offer, if it is one."""
     for root in ("/2.0", "/api/2.0"):
         if scope["path"].startswith(f"{root}/"):
             return not_offered.refusal(scope["method"], scope["path"].removeprefix(root))
@@ -356,9 +356,9 @@ def build(
 ) -> types.ASGIApp:
     """The ASGI application on a store.
 
-    `url` is where clients find it, if they do; `public_url` where they find it behind a proxy.  `rates` are
-    the limits of users; None is no limits.  `webhook_networks` are those inside that webhooks may go to.
-    `counts` is told of every request of a user.
+    `url` is the URL of the server, if there is one; `public_url` its URL behind a proxy.  `rates` are the
+    rate limits; None for none.  `webhook_networks` are the private networks that webhooks may call.  `counts`
+    counts the requests of users.
     """
     service = Service(
         store, url, public_url=public_url, rates=rates, webhook_networks=webhook_networks, counts=counts

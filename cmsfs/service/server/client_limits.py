@@ -1,12 +1,12 @@
 """Limits on slow clients and on request headers, before the application sees a request.
 
-`serve` puts `ClientLimits` around the application; a service in the same process does without.
+`serve` wraps the application in `ClientLimits`; an in-process service does not need it.
 
-A body has GRACE_SECONDS of waiting, and more for every byte that came (LEAST_RATE), so that a slow upload
-lives and one that drips does not.  Only waiting for the client counts.
+A request body may keep us waiting for GRACE_SECONDS, and longer for every byte received (LEAST_RATE), so that
+a slow upload succeeds and a slowloris attack does not.  Only time spent waiting for the client counts.
 
-Rule: of a request's `Host` nothing is believed but the names of this server; addresses in answers, and those
-that are stored, are made of it.
+Rule: a request's `Host` is trusted only if it names this server: URLs in responses, and stored ones, are
+built from it.
 """
 
 import functools
@@ -25,7 +25,7 @@ from cmsfs.service.server.connections import Connection, Connections
 GRACE_SECONDS = 20.0
 LEAST_RATE = 500  # bytes a second, from the first one on
 
-# Nobody who is still there says nothing for so long in the middle of a body.
+# A client that sends nothing for this long in the middle of a body is considered gone.
 SILENCE_SECONDS = 60.0
 
 _ALWAYS = ((b"x-content-type-options", b"nosniff"),)
@@ -33,7 +33,7 @@ _WITH_TLS = ((b"strict-transport-security", b"max-age=31536000"),)
 
 
 class ClientLimits:
-    """The application, guarded."""
+    """ASGI middleware that enforces the limits."""
 
     def __init__(
         self, app: types.ASGIApp, connections: Connections, *, names: frozenset[str], tls: bool
@@ -47,32 +47,32 @@ class ClientLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope["headers"] = self._checked(scope)
+        scope["headers"] = self._with_trusted_host(scope)
         connection = self._connections.find(scope.get("client"))
-        if connection is None:  # it was sent away a moment ago
-            await self._app(scope, receive, self._telling(send))
+        if connection is None:  # it was closed to make room a moment ago
+            await self._app(scope, receive, self._with_headers(send))
             return
         body = _Body(connection, receive)
 
-        async def timely_send(message: types.Message) -> None:
+        async def monitored_send(message: types.Message) -> None:
             with connection.waiting():
                 await send(message)
 
         with connection.answering():
-            await self._app(scope, body.receive, self._telling(timely_send))
+            await self._app(scope, body.receive, self._with_headers(monitored_send))
 
-    def _telling(self, send: types.Send) -> types.Send:
-        async def told(message: types.Message) -> None:
+    def _with_headers(self, send: types.Send) -> types.Send:
+        async def send_with_headers(message: types.Message) -> None:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message.get("headers", ())}
                 more = [one for one in self._headers if one[0] not in known]
                 message = {**message, "headers": [*message.get("headers", ()), *more]}
             await send(message)
 
-        return told
+        return send_with_headers
 
-    def _checked(self, scope: types.Scope) -> list[tuple[bytes, bytes]]:
-        """The headers with a `Host` that is ours."""
+    def _with_trusted_host(self, scope: types.Scope) -> list[tuple[bytes, bytes]]:
+        """The request's headers, with our address as `Host` if it does not name this server."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         address, port = scope["server"]
         given = next((value.decode("latin-1") for name, value in headers if name == b"host"), "")
@@ -84,7 +84,7 @@ class ClientLimits:
 
 @functools.lru_cache(maxsize=256)
 def _is_ours(given: str, address: str, names: frozenset[str]) -> bool:
-    """Whether a `Host` names this server, at whatever port: a tunnel's may be another."""
+    """Whether a `Host` names this server, at any port: it differs behind a tunnel."""
     try:
         parts = urlsplit(f"//{given}")
         host = parts.hostname or ""
@@ -108,8 +108,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def names_of(certfile: Path) -> frozenset[str]:
-    """What a certificate says that its server is called.  Raises `OSError`."""
+def certificate_names(certfile: Path) -> frozenset[str]:
+    """The DNS names and IP addresses in a certificate.  Raises `OSError`."""
     try:
         first = x509.load_pem_x509_certificates(certfile.read_bytes())[0]
         found = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -122,25 +122,25 @@ def names_of(certfile: Path) -> frozenset[str]:
 
 
 class _Body:
-    """A request's body, and how long it has been waited for."""
+    """A request's body, with its remaining waiting time."""
 
     def __init__(self, connection: Connection, receive: types.Receive) -> None:
         self._connection = connection
         self._receive = receive
-        self._left = GRACE_SECONDS
-        self._whole = False
+        self._allowance = GRACE_SECONDS
+        self._is_complete = False
 
     async def receive(self) -> types.Message:
-        """The next of it.  408 if it does not come in time."""
-        if self._whole:  # what comes now is the end of the connection
+        """The next piece of the body; 408 if it does not arrive in time."""
+        if self._is_complete:  # after the body, wait for a disconnect
             return await self._receive()
         began = trio.current_time()
-        with self._connection.waiting(), trio.move_on_after(min(self._left, SILENCE_SECONDS)):
+        with self._connection.waiting(), trio.move_on_after(min(self._allowance, SILENCE_SECONDS)):
             message = await self._receive()
-            self._left -= trio.current_time() - began
-            self._left += len(message.get("body", b"")) / LEAST_RATE
-            self._whole = not message.get("more_body", False)
+            self._allowance -= trio.current_time() - began
+            self._allowance += len(message.get("body", b"")) / LEAST_RATE
+            self._is_complete = not message.get("more_body", False)
             return message
-        self._whole = True
-        said = "The body of the request did not come in time."
-        raise problems.Refused(408, "request_timeout", said, headers={"Connection": "close"})
+        self._is_complete = True
+        reason = "The body of the request did not come in time."
+        raise problems.Refused(408, "request_timeout", reason, headers={"Connection": "close"})

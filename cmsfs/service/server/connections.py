@@ -1,10 +1,10 @@
 """Accepts and counts connections, and closes idle ones when there are too many.
 
-A connection costs a descriptor, and what it asks for perhaps another.  When there are as many as there may
-be, the one that has been silent for longest makes room, of those from the address that has most: an idle one,
-or one whose client is slow to send or to take.  Where every client is being served, the next is told 503.
+A connection needs a file descriptor, and its request perhaps another.  At the limit, a connection that waits
+for its client is closed to make room: of those of the address with the most connections, the one that has
+waited longest.  If no connection waits for its client, the new one gets a 503.
 
-Rule: running out of descriptors is an answer to the client that comes, never the end of a listener.
+Rule: if the process runs out of descriptors, the new client gets a 503; the listener never stops.
 """
 
 import errno
@@ -23,15 +23,15 @@ from cmsfs.service.server.tls import TlsStream
 
 log = logging.getLogger(__name__)
 
-MOST = 2000
+MAX_CONNECTIONS = 2000
 
-# What the database, the worker, and everything but connections and their files may need.
+# Descriptors for the database, the worker, and everything else but connections and their files.
 RESERVE = 64
 
-# A client that does not get its first request across in so long is gone, or means to stay for nothing.
+# A client that has not sent its first request within this time is disconnected.
 FIRST_REQUEST_SECONDS = 20.0
 
-_FULL = (errno.EMFILE, errno.ENFILE)
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -43,16 +43,16 @@ Handler = Callable[[Stream], Awaitable[None]]
 Peer = tuple[str, int]
 
 
-def most_possible() -> int:
-    """How many connections the descriptors of this process are good for."""
+def connection_limit() -> int:
+    """How many connections the descriptor limit of this process allows."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST if soft < 0 else max(8, min(MOST, (soft - RESERVE) // 2))
+    return MAX_CONNECTIONS if soft < 0 else max(8, min(MAX_CONNECTIONS, (soft - RESERVE) // 2))
 
 
-def raise_limit() -> None:
-    """Let this process have as many descriptors as it may, as far as there is use for them."""
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of descriptors to what MAX_CONNECTIONS needs, as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = RESERVE + 2 * MOST
+    wanted = RESERVE + 2 * MAX_CONNECTIONS
     if 0 <= soft < wanted:
         more = wanted if hard < 0 else min(wanted, hard)
         with suppress(ValueError, OSError):
@@ -60,24 +60,24 @@ def raise_limit() -> None:
 
 
 class Connection:
-    """One client's; which of its two sides the other waits for, and since when."""
+    """One client's connection, and since when it has been waiting for the client."""
 
     def __init__(self, sock: trio.socket.SocketType, peer: Peer) -> None:
         self.peer = peer
-        self.asked = trio.Event()  # the first request has come
+        self.request_received = trio.Event()  # set by the first request
         self._socket = sock
         self._answering = 0
         self._since: float | None = trio.current_time()
 
     @property
     def silent_since(self) -> float | None:
-        """Since when the client is waited for; None while it waits for us."""
+        """Since when the connection has been waiting for the client; None while the client waits for us."""
         return self._since
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """A request is being answered."""
-        self.asked.set()
+        """Mark a request as being served."""
+        self.request_received.set()
         self._answering += 1
         self._since = None
         try:
@@ -89,7 +89,7 @@ class Connection:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """The client is to send or to take something; inside `answering`."""
+        """Mark the connection as waiting for the client to send or receive; used inside `answering`."""
         self._since = trio.current_time()
         try:
             yield
@@ -97,16 +97,16 @@ class Connection:
             self._since = None
 
     def end(self) -> None:
-        """Have the connection end in its own time, as if the client had gone."""
+        """Shut down the socket; its task then ends as if the client had disconnected."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class Connections:
-    """All of a server."""
+    """All connections of a server."""
 
-    def __init__(self, most: int | None = None) -> None:
-        self.most = most_possible() if most is None else most
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = connection_limit() if limit is None else limit
         self._open: dict[Peer, Connection] = {}
         self._refusing = False
 
@@ -120,28 +120,28 @@ class Connections:
     async def accept(
         self, listener: socket.socket, handler: Handler, tls: ssl.SSLContext | None, nursery: trio.Nursery
     ) -> None:
-        """Take connections until cancelled; each is handled in `nursery`."""
+        """Accept connections until cancelled; each is handled in `nursery`."""
         spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        taken = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+        server_socket = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
         try:
             while True:
                 try:
-                    stream = await taken.accept()
+                    stream = await server_socket.accept()
                 except OSError as error:
-                    if error.errno not in _FULL:
-                        log.warning("a connection could not be taken: %s", error.strerror)
+                    if error.errno not in _NO_DESCRIPTORS:
+                        log.warning("a connection could not be accepted: %s", error.strerror)
                         await trio.sleep(0.1)
                         continue
                     self._note_refusal("the descriptors of this process are used up")
                     if spare >= 0:
                         os.close(spare)
-                    spare = await _refuse_next(taken)
+                    spare = await _refuse_next(server_socket)
                 else:
                     nursery.start_soon(self._handle, stream, handler, tls)
         finally:
             if spare >= 0:
                 os.close(spare)
-            await taken.aclose()
+            await server_socket.aclose()
 
     async def _handle(self, stream: trio.SocketStream, handler: Handler, tls: ssl.SSLContext | None) -> None:
         try:
@@ -150,9 +150,9 @@ class Connections:
             await trio.aclose_forcefully(stream)
             return
         if not self._make_room():
-            self._note_refusal(f"all {self.most} connections are in use")
+            self._note_refusal(f"all {self.limit} connections are in use")
             if tls is None:
-                await _say_busy(stream)
+                await _send_busy(stream)
             await trio.aclose_forcefully(stream)
             return
         connection = Connection(stream.socket, (peer[0], peer[1]))
@@ -173,22 +173,22 @@ class Connections:
             await trio.aclose_forcefully(stream)
 
     def _make_room(self) -> bool:
-        """Whether there is room for one more; who is silent is sent away for it."""
-        if len(self._open) < self.most:
+        """Make room for one more connection if necessary; False if all are being served."""
+        if len(self._open) < self.limit:
             self._refusing = False
             return True
         silent = [one for one in self._open.values() if one.silent_since is not None]
         if not silent:
             return False
-        of = Counter(one.peer[0] for one in self._open.values())
-        victim = min(silent, key=lambda one: (-of[one.peer[0]], one.silent_since))
-        # It counts no more; the end of its task finds that it is gone.
+        per_address = Counter(one.peer[0] for one in self._open.values())
+        victim = min(silent, key=lambda one: (-per_address[one.peer[0]], one.silent_since))
+        # It no longer counts; its task notices that when it ends.
         del self._open[victim.peer]
         victim.end()
         return True
 
     def _note_refusal(self, reason: str) -> None:
-        """Once, until there is room again."""
+        """Log a refusal, once until there is room again."""
         if not self._refusing:
             self._refusing = True
             log.warning("connections are refused: %s", reason)
@@ -196,28 +196,28 @@ class Connections:
 
 async def _expect_request(connection: Connection) -> None:
     with trio.move_on_after(FIRST_REQUEST_SECONDS):
-        await connection.asked.wait()
-    if not connection.asked.is_set():
+        await connection.request_received.wait()
+    if not connection.request_received.is_set():
         connection.end()
 
 
 async def _refuse_next(listener: trio.SocketListener) -> int:
-    """Refuse the next connection with the spare descriptor, and give the spare one back; -1: none."""
+    """Refuse the next connection, using the spare descriptor; returns a new spare one, or -1."""
     with trio.move_on_after(0.1), suppress(OSError):
         stream = await listener.accept()
         try:
-            await _say_busy(stream, 0.01)
+            await _send_busy(stream, 0.01)
         finally:
             await trio.aclose_forcefully(stream)
     try:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        await trio.sleep(0.1)  # whoever took it gives it back
+        await trio.sleep(0.1)  # until somebody releases a descriptor
         return -1
 
 
-async def _say_busy(stream: trio.SocketStream, seconds: float = 1) -> None:
-    """Refuse a client, and take what it sends for a moment, so that the answer is not lost to a reset."""
+async def _send_busy(stream: trio.SocketStream, seconds: float = 1) -> None:
+    """Send a 503, and read what the client sends for a moment, so that no reset discards the response."""
     with suppress(OSError, trio.BrokenResourceError), trio.move_on_after(seconds):
         await stream.send_all(_BUSY)
         await stream.send_eof()

@@ -1,8 +1,8 @@
 """The root page, the OpenAPI document and the API documentation page.
 
-The description is made once for each application, when somebody first asks.
+The description is generated once per application, at the first request.
 
-Rule: the page is whole by itself: no script, nothing fetched from anywhere.
+Rule: the page is self-contained: no scripts and no external resources.
 """
 
 from importlib import metadata
@@ -30,7 +30,7 @@ async def browse(request: requests.Request) -> responses.Response:
 
 
 async def icon(request: requests.Request) -> responses.Response:
-    """None; browsers ask by themselves."""
+    """An empty response, because browsers request an icon unasked."""
     return responses.Response(status_code=204)
 
 
@@ -43,7 +43,7 @@ def version() -> str:
 
 
 def document(described: dict[str, Any]) -> str:
-    """The description as a page."""
+    """The OpenAPI description as an HTML page."""
     shared = described["components"]["parameters"]
     by_tag: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
     for path, methods in described["paths"].items():
@@ -58,7 +58,7 @@ def document(described: dict[str, Any]) -> str:
 
 
 def _kind(schema: dict[str, Any]) -> markupsafe.Markup:
-    """What a schema asks for, in a few words, other shapes as links."""
+    """A short text for a schema's type, with links to other schemas."""
     join = markupsafe.Markup(" or ").join
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]

@@ -1,16 +1,17 @@
 """The operations of the public API that this service does not offer.
 
-Each is answered with 404 and the code `not_offered`, not with a server's error: clients repeat those for
-minutes.  `/docs` lists them.
+Each is answered with 404 and the code `not_offered`, not with a 5xx error, which clients retry for minutes.
+`/docs` lists them.
 
-Rule: what the public API has is either offered or in this table (`tests/service/server/test_not_offered.py`).
+Rule: an operation of the public API is either offered or listed here
+(`tests/service/server/test_not_offered.py`).
 """
 
 from cmsfs.service import problems
 
 CODE = "not_offered"
 
-# What they are about, and their methods and paths; a part in braces is any.
+# Methods and paths by topic; a part in braces matches anything.
 _FAMILIES = {
     "Questions to a language model": """
         POST /ai/ask  POST /ai/extract  POST /ai/extract_structured  POST /ai/text_gen
@@ -101,28 +102,28 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 FAMILIES: dict[str, list[tuple[str, str]]] = {name: _pairs(text) for name, text in _FAMILIES.items()}
 
 
-def _parts(path: str) -> tuple[str, ...]:
+def _path_parts(path: str) -> tuple[str, ...]:
     return tuple("" if part.startswith("{") else part for part in path.strip("/").split("/"))
 
 
-# By how many parts a path has and its first one, which is never a variable.
+# Indexed by the number of path parts and the first part, which is never a variable.
 _BY_SHAPE: dict[tuple[int, str], list[tuple[str, tuple[str, ...]]]] = {}
 for _lines in FAMILIES.values():
     for _method, _path in _lines:
-        _known = _parts(_path)
+        _known = _path_parts(_path)
         _BY_SHAPE.setdefault((len(_known), _known[0]), []).append((_method, _known))
 
 
 def refusal(method: str, path: str) -> problems.Refused | None:
-    """What is answered to a request that no route took, by its path below the API's root.
+    """The refusal for a request without a route, given its path below the API's root.
 
-    None if it is no operation of the public API.
+    None if it is not an operation of the public API.
     """
     parts = tuple(path.strip("/").split("/"))
     for known_method, known in _BY_SHAPE.get((len(parts), parts[0]), ()):
         if known_method == method and all(
             not one or one == part for one, part in zip(known, parts, strict=True)
         ):
-            said = f"This service does not offer {method} {path}; /docs lists what it offers and what not."
-            return problems.Refused(404, CODE, said)
+            message = f"This service does not offer {method} {path}; /docs lists what it offers and what not."
+            return problems.Refused(404, CODE, message)
     return None

@@ -1,10 +1,10 @@
 """Generates the OpenAPI description from the operations and their models.
 
-Paths are as they are served: everything below /2.0, the operations of uploads below /api/2.0, where clients
-send them, tokens and shared links at the root.
+Paths are those that are served: the API below /2.0, uploads below /api/2.0, where clients send them, tokens
+and shared links at the root.
 
-Rule: nothing is described here: what is said of an operation stands in its line, of a group in app.py, of a
-shape in its model.
+Rule: this module contains no descriptions: they are in the `Operation`, in the group in app.py, or in the
+model.
 """
 
 import json
@@ -37,13 +37,13 @@ Key = tuple[Any, json_schema.JsonSchemaMode]
 
 
 def document(api: Sequence[Group], others: Sequence[Group], *, version: str) -> dict[str, Any]:
-    """The description of these routes as an object for JSON; `others` are those outside of the API's root."""
+    """The OpenAPI document of these routes; `others` are groups outside the API's root."""
     found = [(group, one) for group in (*api, *others) for one in group.routes if _is_shown(one)]
-    made = _Shapes([one for _, one in found])
+    schemas = _Schemas([one for _, one in found])
     paths: dict[str, dict[str, Any]] = {}
     for group, one in found:
         path = _path(one, group, is_api=group in api)
-        paths.setdefault(path, {})[one.method.lower()] = _operation(one, group, made)
+        paths.setdefault(path, {})[one.method.lower()] = _operation(one, group, schemas)
     summaries: dict[str, str] = {}
     for group, _ in found:
         summaries.setdefault(group.name, group.summary)
@@ -54,7 +54,7 @@ def document(api: Sequence[Group], others: Sequence[Group], *, version: str) -> 
         "tags": [{"name": name, "description": summary} for name, summary in summaries.items()],
         "paths": paths,
         "components": {
-            "schemas": made.definitions,
+            "schemas": schemas.definitions,
             "parameters": {one.name: _parameter(one) for one in _EVERYWHERE},
             "securitySchemes": {"oauth": _security()},
         },
@@ -62,7 +62,7 @@ def document(api: Sequence[Group], others: Sequence[Group], *, version: str) -> 
 
 
 def _is_shown(route: Any) -> TypeGuard[Operation]:
-    """One operation has a second path, which only differs by a slash."""
+    """Whether to describe a route; skips the duplicate of an operation with a trailing slash."""
     return isinstance(route, Operation) and not route.path.endswith("/")
 
 
@@ -78,8 +78,8 @@ def _security() -> dict[str, Any]:
     return {"type": "oauth2", "flows": {"authorizationCode": code, "clientCredentials": flows}}
 
 
-class _Shapes:
-    """The schemas of all bodies and answers, with the definitions that they share."""
+class _Schemas:
+    """The schemas of all request and response bodies, with their shared definitions."""
 
     def __init__(self, found: Iterable[Operation]) -> None:
         keys = dict.fromkeys(key for one in found for key in _keys(one))
@@ -87,14 +87,14 @@ class _Shapes:
         for at, (shape, mode) in enumerate(keys):
             inputs.append((at, mode, _adapter(shape)))
         schemas, whole = pydantic.TypeAdapter.json_schemas(inputs, ref_template=_SCHEMAS + "{model}")
-        self._names = _short(whole.get("$defs", {}))
+        self._names = _display_names(whole.get("$defs", {}))
         self.definitions = {
             self._names[name]: self._renamed(schema) for name, schema in whole.get("$defs", {}).items()
         }
-        self._of = {key: self._renamed(schemas[at, key[1]]) for at, key in enumerate(keys)}
+        self._by_key = {key: self._renamed(schemas[at, key[1]]) for at, key in enumerate(keys)}
 
     def of(self, shape: Any, mode: json_schema.JsonSchemaMode) -> dict[str, Any]:
-        found: dict[str, Any] = self._of[shape, mode]
+        found: dict[str, Any] = self._by_key[shape, mode]
         return found
 
     def _renamed(self, schema: Any) -> Any:
@@ -109,8 +109,8 @@ class _Shapes:
         return f"{prefix}/{self._names[name]}"
 
 
-def _short(schemas: Mapping[str, Any]) -> dict[str, str]:
-    """Names for people: of two shapes with one name, the module comes before it; a page says of what."""
+def _display_names(schemas: Mapping[str, Any]) -> dict[str, str]:
+    """Readable schema names: duplicates get their module as a prefix, generic pages their item types."""
     found = {}
     for name in schemas:
         *_, module, last = ["", *name.split("__")]
@@ -144,10 +144,10 @@ def _keys(one: Operation) -> Iterable[Key]:
         yield search.MetadataFilter, "validation"
 
 
-def _operation(one: Operation, group: Group, made: _Shapes) -> dict[str, Any]:
+def _operation(one: Operation, group: Group, schemas: _Schemas) -> dict[str, Any]:
     parameters = [
-        *_of_path(one),
-        *_of_query(one.query, made),
+        *_path_parameters(one),
+        *_query_parameters(one.query, schemas),
         *(_parameter(parameter) for parameter in one.headers),
     ]
     if not one.public:
@@ -161,16 +161,16 @@ def _operation(one: Operation, group: Group, made: _Shapes) -> dict[str, Any]:
         "tags": [group.name],
         "security": _security_of(one),
         "parameters": parameters,
-        "responses": _responses(one, made),
+        "responses": _responses(one, schemas),
     }
-    if said := _said(one):
-        found["description"] = said
+    if description := _description(one):
+        found["description"] = description
     if one.body is not None:
-        found["requestBody"] = _body(one.body, made)
+        found["requestBody"] = _body(one.body, schemas)
     return found
 
 
-def _said(one: Operation) -> str:
+def _description(one: Operation) -> str:
     paragraphs = [one.more]
     need = _need(one)
     if need is not None and (need.one_of or need.also):
@@ -186,7 +186,7 @@ def _need(one: Operation) -> scopes.Need | None:
 
 
 def _security_of(one: Operation) -> list[dict[str, list[str]]]:
-    """Each of the scopes of applications that is enough, with those that are needed besides."""
+    """The alternative application scopes that suffice, each with the scopes required in addition."""
     need = _need(one)
     if need is None:
         return []
@@ -194,14 +194,16 @@ def _security_of(one: Operation) -> list[dict[str, list[str]]]:
     return [{"oauth": [scope, *sorted(need.also)]} for scope in enough] or [{"oauth": sorted(need.also)}]
 
 
-def _of_path(one: Operation) -> list[dict[str, Any]]:
+def _path_parameters(one: Operation) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in one.param_convertors
     ]
 
 
-def _of_query(query: Sequence[Parameter] | type[pydantic.BaseModel], made: _Shapes) -> list[dict[str, Any]]:
+def _query_parameters(
+    query: Sequence[Parameter] | type[pydantic.BaseModel], schemas: _Schemas
+) -> list[dict[str, Any]]:
     if not isinstance(query, type):
         return [_parameter(one) for one in query]
     found = []
@@ -210,18 +212,18 @@ def _of_query(query: Sequence[Parameter] | type[pydantic.BaseModel], made: _Shap
             # JSON inside the query string.
             schema = {
                 "type": "array",
-                "items": made.of(search.MetadataFilter, "validation"),
+                "items": schemas.of(search.MetadataFilter, "validation"),
                 "minItems": 1,
                 "maxItems": 1,
             }
             found.append({"name": name, "in": "query", "content": {"application/json": {"schema": schema}}})
         else:
-            found.append(_parameter(Parameter(name, schema.get("description", ""), _plain(schema))))
+            found.append(_parameter(Parameter(name, schema.get("description", ""), _query_schema(schema))))
     return found
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of a model's field without its name, and without the null that no query string holds."""
+def _query_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """A field's schema without its title, and without null, which a query string cannot express."""
     schema = {
         name: value
         for name, value in schema.items()
@@ -244,12 +246,12 @@ def _parameter(one: Parameter) -> dict[str, Any]:
     return found
 
 
-def _body(body: Any, made: _Shapes) -> dict[str, Any]:
+def _body(body: Any, schemas: _Schemas) -> dict[str, Any]:
     match body:
         case str():
             return _content(body, _BINARY, required=True)
         case operations.UploadForm():
-            parts = {"attributes": made.of(body.attributes, "validation"), "file": _BINARY}
+            parts = {"attributes": schemas.of(body.attributes, "validation"), "file": _BINARY}
             schema = {"type": "object", "properties": parts, "required": list(parts)}
             found = _content("multipart/form-data", schema, required=True)
             found["content"]["multipart/form-data"]["encoding"] = {
@@ -262,35 +264,35 @@ def _body(body: Any, made: _Shapes) -> dict[str, Any]:
             return _content("multipart/form-data", schema, required=True)
         case operations.Form():
             return _content(
-                "application/x-www-form-urlencoded", made.of(body.shape, "validation"), required=True
+                "application/x-www-form-urlencoded", schemas.of(body.shape, "validation"), required=True
             )
         case _:
-            return _content("application/json", made.of(body, "validation"), required=True)
+            return _content("application/json", schemas.of(body, "validation"), required=True)
 
 
 def _content(kind: str, schema: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {"content": {kind: {"schema": schema}}} | more
 
 
-def _responses(one: Operation, made: _Shapes) -> dict[str, Any]:
+def _responses(one: Operation, schemas: _Schemas) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for status, shape in one.successes.items():
-        found[str(status)] = {"description": HTTPStatus(status).phrase} | _answer(shape, made)
+        found[str(status)] = {"description": HTTPStatus(status).phrase} | _answer(shape, schemas)
     for status in one.refusals:
-        # Without a good token there is no body, as the public API has it.
+        # A 401 has no body, as in the public API.
         shape = None if status == 401 and not one.public else one.problem
-        found[str(status)] = {"description": HTTPStatus(status).phrase} | _answer(shape, made)
+        found[str(status)] = {"description": HTTPStatus(status).phrase} | _answer(shape, schemas)
         if status == 413:
-            found[str(status)] |= _answer(problems.Problem, made)
+            found[str(status)] |= _answer(problems.Problem, schemas)
     return found
 
 
-def _answer(shape: Any, made: _Shapes) -> dict[str, Any]:
+def _answer(shape: Any, schemas: _Schemas) -> dict[str, Any]:
     if shape is None:
         return {}
     if shape == operations.BYTES:
-        # Files come as what they are.
+        # Files have their own content type.
         return _content("*/*", _BINARY)
     if isinstance(shape, str):
         return _content(shape, {"type": "string"})
-    return _content("application/json", made.of(shape, "serialization"))
+    return _content("application/json", schemas.of(shape, "serialization"))

@@ -1,10 +1,10 @@
 """Rate limits per user: token buckets for calls, uploads and searches; off by default.
 
-`cmsfs serve --rate-limits` gives the application one `Limits`; `calls.guarded` has it judge every call of a
-user, and the token endpoint every request.  A bucket holds what may be asked at once and fills up evenly; a
-call takes one from each bucket that it concerns, or none from any and is 429 with the seconds to wait.
+`cmsfs serve --rate-limits` gives the application one `RateLimits`; it checks every call of a user, and every
+request of the token endpoint.  A bucket holds the burst allowance and refills evenly; a call takes one token
+from each bucket that applies, or none at all and gets a 429 with the seconds to wait.
 
-Rule: a bucket that is full again is forgotten, and there are never more than MAX_BUCKETS.
+Rule: full buckets are dropped, and there are never more than MAX_BUCKETS.
 """
 
 import math
@@ -18,16 +18,16 @@ import trio
 
 from cmsfs.service import problems
 
-# Of how many users (and enterprises) something is remembered; some 200 bytes each.
+# The maximum number of buckets; some 200 bytes each.
 MAX_BUCKETS = 100_000
 _MAX_CLIENT_ID = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """So many calls in so many seconds, for each user or for the enterprise together.
+    """A limit of `calls` in `seconds`, per user or for the whole enterprise.
 
-    For tokens: for each application at each address; others elsewhere cannot use it up.
+    Token requests are limited per application and address, so that clients elsewhere cannot use the limit up.
     """
 
     kind: str
@@ -36,14 +36,14 @@ class Rule:
     of: Literal["user", "enterprise", "application"] = "user"
 
 
-# What the public API tells of its own limits.  A file that is uploaded in parts is one upload, its commit.
+# The public API's documented limits.  A chunked upload counts once, at its commit.
 PUBLISHED = (
     Rule("call", 1000, 60),
     Rule("upload", 240, 60),
     Rule("search", 6, 1),
     Rule("search", 60, 60),
     Rule("search", 12, 1, of="enterprise"),
-    # Nothing is published of these.
+    # Our own: no limit is documented.
     Rule("token", 120, 60, of="application"),
 )
 
@@ -54,7 +54,7 @@ _KINDS = {
 
 
 def kinds(method: str, path: str) -> list[str]:
-    """What a call counts as."""
+    """The kinds of limits that a call counts against."""
     return ["call", *(kind for (how, kind), form in _KINDS.items() if how == method and form.fullmatch(path))]
 
 
@@ -72,25 +72,25 @@ class RateLimits:
     ) -> None:
         self._rules = rules
         self._clock = clock
-        # In the order of their last use.
+        # Least recently used first.
         self._buckets: OrderedDict[tuple[int, Hashable], _Bucket] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def take(self, method: str, path: str, *, user: int, enterprise: int) -> None:
-        """Count a call; 429 `rate_limit_exceeded` if there were too many before."""
+        """Count a call; 429 `rate_limit_exceeded` if a limit is exceeded."""
         what = kinds(method, path)
         whose: dict[str, Hashable] = {"user": user, "enterprise": enterprise}
         self._take([(one, whose[rule.of]) for one, rule in enumerate(self._rules) if rule.kind in what])
 
     def take_token(self, address: str, client_id: str) -> None:
-        """Count a request of the token endpoint; 429 if there were too many before."""
+        """Count a request of the token endpoint; 429 if the limit is exceeded."""
         whose = (address, client_id[:_MAX_CLIENT_ID])
         self._take([(one, whose) for one, rule in enumerate(self._rules) if rule.kind == "token"])
 
     def _take(self, wanted: list[tuple[int, Hashable]]) -> None:
-        # atomic: no await between the look at the buckets and the taking
+        # atomic: no await between checking the buckets and taking from them
         now = self._clock()
         concerned, wait = [], 0.0
         for number, whose in wanted:
@@ -109,7 +109,7 @@ class RateLimits:
             bucket.left -= 1
 
     def _bucket(self, number: int, whose: Hashable, now: float) -> _Bucket:
-        """The bucket of a rule, filled up to this moment."""
+        """The bucket of a rule, refilled up to now."""
         rule, key = self._rules[number], (number, whose)
         bucket = self._buckets.setdefault(key, _Bucket(rule.calls, now))
         bucket.left = min(rule.calls, bucket.left + (now - bucket.at) * rule.calls / rule.seconds)
@@ -119,7 +119,7 @@ class RateLimits:
         return bucket
 
     def _forget(self, now: float) -> None:
-        """Drop a few that nobody has used for so long that they are full, and any that are too many."""
+        """Drop up to two of the least recently used buckets, if they are full or there are too many."""
         for _ in range(2):
             (number, whose), bucket = next(iter(self._buckets.items()))
             if now - bucket.at < self._rules[number].seconds and len(self._buckets) <= MAX_BUCKETS:

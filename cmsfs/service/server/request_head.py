@@ -1,17 +1,16 @@
-"""The head of an HTTP/1.1 request, strictly, and a body in chunks after it.
+"""A strict parser for the head of an HTTP/1.1 request, and for chunked bodies.
 
-Where bytes end is never guessed: one length or one `chunked`, lines that end in CRLF, names and values of the
-characters that they may have, one `Host`.  So nothing of one request can become part of the next, neither
-here nor for a proxy in front.
+Framing is never guessed: there must be one length or one `chunked`, lines that end in CRLF, valid characters
+in names and values, and one `Host`.  This prevents request smuggling, here and through a proxy in front.
 
-Rule: what is not certain to mean one thing is refused, and the connection ends with that.
+Rule: an ambiguous request is refused, and the connection is closed.
 """
 
 import enum
 import re
 
-# As much as a head may have before its end has come; and what is said after a body in chunks.
-MOST_HEAD = 16 * 1024
+# The maximum size of a head, and of the trailers after a chunked body.
+MAX_HEAD_BYTES = 16 * 1024
 
 END = b"\r\n\r\n"
 
@@ -21,13 +20,13 @@ _REQUEST = re.compile(rb"(%b) ([\x21-\x7e]+) HTTP/(1\.[01])" % _TOKEN)
 _OTHER_VERSION = re.compile(rb".* HTTP/\d(\.\d)?")
 _FIELD = re.compile(rb"(%b):[ \t]*(%b)" % (_TOKEN, _VALUE))
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,16})(?:;%b)?" % _VALUE)
-# What says where bytes end is said before them.
+# Framing headers are not allowed in trailers.
 _FRAMING = (b"content-length", b"transfer-encoding", b"host")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
 class Malformed(Exception):
-    """No request that can be answered; with which status it is refused."""
+    """A malformed request, with the status to refuse it with."""
 
     def __init__(self, status: int = 400) -> None:
         super().__init__(status)
@@ -35,9 +34,9 @@ class Malformed(Exception):
 
 
 class RequestHead:
-    """What a head says, from its first byte to the empty line.  Raises `Malformed`."""
+    """A parsed head, from its first byte to the empty line.  Raises `Malformed`."""
 
-    __slots__ = ("expects", "headers", "keeps", "length", "method", "target", "version")
+    __slots__ = ("expects_continue", "headers", "keep_alive", "length", "method", "target", "version")
 
     def __init__(self, data: bytes) -> None:
         first, *lines = data[: -len(END)].split(b"\r\n")
@@ -48,10 +47,10 @@ class RequestHead:
         self.target: bytes = found[2]
         self.version = found[3].decode("ascii")
         self.headers: list[tuple[bytes, bytes]] = []
-        self.length: int | None = 0  # of the body; None: it comes in chunks
-        self.expects = False  # the client waits for a word before it sends the body
-        self.keeps = self.version == "1.1"  # another request may follow
-        of_length = hosts = 0
+        self.length: int | None = 0  # of the body; None: chunked
+        self.expects_continue = False  # the client waits for 100 Continue before it sends the body
+        self.keep_alive = self.version == "1.1"  # another request may follow
+        framing_headers = hosts = 0
         for line in lines:
             if (found := _FIELD.fullmatch(line)) is None:
                 raise Malformed
@@ -60,13 +59,13 @@ class RequestHead:
             if name == b"host":
                 hosts += 1
             elif name == b"connection":
-                self.keeps = self.keeps and b"close" not in value.lower()
+                self.keep_alive = self.keep_alive and b"close" not in value.lower()
             elif name == b"expect":
-                self.expects = self.version == "1.1" and value.lower() == b"100-continue"
+                self.expects_continue = self.version == "1.1" and value.lower() == b"100-continue"
             elif name in (b"content-length", b"transfer-encoding"):
-                of_length += 1
+                framing_headers += 1
                 self.length = self._length(name, value)
-        if of_length > 1 or hosts > 1 or (not hosts and self.version == "1.1"):
+        if framing_headers > 1 or hosts > 1 or (not hosts and self.version == "1.1"):
             raise Malformed
 
     def _length(self, name: bytes, value: bytes) -> int | None:
@@ -81,7 +80,7 @@ class RequestHead:
         return None
 
 
-class _Place(enum.Enum):
+class _ChunkState(enum.Enum):
     SIZE = enum.auto()
     DATA = enum.auto()
     BREAK = enum.auto()
@@ -89,48 +88,48 @@ class _Place(enum.Enum):
 
 
 class ChunkedBody:
-    """A body in chunks, as it comes."""
+    """An incremental decoder of a chunked body."""
 
     def __init__(self) -> None:
-        self.whole = False
-        self.rest = b""  # what has come and is not understood yet; in the end, what follows the body
-        self._place = _Place.SIZE
+        self.is_complete = False
+        self.buffer = b""  # received but not decoded yet; after the end, the bytes that follow the body
+        self._state = _ChunkState.SIZE
         self._left = 0
-        self._beside = 0
+        self._trailer_size = 0
 
-    def take(self, data: bytes) -> bytes:
-        """What of the body is in the bytes that came.  Raises `Malformed`."""
-        data, at, found = self.rest + data, 0, []
-        while not self.whole:
-            if self._place is _Place.DATA:
+    def feed(self, data: bytes) -> bytes:
+        """Decode received bytes and return the body's part of them.  Raises `Malformed`."""
+        data, at, found = self.buffer + data, 0, []
+        while not self.is_complete:
+            if self._state is _ChunkState.DATA:
                 piece = data[at : at + self._left]
                 if not piece:
                     break
                 found.append(piece)
                 at += len(piece)
                 self._left -= len(piece)
-                self._place = _Place.DATA if self._left else _Place.BREAK
-            elif self._place is _Place.BREAK:
+                self._state = _ChunkState.DATA if self._left else _ChunkState.BREAK
+            elif self._state is _ChunkState.BREAK:
                 if len(data) - at < 2:
                     break
                 if data[at : at + 2] != b"\r\n":
                     raise Malformed
-                at, self._place = at + 2, _Place.SIZE
+                at, self._state = at + 2, _ChunkState.SIZE
             else:
                 end = data.find(b"\r\n", at)
                 if end < 0:
                     break
-                self._line(data[at:end])
+                self._parse_line(data[at:end])
                 at = end + 2
-        self.rest = data[at:]
-        if not self.whole and len(self.rest) > MOST_HEAD:
+        self.buffer = data[at:]
+        if not self.is_complete and len(self.buffer) > MAX_HEAD_BYTES:
             raise Malformed(431)
         return b"".join(found)
 
-    def _line(self, line: bytes) -> None:
-        if self._place is _Place.TRAILER:
-            self._beside += len(line)
-            self.whole = not line
+    def _parse_line(self, line: bytes) -> None:
+        if self._state is _ChunkState.TRAILER:
+            self._trailer_size += len(line)
+            self.is_complete = not line
             field = _FIELD.fullmatch(line)
             if line and (field is None or field[1].lower() in _FRAMING):
                 raise Malformed
@@ -138,7 +137,7 @@ class ChunkedBody:
             raise Malformed
         else:
             self._left = int(found[1], 16)
-            self._place = _Place.DATA if self._left else _Place.TRAILER
-        # Trailers say nothing here; but they may not go on for ever.
-        if self._beside > MOST_HEAD:
+            self._state = _ChunkState.DATA if self._left else _ChunkState.TRAILER
+        # Trailers are ignored, but their size is limited.
+        if self._trailer_size > MAX_HEAD_BYTES:
             raise Malformed(431)

@@ -1,8 +1,8 @@
-"""Finds the route of a request among those that its path can have.
+"""Finds the route of a request without trying all patterns.
 
-Starlette's router tries one pattern after the other, some hundred for each request.  Here they are laid out
-by the first part of their paths, and by how many parts these have; a request is given to a router that holds
-only those, in their order.
+Starlette's router tries one pattern after the other, about a hundred per request.  Here routes are indexed by
+the first part of their path and its number of parts; a request goes to a router with only the matching ones,
+in their original order.
 """
 
 from collections.abc import Sequence
@@ -10,31 +10,31 @@ from collections.abc import Sequence
 from starlette import routing, types
 from starlette._utils import get_route_path
 
-# Paths of more parts than any route are looked for among all.
-_DEEPEST = 12
+# Deeper paths than any route's are tried against all routes.
+_MAX_DEPTH = 12
 
 
 class RouteTable:
-    """An ASGI application of routes, of which the first that matches answers."""
+    """An ASGI application that dispatches to the first route that matches."""
 
     def __init__(self, routes: Sequence[routing.BaseRoute]) -> None:
         self._all = _router(routes)
-        self._firsts = {_first(_path(route)) for route in routes}
-        # Made when a request comes that needs it: a service serves mostly few kinds of request.
-        self._found: dict[tuple[str, int], routing.Router] = {}
+        self._first_parts = {_first(_path(route)) for route in routes}
+        # Created on demand: most services see only few kinds of requests.
+        self._routers: dict[tuple[str, int], routing.Router] = {}
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         path = get_route_path(scope)
         key = _first(path), path.count("/")
-        if (router := self._found.get(key)) is None:
+        if (router := self._routers.get(key)) is None:
             router = self._router(*key)
         await router.app(scope, receive, send)
 
     def _router(self, first: str, depth: int) -> routing.Router:
-        if first not in self._firsts or not 0 < depth < _DEEPEST:
+        if first not in self._first_parts or not 0 < depth < _MAX_DEPTH:
             return self._all
-        fitting = [route for route in self._all.routes if _fits(_path(route), first, depth)]
-        found = self._found[first, depth] = _router(fitting)
+        candidates = [route for route in self._all.routes if _can_match(_path(route), first, depth)]
+        found = self._routers[first, depth] = _router(candidates)
         return found
 
 
@@ -51,7 +51,7 @@ def _first(path: str) -> str:
     return path[1:].partition("/")[0]
 
 
-def _fits(path: str, first: str, depth: int) -> bool:
-    """Whether a request with this first part and so many parts can have a path like that."""
+def _can_match(path: str, first: str, depth: int) -> bool:
+    """Whether a route's path can match a request with this first part and number of parts."""
     begins = _first(path)
     return (begins == first or begins.startswith("{")) and (":path}" in path or path.count("/") == depth)

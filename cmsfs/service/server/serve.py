@@ -3,11 +3,11 @@
 `cmsfs serve` runs this; so do the tests that speak real HTTP.  HTTP/1.1 only (http1.py): HTTP/2 in pure
 Python is several times slower.
 
-How many connections there may be, and how slow a client, is decided in connections.py and client_limits.py.
+connections.py limits the number of connections, client_limits.py slow clients.
 
-To stop, it takes no new connection, gives what is being answered STOP_SECONDS, and cuts off the rest.
+On shutdown it accepts no new connections, gives running requests STOP_SECONDS, and then aborts the rest.
 
-Rule: loopback unless told otherwise; with a certificate, TLS 1.2 or later and nothing older.
+Rule: loopback by default; with a certificate, TLS 1.2 or later.
 """
 
 import errno
@@ -33,15 +33,15 @@ from cmsfs.service.webhooks import deliveries, receivers
 
 log = logging.getLogger(__name__)
 
-# Clients keep connections for a minute, and not every request that meets the end of one is repeated.
+# Longer than clients keep idle connections (a minute): not every request is retried if its connection closes.
 KEEP_ALIVE_SECONDS = 75
 
 HANDSHAKE_SECONDS = 10
 
-# What is being answered when the service is to stop, an upload of gigabytes perhaps, has so long to end.
+# How long running requests, such as large uploads, get to finish on shutdown.
 STOP_SECONDS = 8.0
 
-# A client that takes no byte for so long is gone.
+# A client that acknowledges nothing for this long is considered gone.
 STALLED_MS = 60_000
 
 
@@ -59,18 +59,19 @@ async def serve(
     stop: trio.Event | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until `stop` or cancelled; starts with the URL that it listens on (port 0 takes a free one).
+    """Serve until `stop` or cancelled; reports the URL that it listens on as started (port 0 picks a free
+    one).
 
-    `stop` ends it gracefully, within STOP_SECONDS; cancelled: at once, and what is being answered is cut off.
-    With `metrics_address`, a host and a port, metrics are served there, in clear.
-    Raises `UserError` if an address cannot be had or the certificate not be read.
+    `stop` shuts down gracefully, within STOP_SECONDS; cancellation aborts running requests at once.
+    With `metrics_address`, a host and a port, metrics are served there over plain HTTP.
+    Raises `UserError` if an address cannot be used or the certificate cannot be read.
     """
     names = {host.lower(), socket.gethostname().lower()}
     try:
         tls = None
         if certfile is not None:
             tls = server_tls.context(certfile, keyfile or certfile)
-            names |= client_limits.names_of(certfile)
+            names |= client_limits.certificate_names(certfile)
         listener = _listen(host, port)
     except OSError as error:
         raise errors.UserError(_reason(error, host, port, certfile)) from error
@@ -78,7 +79,7 @@ async def serve(
     shown = f"[{host}]" if ":" in host else host
     url = f"{scheme}://{shown}:{listener.getsockname()[1]}"
     with listener:
-        taken = Connections()
+        connections = Connections()
         counts = usage.RequestCounts()
         inner = app.build(
             store,
@@ -88,9 +89,9 @@ async def serve(
             webhook_networks=webhook_networks,
             counts=counts,
         )
-        observer = None if metrics_address is None else metrics.ServiceMetrics(store, taken)
-        built = access_log.AccessLog(
-            client_limits.ClientLimits(inner, taken, names=frozenset(names), tls=tls is not None),
+        observer = None if metrics_address is None else metrics.ServiceMetrics(store, connections)
+        logged = access_log.AccessLog(
+            client_limits.ClientLimits(inner, connections, names=frozenset(names), tls=tls is not None),
             proxied=public_url is not None,
             observer=observer,
         )
@@ -101,23 +102,23 @@ async def serve(
             nursery.start_soon(usage.run, store, counts)
             nursery.start_soon(indexing.run, store)
             nursery.start_soon(deliveries.run, store, webhook_networks)
-            server = http1.Http1Server(built, scheme=scheme, keep_alive_seconds=KEEP_ALIVE_SECONDS)
-            await nursery.start(_run, server, taken, listener, tls, stop)
+            server = http1.Http1Server(logged, scheme=scheme, keep_alive_seconds=KEEP_ALIVE_SECONDS)
+            await nursery.start(_run, server, connections, listener, tls, stop)
             log.info("serving on %s", url)
             task_status.started(url)
             if stop is not None:
                 await stop.wait()
                 with trio.move_on_after(STOP_SECONDS):
-                    await built.idle()
+                    await logged.wait_until_idle()
                     await usage.write(store, counts)
                 nursery.cancel_scope.cancel()
 
 
 @contextmanager
-def only_server(root: Path) -> Iterator[None]:
-    """This process is the one that serves a store's folder, which is made if it is new.
+def serving_lock(root: Path) -> Iterator[None]:
+    """Hold the lock of the process that serves a store's folder; a new folder is created.
 
-    Raises `UserError`, which names the process that serves it already.
+    Raises `UserError` with the id of the process that holds the lock.
     """
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -129,8 +130,10 @@ def only_server(root: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "another"
-            said = f"{root} is being served already, by process {holder}; end that, or choose another --data."
-            raise errors.UserError(said) from None
+            message = (
+                f"{root} is being served already, by process {holder}; end that, or choose another --data."
+            )
+            raise errors.UserError(message) from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -151,8 +154,8 @@ def _listen_for_metrics(host: str, port: int) -> socket.socket:
     try:
         listener = _listen(host, port)
     except OSError as error:
-        said = f"Metrics cannot be served at {host} port {port}: {error.strerror or error}."
-        raise errors.UserError(said) from error
+        message = f"Metrics cannot be served at {host} port {port}: {error.strerror or error}."
+        raise errors.UserError(message) from error
     shown, port = listener.getsockname()[:2]
     log.info("metrics at http://%s:%d/metrics", f"[{shown}]" if ":" in shown else shown, port)
     return listener
@@ -160,14 +163,14 @@ def _listen_for_metrics(host: str, port: int) -> socket.socket:
 
 async def _run(
     server: http1.Http1Server,
-    taken: Connections,
+    connections: Connections,
     listener: socket.socket,
     tls: ssl.SSLContext | None,
     stop: trio.Event | None,
     *,
     task_status: trio.TaskStatus[None],
 ) -> None:
-    """Take connections until `stop`, and let what was taken end."""
+    """Accept connections until `stop`, then let the open ones finish."""
 
     async def handle(stream: Stream) -> None:
         if not isinstance(stream, server_tls.TlsStream):
@@ -179,11 +182,11 @@ async def _run(
             await server.serve(stream)
 
     async with trio.open_nursery() as serving:
-        async with trio.open_nursery() as taking:
-            taking.start_soon(taken.accept, listener, handle, tls, serving)
+        async with trio.open_nursery() as accepting:
+            accepting.start_soon(connections.accept, listener, handle, tls, serving)
             task_status.started()
             await (trio.Event() if stop is None else stop).wait()
-            taking.cancel_scope.cancel()
+            accepting.cancel_scope.cancel()
         server.stop()
 
 
@@ -191,7 +194,7 @@ def _reason(error: OSError, host: str, port: int, certfile: Path | None) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"Port {port} of {host} is in use; choose another with --port."
     if error.errno == errno.EACCES:
-        return f"Port {port} of {host} needs rights that you do not have; choose one above 1023 with --port."
+        return f"Port {port} of {host} needs privileges you do not have; choose one above 1023 with --port."
     if isinstance(error, ssl.SSLError) or error.errno == errno.ENOENT:
         return f"The certificate {certfile} or its key cannot be used: {error.strerror or error}."
     return f"{host} port {port} cannot be listened on: {error.strerror or error}."

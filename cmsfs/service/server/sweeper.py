@@ -1,10 +1,10 @@
 """Scheduled cleanup: empties the trash, disposes of retained content, removes what has expired.
 
-Whoever runs the application runs `run` beside it.  Each pass works in small transactions, so that nobody
-waits long for the writer, and judges everything once more inside them.  A pass that is cut off is gone on
-with by the next one, in this process or another: nothing is remembered but in the data.
+`run` runs beside the application, in one process at a time.  Each pass uses small transactions, so that other
+writers do not wait long, and rechecks every row inside them.  An interrupted pass is continued by the next
+one, in this process or another: all state is in the data.
 
-Rule: what a hold or a retention protects stays, however late it is (`protection.py` decides).
+Rule: content under a hold or a retention policy is kept, however overdue (`protection.py` decides).
 """
 
 import json
@@ -27,20 +27,20 @@ from cmsfs.service.uploads import upload_sessions
 
 log = logging.getLogger(__name__)
 
-# What is done to one row that seems to be due: whether anything changed.
+# Processes one row that seems to be due; returns whether anything changed.
 Change = Callable[[Connection, int, int], bool]
 
 EVERY_SECONDS = 60
-# Finding what a policy for the whole enterprise lets go looks at every version that there is.
+# Finding what an enterprise-wide policy releases scans all versions.
 DISPOSE_EVERY_SECONDS = 3600
 
-# Contents without a version stay for so long, for uploads that have put the same in place and only have to
-# name it.
+# Contents without a version are kept this long, for uploads that have stored the same content and are about
+# to reference it.
 ASIDE_SECONDS = 3600
 
-# Rows in one transaction.
+# Rows per transaction.
 BATCH = 100
-# What is to be disposed of, at a time: an enterprise may have millions of it.
+# Versions to dispose of per query: an enterprise may have millions.
 PAGE = 10_000
 
 _DUE_TRASH = "SELECT id FROM item WHERE purge_at <= ? ORDER BY purge_at, id"
@@ -55,8 +55,8 @@ _DUE_VERSIONS = """
     JOIN enterprise ON enterprise.id = account.enterprise
     WHERE version.trashed_at IS NOT NULL AND version.trashed_at <= ?1 - trash_days * 86400000000
 """
-# All of these say for themselves until when they are good; those that warn of thieves are kept a little.
-_ENDED = (
+# Rows with an expiry, and for how long they are kept after it: expired tokens and codes help to detect theft.
+_EXPIRED_ROWS = (
     ("DELETE FROM token WHERE expires_at < ?", access_tokens.DAY),
     ("DELETE FROM code WHERE expires_at < ?", access_tokens.DAY),
     ("DELETE FROM family WHERE expires_at < ?", 0),
@@ -67,20 +67,20 @@ _ENDED = (
 
 
 async def run(opened: store.Store, clock: Callable[[], int] | None = None) -> None:
-    """Pass after pass, until cancelled, unless another process does.  `clock` tells the moment in micros."""
-    await opened.shared.lead("sweeper", partial(_passes, opened, clock or opened.now))
+    """Run passes until cancelled, while this process is the leader.  `clock` returns microseconds."""
+    await opened.shared.run_as_leader("sweeper", partial(_run_passes, opened, clock or opened.now))
 
 
-async def _passes(opened: store.Store, now: Callable[[], int]) -> None:
-    disposed = -float("inf")
+async def _run_passes(opened: store.Store, now: Callable[[], int]) -> None:
+    last_dispose = -float("inf")
     while True:
-        dispose = trio.current_time() - disposed >= DISPOSE_EVERY_SECONDS
+        dispose = trio.current_time() - last_dispose >= DISPOSE_EVERY_SECONDS
         if dispose:
-            disposed = trio.current_time()
+            last_dispose = trio.current_time()
         try:
             await sweep(opened, now(), dispose=dispose)
         except (OSError, engine.DatabaseUnavailable) as error:
-            # No room, no descriptors, no server: what the machine lacks now it may have then.
+            # A full disk, no descriptors, no database server: the next pass may succeed.
             log.warning("a pass of the sweeper failed: %s; the next one tries again", error)
         except Exception:
             log.exception("a pass of the sweeper failed; the next one tries again")
@@ -88,41 +88,43 @@ async def _passes(opened: store.Store, now: Callable[[], int]) -> None:
 
 
 async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
-    """One pass, as of a moment."""
-    await _each("purged from the trash", opened, _DUE_TRASH, now, _purge)
-    await _each("permanently deleted versions", opened, _DUE_VERSIONS, now, _drop_version)
+    """Run one pass, as of the time `now`."""
+    await _process_due("purged from the trash", opened, _DUE_TRASH, now, _purge)
+    await _process_due("permanently deleted versions", opened, _DUE_VERSIONS, now, _drop_version)
     if dispose:
         await _dispose(opened, now)
-    unshare = partial(_clear, ("link", "link_terms"), models_events.UNSHARE)
-    await _each("expired shared links", opened, _DUE_LINKS, now, unshare)
-    await _each("expired locks", opened, _DUE_LOCKS, now, partial(_clear, ("lock",), models_events.UNLOCK))
+    unshare = partial(_end_link_or_lock, ("link", "link_terms"), models_events.UNSHARE)
+    await _process_due("expired shared links", opened, _DUE_LINKS, now, unshare)
+    await _process_due(
+        "expired locks", opened, _DUE_LOCKS, now, partial(_end_link_or_lock, ("lock",), models_events.UNLOCK)
+    )
     await events.expire(opened, now)
     await _end_uploads(opened, now)
-    await _forget(opened, now)
-    await _drop_contents(opened, now)
+    await _delete_expired_rows(opened, now)
+    await _remove_contents(opened, now)
     if dispose and (stray := await opened.parts.sweep_abandoned(opened.query, now=now)):
-        log.info("removed %d parts of uploads that nothing names", stray)
+        log.info("removed %d unreferenced parts of uploads", stray)
 
 
-async def _forget(opened: store.Store, now: int) -> None:
-    """Rows that say themselves that they are over; without any nothing is written."""
-    due = [(sql, now - kept) for sql, kept in _ENDED]
+async def _delete_expired_rows(opened: store.Store, now: int) -> None:
+    """Delete expired rows; writes nothing if there are none."""
+    due = [(sql, now - kept) for sql, kept in _EXPIRED_ROWS]
     if any(opened.read(f"{sql.replace('DELETE', 'SELECT 1', 1)} LIMIT 1", end) for sql, end in due):
         await opened.write(lambda conn: [conn.execute(sql, (end,)) for sql, end in due])
 
 
-async def _each(job: str, opened: store.Store, due: str, now: int, change: Change) -> None:
-    """Change everything that is due, a batch at a time.  `job` is what the log says was done."""
+async def _process_due(job: str, opened: store.Store, due: str, now: int, change: Change) -> None:
+    """Apply `change` to all due rows, a batch at a time.  `job` describes it in the log."""
     numbers = await opened.query(lambda read: [row["id"] for row in read(due, now)])
     changed = 0
     for start in range(0, len(numbers), BATCH):
         batch = numbers[start : start + BATCH]
-        changed += await opened.write(partial(_change_all, change, batch, now))
+        changed += await opened.write(partial(_change_batch, change, batch, now))
     if changed:
         log.info("%s: %d of %d that were due", job, changed, len(numbers))
 
 
-def _change_all(change: Change, numbers: list[int], now: int, conn: Connection) -> int:
+def _change_batch(change: Change, numbers: list[int], now: int, conn: Connection) -> int:
     return sum(change(conn, one, now) for one in numbers)
 
 
@@ -153,24 +155,24 @@ def _drop_version(conn: Connection, number: int, now: int) -> bool:
 
 
 async def _dispose(opened: store.Store, now: int) -> None:
-    """Remove what was retained for so long and is now to go."""
+    """Remove versions and files whose retention has ended and whose policy disposes of them."""
     after = 0
     while True:
         find = partial(protection.disposable, now=now, after=after, limit=PAGE)
         if not (found := await opened.query(find)):
             break
         versions = [row["id"] for row in found if row["id"] != row["current"]]
-        await _each_of("disposed of versions", opened, versions, now, _drop_version)
-        # A file goes with its last word, and all that it ever was with it.
+        await _process_ids("disposed of versions", opened, versions, now, _drop_version)
+        # A file is removed when its current version is disposable, with all its versions.
         files = [row["file"] for row in found if row["id"] == row["current"]]
-        await _each_of("disposed of files", opened, files, now, _dispose_file)
+        await _process_ids("disposed of files", opened, files, now, _dispose_file)
         after = found[-1]["id"]
 
 
-async def _each_of(job: str, opened: store.Store, numbers: list[int], now: int, change: Change) -> None:
-    marks = json.dumps(numbers)
-    due = f"SELECT CAST(value AS BIGINT) AS id FROM json_each('{marks}') WHERE CAST(?1 AS BIGINT) IS NOT NULL"
-    await _each(job, opened, due, now, change)
+async def _process_ids(job: str, opened: store.Store, numbers: list[int], now: int, change: Change) -> None:
+    ids = json.dumps(numbers)
+    due = f"SELECT CAST(value AS BIGINT) AS id FROM json_each('{ids}') WHERE CAST(?1 AS BIGINT) IS NOT NULL"
+    await _process_due(job, opened, due, now, change)
 
 
 def _dispose_file(conn: Connection, number: int, now: int) -> bool:
@@ -182,14 +184,14 @@ def _dispose_file(conn: Connection, number: int, now: int) -> bool:
     except problems.Refused:
         return False
     if row["status"] == ItemStatus.ACTIVE:
-        # Who follows the events learns in this way that it is gone.
+        # Records an event, so that clients learn of the removal.
         trash.put(conn, row, by=row["owner"], now=now)
     conn.execute("DELETE FROM item WHERE id = ?", (number,))
     return True
 
 
-def _clear(columns: tuple[str, ...], word: str, conn: Connection, number: int, now: int) -> bool:
-    """End a link or a lock, if it is over."""
+def _end_link_or_lock(columns: tuple[str, ...], word: str, conn: Connection, number: int, now: int) -> bool:
+    """Remove a shared link or a lock if it has expired."""
     row: Row | None = items.find(conn, number)
     ends = None
     if row is not None and row[columns[-1]] is not None:
@@ -204,24 +206,24 @@ def _clear(columns: tuple[str, ...], word: str, conn: Connection, number: int, n
 
 
 async def _end_uploads(opened: store.Store, now: int) -> None:
-    """The parts of uploads that nobody finished; their sessions still say for a while that they expired."""
+    """Remove the parts of expired uploads; their sessions are kept for a while to answer 410."""
     over = "SELECT DISTINCT s.id FROM upload_session AS s JOIN upload_part AS p ON p.session = s.id"
     numbers = [row["id"] for row in opened.read(f"{over} WHERE expires_at <= ?", now)]
     if numbers:
-        marks = [(number,) for number in numbers]
-        await opened.write(lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", marks))
+        rows = [(number,) for number in numbers]
+        await opened.write(lambda conn: conn.executemany("DELETE FROM upload_part WHERE session = ?", rows))
         await opened.parts.remove(*numbers)
         log.info("dropped the parts of %d uploads that expired", len(numbers))
 
 
-async def _drop_contents(opened: store.Store, now: int) -> None:
-    """The bytes of contents that lost their last version, and what was made of them."""
+async def _remove_contents(opened: store.Store, now: int) -> None:
+    """Remove contents that lost their last version, and their derived files."""
     while batch := [row["sha1"] for row in opened.read("SELECT sha1 FROM orphan LIMIT ?", BATCH)]:
         await opened.write(partial(_set_aside, opened, batch, now))
 
     before = now - ASIDE_SECONDS * 1_000_000
     if dropped := await opened.blobs.drop_aside(opened.read, opened.write, before=before):
-        log.info("removed %d contents that no version has", dropped)
+        log.info("removed %d unreferenced contents", dropped)
 
 
 def _set_aside(opened: store.Store, sha1s: list[str], now: int, conn: Connection) -> None:

@@ -1,7 +1,7 @@
-"""TLS over a connection, with as many records at once as have come.
+"""TLS over a socket stream; one read returns all records that have arrived.
 
-trio's own stream gives one record a call, 16 KiB at most, each with a turn of the loop: an upload of a
-gibibyte is 65,536 of them.
+trio's own stream returns one record per call, 16 KiB at most, each with a pass of the event loop: for an
+upload of a gibibyte these are 65,536.
 """
 
 import ssl
@@ -10,24 +10,24 @@ from pathlib import Path
 
 import trio
 
-# What is taken off the wire at once, and what is encrypted before it is sent.
-READ = 256 * 1024
-WRITE = 256 * 1024
+# Bytes per read from the socket, and per encryption before sending.
+READ_SIZE = 256 * 1024
+WRITE_SIZE = 256 * 1024
 
 
 def context(certfile: Path, keyfile: Path) -> ssl.SSLContext:
-    """What a server with this certificate speaks: TLS 1.2 and later.  Raises `OSError`."""
-    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
-    made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    made.set_alpn_protocols(["http/1.1"])
-    made.load_cert_chain(certfile, keyfile)
-    return made
+    """The TLS context of a server with this certificate: TLS 1.2 and later.  Raises `OSError`."""
+    tls_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls_context.minimum_version = ssl.TLSVersion.TLSv1_2
+    tls_context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
+    tls_context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    tls_context.set_alpn_protocols(["http/1.1"])
+    tls_context.load_cert_chain(certfile, keyfile)
+    return tls_context
 
 
 class TlsStream:
-    """A server's side of a connection; one task may receive while another sends."""
+    """The server side of a TLS connection; one task may receive while another sends."""
 
     def __init__(self, below: trio.SocketStream, context: ssl.SSLContext) -> None:
         self._below = below
@@ -40,13 +40,13 @@ class TlsStream:
         return self._below.socket
 
     async def do_handshake(self) -> None:
-        """Raises `trio.BrokenResourceError` if it fails."""
+        """Do the handshake.  Raises `trio.BrokenResourceError` if it fails."""
         while True:
             try:
                 self._ssl.do_handshake()
             except ssl.SSLWantReadError:
                 await self._flush()
-                if not await self._more():
+                if not await self._receive_more():
                     raise trio.BrokenResourceError("the client ended the handshake") from None
             except ssl.SSLError as error:
                 await self._flush()  # the alert that says why
@@ -55,13 +55,13 @@ class TlsStream:
                 await self._flush()
                 return
 
-    async def receive_some(self, most: int) -> bytes:
-        """What has come, up to so many bytes; nothing: the end.  Raises `trio.BrokenResourceError`."""
+    async def receive_some(self, limit: int) -> bytes:
+        """Up to `limit` bytes; empty at the end of the stream.  Raises `trio.BrokenResourceError`."""
         while True:
             found, size, ended = [], 0, False
             try:
-                while size < most:
-                    piece = self._ssl.read(most - size)
+                while size < limit:
+                    piece = self._ssl.read(limit - size)
                     if not piece:
                         ended = True
                         break
@@ -70,20 +70,20 @@ class TlsStream:
             except ssl.SSLWantReadError:
                 pass
             except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-                ended = True  # HTTP says by itself where something is cut off
+                ended = True  # HTTP's framing detects truncation
             except ssl.SSLError as error:
-                raise trio.BrokenResourceError("no TLS came") from error
+                raise trio.BrokenResourceError("the client sent invalid TLS") from error
             if self._outgoing.pending:
                 await self._flush()
             if found or ended:
                 return found[0] if len(found) == 1 else b"".join(found)
-            await self._more()
+            await self._receive_more()
 
     async def send_all(self, data: bytes) -> None:
         view = memoryview(data)
         async with self._sending:
-            for start in range(0, len(view), WRITE):
-                part = view[start : start + WRITE]
+            for start in range(0, len(view), WRITE_SIZE):
+                part = view[start : start + WRITE_SIZE]
                 try:
                     while part:
                         part = part[self._ssl.write(part) :]
@@ -92,8 +92,8 @@ class TlsStream:
                 await self._below.send_all(self._outgoing.read())
 
     async def send_eof(self) -> None:
-        """Say that nothing more will come."""
-        with suppress(ssl.SSLError):  # the client has not said so yet, and need not
+        """Send close_notify and shut down the sending side."""
+        with suppress(ssl.SSLError):  # the client's close_notify is not required
             self._ssl.unwrap()
         await self._flush()
         await self._below.send_eof()
@@ -103,8 +103,8 @@ class TlsStream:
             if data := self._outgoing.read():
                 await self._below.send_all(data)
 
-    async def _more(self) -> bool:
-        data = await self._below.receive_some(READ)
+    async def _receive_more(self) -> bool:
+        data = await self._below.receive_some(READ_SIZE)
         if data:
             self._incoming.write(data)
         else:

@@ -54,7 +54,7 @@ class _Visit:
         if self.shared.terms["password"] is None:
             return True
         given = self.request.cookies.get(_cookie(self.shared.word), "")
-        return self.store.addresses.read(_KIND, given, now=self.store.now()) == [_secret(self.shared)]
+        return self.store.url_signer.verify(_KIND, given, now=self.store.now()) == [_secret(self.shared)]
 
     def place(self, more: str = "", number: int | None = None) -> str:
         number = self.row["id"] if number is None else number
@@ -126,7 +126,7 @@ async def unlock(request: requests.Request) -> responses.Response:
     answer = responses.RedirectResponse(request.url.path, 303, {"Cache-Control": "no-store"})
     answer.set_cookie(
         _cookie(visit.shared.word),
-        visit.store.addresses.word(_KIND, _secret(visit.shared), ends=ends),
+        visit.store.url_signer.sign(_KIND, _secret(visit.shared), expires=ends),
         max_age=_OPEN_SECONDS,
         path=f"/s/{visit.shared.word}",
         httponly=True,

@@ -1,15 +1,15 @@
-"""Where contents are kept: the port to bytes under their SHA-1, streamed in and out.
+"""The interface to content storage: blobs by SHA-1, streamed in and out.
 
-A content arrives in a file of the folder `incoming` (an `IncomingBlob`) and is `put` in its place when it is
-complete.  Used by uploads (in), downloads, archives and the indexing (out); all of it works in threads, a
-mebibyte at a time.  Contents are kept in a folder (`folder_blobs.py`) or in a bucket (`s3/s3_blobs.py`).
+A content is received into a file in the folder `incoming` (an `IncomingBlob`), and `put` into storage when it
+is complete.  Uploads write; downloads, archives and indexing read; I/O runs in threads, a mebibyte at a time.
+Storage is a folder (`folder_blobs.py`) or a bucket (`s3/s3_blobs.py`).
 
-A content that lost its last version is set aside first: an upload of the same bytes may have put it in place
-already and only be about to name it, and then has it brought back.  Both happen inside write transactions,
-of which there is one at a time over all processes.
+A content that lost its last version is first set aside, because an upload of the same bytes may have put it
+already and be about to reference it; that upload brings it back.  Both happen inside write transactions,
+which are serialized across all processes.
 
-Rule: a content is where it stays, durably, before a row names it; what no row names goes only after it was
-set aside, or when no other process has the store open (see store.py).
+Rule: a content is stored durably before a row references it; an unreferenced content is removed only after it
+was set aside, or if no other process has the store open (see store.py).
 """
 
 import abc
@@ -28,33 +28,33 @@ import trio
 
 from cmsfs.runtime import chance, clock, threads
 
-# Reads on the loop, and changes that are durable: `Store.read` and `Store.write`.
+# The types of `Store.read` and `Store.write`.
 Read = Callable[..., list[Row]]
 Write = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
 
-# One hop into a thread a mebibyte: 64 KiB a hop reads at a fifth of the rate.
+# Bytes per call into a thread: with 64 KiB, reading is five times slower.
 CHUNK = 1024 * 1024
 
-# How much of a file is looked at while it arrives: all of most texts.
+# How much of a file is kept for indexing while it arrives: all of most text files.
 HEAD_BYTES = 10_000
 
-# Another process may be receiving this file right now; nobody is silent for an hour in mid-upload.
+# Another process may still be receiving a younger file; no upload pauses for an hour.
 STALE_SECONDS = 3600
 
-# Under this name a store has noted in which bucket its bytes are, if they are in one.
-NOTE = "blobs.json"
+# The name of the shared value with the location of the contents, if they are in a bucket.
+LOCATION = "blobs.json"
 
 
 class BlobsUnavailable(OSError):
-    """Contents are kept where nobody answers now; later somebody may."""
+    """Content storage is temporarily unavailable."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__(errno.EAGAIN, said)
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.EAGAIN, message)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """What a listing says of a content: how long it is, and when it came, in microseconds."""
+    """A listing's entry for a content: size, and time of modification in microseconds."""
 
     sha1: str
     size: int
@@ -62,17 +62,17 @@ class StoredBlob:
 
 
 class BlobReader(abc.ABC):
-    """Bytes of a content in their order; for threads, one at a time."""
+    """Reads a content sequentially; blocking, and not thread-safe."""
 
     @abc.abstractmethod
     def read(self, size: int) -> bytes:
-        """The next bytes, at most so many; none: there are no more.  Raises `OSError`."""
+        """The next bytes, at most `size`; empty at the end.  Raises `OSError`."""
 
     @abc.abstractmethod
     def close(self) -> None: ...
 
     def read_exactly(self, size: int) -> bytes:
-        """The next bytes, so many.  Raises `OSError` if there are fewer."""
+        """The next `size` bytes.  Raises `OSError` if there are fewer."""
         found = []
         while size > 0:
             data = self.read(size)
@@ -84,83 +84,86 @@ class BlobReader(abc.ABC):
 
 
 class BlobStore(abc.ABC):
-    """Contents by SHA-1, and what may be asked of them."""
+    """Storage of contents by SHA-1."""
 
     def __init__(self, incoming: Path) -> None:
         self.incoming = incoming
 
     @abc.abstractmethod
     def put(self, sha1: str, spool: Path, file: int) -> None:
-        """Give a content that has arrived its place, durably, over an equal one too: a damaged one is healed.
+        """Store a received content durably; overwrites an existing blob, which repairs a damaged one.
 
-        It is in the file `spool`, open as `file`, which has another name afterwards or none.  For a thread.
+        The content is in the file `spool`, open as `file`; it is moved or deleted.  Blocking.
         """
 
     @abc.abstractmethod
     def open(self, sha1: str, first: int = 0, end: int | None = None) -> BlobReader:
-        """A content from one byte to before another; for a thread.  Raises `FileNotFoundError`.
+        """Open a content from `first` to before `end`; blocking.  Raises `FileNotFoundError`.
 
-        What is being read stays readable, though the content be removed.
+        An open reader stays readable if the content is removed.
         """
 
     @abc.abstractmethod
     def size(self, sha1: str) -> int:
-        """How long a content is that is in its place; for a thread.  Raises `FileNotFoundError`."""
+        """The size of a stored content; blocking.  Raises `FileNotFoundError`."""
 
     @abc.abstractmethod
     def stored(self, prefix: str) -> Iterator[StoredBlob]:
-        """The contents in their places whose SHA-1 begins with two digits; for a thread."""
+        """List the stored contents whose SHA-1 begins with these two digits; blocking."""
 
     @abc.abstractmethod
-    def at_hand(self, sha1: str) -> AbstractAsyncContextManager[Path]:
-        """A content as a file below `readable` while the context lasts.  Raises `FileNotFoundError`."""
+    def local_copy(self, sha1: str) -> AbstractAsyncContextManager[Path]:
+        """A content as a file below `local_folder`, while the context lasts.  Raises `FileNotFoundError`."""
 
     @property
     @abc.abstractmethod
-    def readable(self) -> Path:
-        """The folder that `at_hand` names files of."""
+    def local_folder(self) -> Path:
+        """The folder of the files that `local_copy` returns."""
 
     @abc.abstractmethod
     def set_aside(self, conn: Connection, sha1: str, *, now: int) -> None:
-        """A content has no version any more; inside the write transaction that saw that."""
+        """Set aside a content without versions; call it in the write transaction that found that."""
 
     @abc.abstractmethod
     def bring_back(self, conn: Connection, sha1: str) -> None:
-        """See that a content is in its place; inside the write transaction that names it.
+        """Ensure that a content is stored and not set aside; call it in the transaction that references it.
 
-        Raises `FileNotFoundError` if it is nowhere.
+        Raises `FileNotFoundError` if it is missing.
         """
 
     def ensure(self, conn: Connection, sha1: str) -> None:
-        """As `bring_back`, for a content that has just arrived: whoever sent it is asked to send it again."""
+        """Like `bring_back`, for a content just received; if it is missing, the client has to retry."""
         try:
             self.bring_back(conn, sha1)
         except FileNotFoundError as error:
-            # A process that started while the database was out of reach took it for left behind.
-            raise BlobsUnavailable("what had arrived was swept before it was named") from error
+            # A process that started while the database was unreachable swept it as a leftover.
+            raise BlobsUnavailable("the received content was swept before it was referenced") from error
 
     @abc.abstractmethod
     async def drop_aside(self, read: Read, write: Write, *, before: int) -> int:
-        """Remove for good what was set aside before a moment; what has a version again stays."""
+        """Permanently remove contents set aside before a time, unless they have a version again.
+
+        Returns how many were removed.
+        """
 
     @abc.abstractmethod
     def sweep(self, conn: Connection) -> int:
-        """Remove what a crash left and no row names; while no other process has the store open."""
+        """Remove unreferenced contents that a crash left; only if no other process has the store open."""
 
     @asynccontextmanager
     async def receive(self) -> AsyncIterator["IncomingBlob"]:
-        """Receive a content; what was not kept when the context is left is discarded."""
+        """Receive a content; discarded at the end of the context unless it was kept."""
         incoming = IncomingBlob(self)
         try:
             yield incoming
         finally:
-            # Removing gigabytes takes the disk its time, so not on the loop; and it is done in any case.
+            # Deleting gigabytes takes a while, so it runs in a thread, even if cancelled.
             if incoming.is_open:
                 with trio.CancelScope(shield=True):
                     await threads.run_sync(incoming.close)
 
     def keep_bytes(self, data: bytes) -> str:
-        """Store a small content at once, durably; for a thread."""
+        """Store a small content durably and return its SHA-1; blocking."""
         incoming = IncomingBlob(self)
         try:
             return incoming.keep_now(data)
@@ -168,23 +171,23 @@ class BlobStore(abc.ABC):
             incoming.close()
 
     @abc.abstractmethod
-    def reach(self) -> None:
-        """Look whether contents can be had at all, in seconds; for a thread.  Raises `OSError`."""
+    def check_reachable(self) -> None:
+        """Check within seconds that the storage is reachable; blocking.  Raises `OSError`."""
 
     @property
-    def redirects(self) -> bool:
-        """Whether clients are given addresses of contents."""
+    def redirects_downloads(self) -> bool:
+        """Whether downloads are redirected to presigned URLs."""
         return False
 
-    def address(self, sha1: str, answer: Mapping[str, str]) -> str | None:
-        """Where a content can be had for a moment without asking here; `answer` are headers of the answer.
+    def presigned_url(self, sha1: str, response_headers: Mapping[str, str]) -> str | None:
+        """A short-lived URL to download a content directly; None if the storage has none.
 
-        None: nowhere.
+        `response_headers` override headers of the response.
         """
         return None
 
-    async def beginning(self, sha1: str, size: int) -> bytes:
-        """The first bytes of a content of so many, for search."""
+    async def read_head(self, sha1: str, size: int) -> bytes:
+        """The first bytes of a content of this size, for search."""
 
         def read() -> bytes:
             with contextlib.closing(self.open(sha1, 0, min(size, HEAD_BYTES))) as reader:
@@ -192,48 +195,51 @@ class BlobStore(abc.ABC):
 
         return await threads.run_sync(read)
 
-    def sweep_incoming(self, *, alone: bool) -> int:
-        """Remove what was left half arrived; with other processes around, only what is stale."""
-        return sweep_folder(self.incoming, alone=alone)
+    def sweep_incoming(self, *, exclusive: bool) -> int:
+        """Remove incomplete received files; without exclusive access only stale ones.  Returns how many."""
+        return sweep_folder(self.incoming, exclusive=exclusive)
 
 
-def sweep_folder(folder: Path, *, alone: bool) -> int:
-    """Remove the files that a crash left in a folder, or below it; how many."""
+def sweep_folder(folder: Path, *, exclusive: bool) -> int:
+    """Remove leftover files in a folder and below it; without exclusive access only stale ones.
+
+    Returns how many were removed.
+    """
     removed = 0
     for entry in os.scandir(folder):
         with contextlib.suppress(FileNotFoundError):
             if entry.is_dir(follow_symlinks=False):
-                removed += sweep_folder(Path(entry.path), alone=alone)
-            elif alone or clock.time() - entry.stat().st_mtime > STALE_SECONDS:
+                removed += sweep_folder(Path(entry.path), exclusive=exclusive)
+            elif exclusive or clock.time() - entry.stat().st_mtime > STALE_SECONDS:
                 Path(entry.path).unlink()
                 removed += 1
     return removed
 
 
 def has_version(conn: Connection, sha1: str) -> bool:
-    """Whether a row names a content."""
+    """Whether a version references a content."""
     return conn.execute("SELECT 1 FROM version WHERE sha1 = ?", (sha1,)).fetchone() is not None
 
 
-def sizes(read: Read, prefix: str) -> dict[str, int]:
-    """The contents that rows name, of those whose SHA-1 begins so, and how long they are."""
+def referenced_sizes(read: Read, prefix: str) -> dict[str, int]:
+    """The sizes of the referenced contents whose SHA-1 begins with a prefix, by SHA-1."""
     sql = "SELECT sha1, max(size) AS size FROM version WHERE sha1 >= ? AND sha1 < ?||'g' GROUP BY sha1"
     return {row["sha1"]: row["size"] for row in read(sql, prefix, prefix)}
 
 
-def named(conn: Connection, prefix: str) -> set[str]:
-    """The contents that rows name, of those whose SHA-1 begins so."""
+def referenced(conn: Connection, prefix: str) -> set[str]:
+    """The referenced contents whose SHA-1 begins with a prefix."""
     sql = "SELECT DISTINCT sha1 FROM version WHERE sha1 >= ? AND sha1 < ?||'g'"
     return {row["sha1"] for row in conn.execute(sql, (prefix, prefix))}
 
 
 class IncomingBlob:
-    """A content that is arriving: `write` it, then `keep` it.  Construct with `BlobStore.receive`."""
+    """A content being received: `write` it, then `keep` it.  Construct with `BlobStore.receive`."""
 
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
         self._path = blobs.incoming / f"{os.getpid()}-{chance.uuid4().hex}"
-        self._file = -1  # there is none before something is to be in it, and after it has got its place
+        self._file = -1  # -1 before the first data, and after the file was kept or discarded
         self._hash = hashlib.sha1(usedforsecurity=False)
         self._pending: list[bytes] = []
         self._pending_size = 0
@@ -242,11 +248,11 @@ class IncomingBlob:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something on the disk that nobody has kept."""
+        """Whether there is a file on disk that was not kept."""
         return self._file >= 0
 
     def close(self) -> None:
-        """Discard what was not kept."""
+        """Discard the file if it was not kept."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -254,14 +260,14 @@ class IncomingBlob:
                 self._path.unlink()
 
     async def write(self, chunk: bytes) -> None:
-        """Take the next bytes.  Cancelled: the content is incomplete and must be discarded."""
+        """Append bytes.  Cancelled: the content is incomplete and must be discarded."""
         self._pending.append(chunk)
         self._pending_size += len(chunk)
         if self._pending_size >= CHUNK:
             await threads.run_sync(self._drain)
 
-    async def begin_anew(self) -> None:
-        """Forget what has arrived: it was not the content after all."""
+    async def reset(self) -> None:
+        """Discard the bytes received so far and start over: they were not the content."""
         self._pending.clear()
         self._pending_size, self.size, self.head = 0, 0, b""
         self._hash = hashlib.sha1(usedforsecurity=False)
@@ -270,9 +276,9 @@ class IncomingBlob:
             await threads.run_sync(os.ftruncate, self._file, 0)
 
     async def keep(self, check: Callable[[str], None] | None = None) -> str:
-        """Put the content in its place, durably, and return its SHA-1.
+        """Store the content durably and return its SHA-1.
 
-        `check` gets that first, in the thread; what it raises keeps the content from its place.
+        `check` is called with the SHA-1 first, in the thread; if it raises, nothing is stored.
         """
 
         def run() -> str:
@@ -284,40 +290,40 @@ class IncomingBlob:
         return await threads.run_sync(run)
 
     async def sha1(self) -> str:
-        """The SHA-1 of what has arrived."""
+        """The SHA-1 of the bytes received so far."""
         return await threads.run_sync(self.sha1_now)
 
     def sha1_now(self) -> str:
-        """`sha1`, for a thread."""
+        """`sha1`, blocking."""
         self._drain()
         return self._hash.hexdigest()
 
     def append_part(self, opener: Callable[[], BlobReader], size: int) -> None:
-        """Take so many bytes; for a thread.  Raises `OSError`: the content is incomplete then."""
+        """Append `size` bytes of a reader; blocking.  `OSError`: the content is incomplete."""
         with contextlib.closing(opener()) as reader:
             self.append_from(reader, size)
 
     def append_from(self, reader: BlobReader, size: int) -> None:
-        """Take bytes of another content; for a thread.  Raises `OSError`: the content is incomplete then."""
+        """Append `size` bytes of an open reader; blocking.  `OSError`: the content is incomplete."""
         while size > 0:
             data = reader.read_exactly(min(size, CHUNK))
             size -= len(data)
-            self._take(data)
+            self._append(data)
 
-    def _take(self, data: bytes) -> None:
+    def _append(self, data: bytes) -> None:
         self._pending.append(data)
         self._drain()
 
-    def hand_to(self, place: Callable[[Path, int], None]) -> None:
-        """Have the file, which is open, put somewhere else than among the blobs; for a thread.
+    def move_to(self, place: Callable[[Path, int], None]) -> None:
+        """Let `place` store the open file elsewhere than among the blobs; blocking.
 
-        It has another name afterwards or none.
+        `place` moves or deletes the file.
         """
         self._drain()
         place(self._path, self._file)
-        self._put_down()
+        self._close_file()
 
-    def _put_down(self) -> None:
+    def _close_file(self) -> None:
         file, self._file = self._file, -1
         os.close(file)
 
@@ -335,10 +341,10 @@ class IncomingBlob:
             data = data[os.write(self._file, data) :]
 
     def keep_now(self, data: bytes = b"") -> str:
-        """`keep`, with the last of the data, for a thread."""
+        """`keep`, blocking; appends `data` first."""
         self._pending.append(data)
         self._drain()
         sha1 = self._hash.hexdigest()
         self._blobs.put(sha1, self._path, self._file)
-        self._put_down()
+        self._close_file()
         return sha1

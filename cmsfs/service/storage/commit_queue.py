@@ -1,11 +1,11 @@
-"""Changes that are waiting for the disk share its next write.
+"""Group commit: concurrent changes share one transaction.
 
-A commit takes the disk its time, and everybody who wants to change something waits for it.  Those who come
-meanwhile are carried out in one transaction, one after the other, and are durable by one commit: thousands of
-small uploads cost the disk a fraction of thousands of commits.
+A durable commit waits for the disk, and all writers wait for it.  Changes that queue up meanwhile run one
+after the other in the next transaction, and one commit makes all of them durable: thousands of small uploads
+need a fraction of thousands of commits.
 
-Rule: each change is whole or not there, whatever becomes of the others (a savepoint each); and nobody is
-answered before the commit.
+Rule: each change is atomic, whatever happens to the others (each has a savepoint), and no caller gets its
+result before the commit.
 """
 
 import contextvars
@@ -20,18 +20,18 @@ from cmsfs.service.storage import engine
 
 T = TypeVar("T")
 
-# Those at the front wait for those at the end.
-MOST = 16
+# Changes per transaction: the first ones have to wait for the last.
+MAX_GROUP = 16
 
 
 class _Change:
-    """One of them: what is to be done, on whose behalf, and what came of it."""
+    """A queued change: its function, its context, and its result."""
 
     def __init__(self, txn: Callable[[engine.Connection], Any]) -> None:
         self._txn = txn
-        # Who acts is found in the context, and the thread has that of the first.
+        # The context identifies the actor; the thread itself runs in the context of the group's first change.
         self._context = contextvars.copy_context()
-        self.taken = False
+        self.is_taken = False
         self.done = trio.Event()
         self.result: Any = None
         self.error: BaseException | None = None
@@ -39,13 +39,13 @@ class _Change:
     def run(self, conn: engine.Connection) -> None:
         self.result = self._context.run(self._txn, conn)
 
-    def run_apart(self, conn: engine.Connection) -> None:
-        """The same beside others; raises only if it took these down with it."""
+    def run_in_savepoint(self, conn: engine.Connection) -> None:
+        """Run in a savepoint, as one of several; raises only if the whole transaction was rolled back."""
         conn.execute("SAVEPOINT change")
         try:
             self.run(conn)
         except BaseException as error:
-            if not conn.in_transaction:  # a full disk, say
+            if not conn.in_transaction:  # such as a full disk
                 raise
             conn.execute("ROLLBACK TO change")
             self.error = error
@@ -53,32 +53,32 @@ class _Change:
 
 
 class CommitQueue:
-    """Carries out changes of a database, durably."""
+    """Runs changes of a database durably, in groups."""
 
     def __init__(self, db: engine.Engine) -> None:
         self._db = db
-        self._turn = trio.Lock()
+        self._commit_lock = trio.Lock()
         self._waiting: deque[_Change] = deque()
         self._guard = threading.Lock()
 
     async def write(self, txn: Callable[[engine.Connection], T]) -> T:
         """Like `Database.write`, durable.
 
-        Cancelled: before it has begun nothing happens; once it has, it is finished first.
+        Cancelled: before the start nothing happens; a running change is finished first.
         """
         change = _Change(txn)
         with self._guard:
             self._waiting.append(change)
         try:
-            async with self._turn:
-                if not change.taken:
+            async with self._commit_lock:
+                if not change.is_taken:
                     await self._write_group()
         except BaseException:
             with self._guard:
-                if not change.taken:
+                if not change.is_taken:
                     self._waiting.remove(change)
                     raise
-            # Cancelled, while others have it in their hands.
+            # Cancelled, but another task is already running the change.
             with trio.CancelScope(shield=True):
                 await change.done.wait()
         if change.error is not None:
@@ -87,20 +87,20 @@ class CommitQueue:
         return result
 
     async def _write_group(self) -> None:
-        """The change that is first in line, and those behind it."""
+        """Run the first waiting changes in one transaction, up to MAX_GROUP."""
         group: list[_Change] = []
 
         def run(conn: engine.Connection) -> None:
             with self._guard:
-                while self._waiting and len(group) < MOST:
+                while self._waiting and len(group) < MAX_GROUP:
                     change = self._waiting.popleft()
-                    change.taken = True
+                    change.is_taken = True
                     group.append(change)
             if len(group) == 1:
                 group[0].run(conn)
             else:
                 for change in group:
-                    change.run_apart(conn)
+                    change.run_in_savepoint(conn)
 
         try:
             await self._db.write(run, durable=True)

@@ -1,11 +1,11 @@
 """Files that the worker derived from contents (text, thumbnails), by the SHA-1 of their source.
 
-They are kept in a folder (`renditions/ab/<sha1>.<name>`) or in a bucket (`s3/s3_derived_files.py`); a row
-says whether one is there, asked for, or not to be had.  It is made once for each content, however many files
-and versions have that, and can be made again at any time; so it goes with its blob, and one that is missing
-is asked for again.
+They are kept in a folder (`renditions/ab/<sha1>.<name>`) or in a bucket (`s3/s3_derived_files.py`); a row has
+the state: requested, made, or impossible.  A derived file is made once per content, however many files and
+versions share it, and can be made again at any time; so it is removed with its blob, and requested again if
+it is missing.
 
-Rule: it is where it stays, durably, before the row says so.
+Rule: a derived file is stored durably before its row says so.
 """
 
 import abc
@@ -25,8 +25,8 @@ Read = Callable[..., list[Row]]  # as in store.py, which needs this module
 
 TEXT = "extracted_text"
 
-# The pictures that may be made, by name: format, and how wide and high at most.  The sizes are the public
-# API's, those of its representations and those of `/files/:id/thumbnail`.
+# The available pictures, by name: format, and maximum width and height.  The sizes are those of the public
+# API's representations and of `/files/:id/thumbnail`.
 PICTURES = {
     f"{extension}_{thumb}{size}x{size}": (extension, size)
     for extension, thumb, sizes in (
@@ -39,13 +39,13 @@ PICTURES = {
 }
 
 
-# What the worker is writing.
+# The name of the file that the worker is writing.
 _NEW = "new"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRendition:
-    """What a listing says of one: of which content it was made, its name, and when, in microseconds."""
+    """A listing's entry for a derived file: its source's SHA-1, its name, and its mtime in microseconds."""
 
     sha1: str
     name: str
@@ -53,7 +53,7 @@ class StoredRendition:
 
 
 class DerivedState(enum.IntEnum):
-    """Whether a derived file is there; IMPOSSIBLE: the worker cannot make it from this content."""
+    """The state of a derived file; IMPOSSIBLE: the worker cannot make it from this content."""
 
     ASKED = 0
     MADE = 1
@@ -61,7 +61,7 @@ class DerivedState(enum.IntEnum):
 
 
 def states(read: Read, sha1s: Iterable[str]) -> dict[tuple[str, str], DerivedState]:
-    """What there is of these contents, by SHA-1 and name."""
+    """The states of these contents' derived files, by SHA-1 and name."""
     found = read(
         "SELECT sha1, name, state FROM rendition WHERE sha1 IN (SELECT value FROM json_each(?))",
         json.dumps(list(sha1s)),
@@ -69,8 +69,8 @@ def states(read: Read, sha1s: Iterable[str]) -> dict[tuple[str, str], DerivedSta
     return {(row["sha1"], row["name"]): DerivedState(row["state"]) for row in found}
 
 
-def ask(conn: Connection, wanted: Iterable[tuple[str, str]], *, now: int) -> None:
-    """Have these made, each a SHA-1 and a name, unless they are there or known to be impossible."""
+def request(conn: Connection, wanted: Iterable[tuple[str, str]], *, now: int) -> None:
+    """Request derived files, each a SHA-1 and a name, unless they have a state already."""
     conn.executemany(
         "INSERT INTO rendition (sha1, name, asked_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         [(sha1, name, now) for sha1, name in wanted],
@@ -85,18 +85,18 @@ def record(conn: Connection, sha1: str, name: str, state: DerivedState, *, now: 
     )
 
 
-def forget(conn: Connection) -> None:
-    """No word of contents that no version has."""
+def delete_orphan_rows(conn: Connection) -> None:
+    """Delete the rows of contents that no version has."""
     conn.execute("DELETE FROM rendition WHERE sha1 NOT IN (SELECT sha1 FROM version)")
 
 
-def drop_rows(conn: Connection, sha1: str) -> list[Row]:
-    """Forget what was made of a content; the names."""
+def delete_rows(conn: Connection, sha1: str) -> list[Row]:
+    """Delete the rows of a content's derived files; returns their names."""
     return conn.execute("DELETE FROM rendition WHERE sha1 = ? RETURNING name", (sha1,)).fetchall()
 
 
-def job(name: str, source: Path, target: Path) -> dict[str, Any]:
-    """What the worker is told to do."""
+def worker_job(name: str, source: Path, target: Path) -> dict[str, Any]:
+    """The worker's job description for a derived file."""
     where = {"source": str(source), "target": str(target)}
     if name == TEXT:
         return where | {"what": "text"}
@@ -105,47 +105,50 @@ def job(name: str, source: Path, target: Path) -> dict[str, Any]:
 
 
 class DerivedFiles(abc.ABC):
-    """Where they are; `root` is the folder that the worker writes in."""
+    """Storage of derived files; `root` is the folder that the worker writes to."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @abc.abstractmethod
     def prepare(self, sha1: str) -> Path:
-        """Where the worker writes; `keep` puts it in its place."""
+        """The path that the worker writes to; `keep` stores the file."""
 
     @abc.abstractmethod
     def keep(self, sha1: str, name: str) -> None:
-        """What the worker wrote, and synced, is this rendition; for a thread."""
+        """Store the file that the worker wrote and synced; blocking."""
 
     @abc.abstractmethod
     def read(self, sha1: str, name: str) -> bytes:
-        """A rendition; for a thread.  Raises `FileNotFoundError`."""
+        """The bytes of a derived file; blocking.  Raises `FileNotFoundError`."""
 
     @abc.abstractmethod
     def drop(self, conn: Connection, sha1: str) -> None:
-        """Remove what was made of a content that is set aside; it can be made again."""
+        """Remove the derived files of a content that is set aside; they can be made again."""
 
     @abc.abstractmethod
     def stored(self, prefix: str) -> Iterator[StoredRendition]:
-        """What was made of the contents whose SHA-1 begins with two digits; for a thread."""
+        """List the derived files of the contents whose SHA-1 begins with these two digits; blocking."""
 
     @abc.abstractmethod
     def remove(self, found: list[StoredRendition]) -> None:
-        """Remove what nobody asks for any more; for a thread."""
+        """Remove derived files; blocking."""
 
     @abc.abstractmethod
-    def sweep(self, known: Callable[[str], set[str]], *, alone: bool) -> int:
-        """At a start: remove from this machine what a crash left; `known` is as of the blobs' sweep."""
+    def sweep(self, referenced: Callable[[str], set[str]], *, exclusive: bool) -> int:
+        """At startup, remove local files that a crash left; returns how many.
+
+        `referenced` returns the referenced SHA-1s with a prefix.
+        """
 
     def discard(self, sha1: str) -> None:
-        """Remove what the worker left half written."""
+        """Remove the worker's incomplete file."""
         with contextlib.suppress(FileNotFoundError):
             self.prepare(sha1).unlink()
 
 
 class FolderDerivedFiles(DerivedFiles):
-    """The files of a folder: `ab/<sha1>.<name>`."""
+    """Derived files in a folder, as `ab/<sha1>.<name>`."""
 
     def path(self, sha1: str, name: str) -> Path:
         return self.root / sha1[:2] / f"{sha1}.{name}"
@@ -162,7 +165,7 @@ class FolderDerivedFiles(DerivedFiles):
         return self.path(sha1, name).read_bytes()
 
     def drop(self, conn: Connection, sha1: str) -> None:
-        for (name,) in drop_rows(conn, sha1):
+        for (name,) in delete_rows(conn, sha1):
             self.path(sha1, name).unlink(missing_ok=True)
 
     def stored(self, prefix: str) -> Iterator[StoredRendition]:
@@ -176,10 +179,10 @@ class FolderDerivedFiles(DerivedFiles):
         for one in found:
             self.path(one.sha1, one.name).unlink(missing_ok=True)
 
-    def sweep(self, known: Callable[[str], set[str]], *, alone: bool) -> int:
+    def sweep(self, referenced: Callable[[str], set[str]], *, exclusive: bool) -> int:
         removed = 0
-        for folder in os.scandir(self.root) if alone else ():
-            sha1s = known(folder.name)
+        for folder in os.scandir(self.root) if exclusive else ():
+            sha1s = referenced(folder.name)
             for entry in os.scandir(folder.path):
                 sha1, _, name = entry.name.partition(".")
                 if sha1 not in sha1s or name == _NEW:

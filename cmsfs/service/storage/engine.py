@@ -1,10 +1,10 @@
-"""The port to the database: what the service asks of SQLite, and of PostgreSQL in its place.
+"""The interface to the database engine: SQLite or PostgreSQL.
 
-Transaction functions get a connection with `execute(sql, args)`, which gives rows by name and by place; the
-types are SQLite's, and another engine answers as SQLite does.
+Transaction functions get a connection whose `execute(sql, args)` returns rows that can be indexed by name and
+by position.  The types are SQLite's; another engine behaves as SQLite does.
 
-Rule: transactions run one after another, over all processes: what one has read stays so until it is
-committed, and numbers that are given out grow in the order of the commits.
+Rule: write transactions are serialized across all processes: what one has read stays true until it commits,
+and ids grow in commit order.
 """
 
 import sqlite3
@@ -20,9 +20,9 @@ Row = sqlite3.Row
 
 
 def new_id(conn: Connection, sql: str, args: Sequence[Any] | Mapping[str, Any]) -> int:
-    """Insert a row, and give its number.
+    """Insert a row and return its id.
 
-    For what is inserted all the time: RETURNING, which both engines take, costs SQLite two microseconds more.
+    For frequent inserts: RETURNING, which both engines support, costs SQLite two microseconds more.
     """
     if isinstance(conn, sqlite3.Connection):
         number = conn.execute(sql, args).lastrowid
@@ -33,57 +33,63 @@ def new_id(conn: Connection, sql: str, args: Sequence[Any] | Mapping[str, Any]) 
 
 
 class DatabaseUnavailable(sqlite3.OperationalError):
-    """The database cannot be asked now; later it may."""
+    """The database is temporarily unavailable."""
 
 
 class Engine(Protocol):
-    """A database that is open."""
+    """An open database."""
 
     def rows(self, sql: str, *args: Any) -> list[Row]:
-        """All rows, here and now; only for indexed, bounded queries."""
+        """All rows of a query, run on the event loop; only for indexed, bounded queries."""
 
     def version(self) -> Hashable:
-        """Something that is another one after every commit, whoever made it."""
+        """A value that changes with every commit of any process."""
 
     async def query(self, fn: Callable[[Connection], T]) -> T:
         """Run an unbounded read in a thread."""
 
     async def write(self, txn: Callable[[Connection], T], *, durable: bool = False) -> T:
-        """Run `txn` inside one transaction in a thread, commit, and return what it returned.
+        """Run `txn` in one transaction in a thread, commit, and return its result.
 
-        An exception out of `txn` rolls back and is raised here.  Cancelled: before the start nothing happens;
-        once running, the transaction is finished first.
+        An exception in `txn` rolls back and is raised here.  Cancelled: before the start nothing happens; a
+        running transaction is finished first.
         """
 
 
-class Together(Protocol):
-    """What the processes that serve one store have together, and know of each other."""
+class StoreCoordination(Protocol):
+    """State and locks shared by the processes that serve one store."""
 
     attempts: attempt_limits.Attempts
-    addresses: signed_urls.SignedUrls
-    heard: Callable[[], None]  # called when others have written, or may have, where that is told
+    url_signer: signed_urls.UrlSigner
+    on_remote_write: Callable[[], None]  # called when others may have written, if notifications arrive
 
     @property
-    def is_told(self) -> bool:
-        """Whether this process is told at once what others write."""
+    def receives_notifications(self) -> bool:
+        """Whether this process is notified of other processes' writes."""
 
     def value(self, name: str) -> bytes | None:
-        """What the processes have noted under a name."""
+        """The shared value stored under a name, or None."""
 
     async def add_value(self, name: str, data: bytes) -> bytes:
-        """Note something, durably, unless another process has; what is noted then."""
+        """Store a value durably unless the name has one already; returns the stored value."""
 
     async def set_value(self, name: str, data: bytes | None) -> None:
-        """Note something in place of what was noted, durably; None: nothing."""
+        """Replace a value durably; None deletes it."""
 
     async def drop_values(self, first: str, end: str) -> None:
-        """Forget what is noted under names from one up to but without another."""
+        """Delete the values with names in the range from `first` to before `end`."""
 
-    def is_alone(self) -> bool:
-        """Whether no other process has the store open; then none opens it until `open_to_others`."""
+    def try_exclusive(self) -> bool:
+        """Try to get exclusive access; while it is held, other processes wait in `open_shared`.
 
-    async def open_to_others(self) -> None:
-        """Say that this process has the store open, when whoever wanted to be alone has finished."""
+        False if another process has the store open.
+        """
 
-    async def lead(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
-        """Run a job when no other process does; it is cancelled, and may begin anew, if that is not sure."""
+    async def open_shared(self) -> None:
+        """Register this process as a user of the store, after any exclusive holder has finished."""
+
+    async def run_as_leader(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
+        """Run a job while this process is the leader of that name; polls until it is.
+
+        If leadership may have been lost, the job is cancelled, and starts again after re-election.
+        """

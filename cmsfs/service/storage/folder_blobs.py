@@ -1,6 +1,6 @@
-"""Contents in a folder: `blobs/ab/<sha1>` is one, `aside/` has those that lost their last version.
+"""Contents in a folder, as files `blobs/ab/<sha1>`; `aside/` has those that lost their last version.
 
-Rule: a file is on disk (synced, renamed, its folder synced) before a row names it.
+Rule: a file is on disk (synced, renamed, its folder synced) before a row references it.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from cmsfs.service.storage import blobs
 
 
 class FileReader(blobs.BlobReader):
-    """Part of a file."""
+    """Reads a range of a file."""
 
     def __init__(self, path: Path, first: int, end: int | None) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -35,7 +35,7 @@ class FileReader(blobs.BlobReader):
 
 
 class FolderBlobs(blobs.BlobStore):
-    """The folder `root`; that of what is set aside is on the same file system."""
+    """Contents in the folder `root`; `aside` must be on the same file system."""
 
     def __init__(self, root: Path, incoming: Path, aside: Path) -> None:
         super().__init__(incoming)
@@ -44,14 +44,14 @@ class FolderBlobs(blobs.BlobStore):
         self._folders: set[Path] = set()
 
     @property
-    def readable(self) -> Path:
+    def local_folder(self) -> Path:
         return self.root
 
     def path(self, sha1: str) -> Path:
         return self.root / sha1[:2] / sha1
 
     def ensure_folder(self, folder: Path) -> None:
-        """Make a folder of contents, durably; one that somebody else is just making is synced again."""
+        """Create a folder durably; one that another process may be creating is synced again."""
         if folder not in self._folders:
             folder.mkdir(exist_ok=True, mode=0o700)
             durability.sync(self.root)
@@ -64,7 +64,7 @@ class FolderBlobs(blobs.BlobStore):
         spool.rename(target)
         durability.sync(target.parent)
 
-    def reach(self) -> None:
+    def check_reachable(self) -> None:
         self.root.stat()
 
     def open(self, sha1: str, first: int = 0, end: int | None = None) -> blobs.BlobReader:
@@ -81,13 +81,13 @@ class FolderBlobs(blobs.BlobStore):
                     yield blobs.StoredBlob(entry.name, found.st_size, found.st_mtime_ns // 1000)
 
     @asynccontextmanager
-    async def at_hand(self, sha1: str) -> AsyncIterator[Path]:
+    async def local_copy(self, sha1: str) -> AsyncIterator[Path]:
         yield self.path(sha1)
 
     def set_aside(self, conn: Connection, sha1: str, *, now: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             self.path(sha1).rename(self.aside / sha1)
-            # The time of the rename counts, and a file system may keep none of its own.
+            # The mtime records when it was set aside; a rename does not change it.
             os.utime(self.aside / sha1)
 
     def bring_back(self, conn: Connection, sha1: str) -> None:
@@ -118,10 +118,10 @@ class FolderBlobs(blobs.BlobStore):
         return removed
 
     def sweep(self, conn: Connection) -> int:
-        # A power cut may have forgotten that something was brought back.
+        # A power failure may have undone the rename that brought a file back.
         removed = self._drop_aside(conn, float("inf"))
         for folder in os.scandir(self.root):
-            names = blobs.named(conn, folder.name)
+            names = blobs.referenced(conn, folder.name)
             for entry in os.scandir(folder.path):
                 if entry.name not in names:
                     Path(entry.path).unlink()

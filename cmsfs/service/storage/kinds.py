@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ItemKind(IntEnum):
-    """In the order in which a listing has them."""
+    """Item kinds, in listing order."""
 
     FOLDER = 0
     FILE = 1
@@ -16,9 +16,9 @@ KINDS = {name: kind for kind, name in KIND_NAMES.items()}
 
 
 class ItemStatus(IntEnum):
-    """Where an item is: in its folder, or in the trash."""
+    """Whether an item is in its folder or in the trash."""
 
     ACTIVE = 0
-    TRASHED = 1  # put in the trash itself
-    BELOW_TRASH = 2  # under a folder that was: neither listed nor found nor restorable alone
+    TRASHED = 1  # trashed itself
+    BELOW_TRASH = 2  # below a trashed folder: not listed, found or restorable on its own
     ROOT = 3

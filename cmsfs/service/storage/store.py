@@ -1,9 +1,10 @@
 """The store: database, blobs and clock, opened together.
 
-`open_store` is how `cmsfs serve`, `cmsfs demo`, the daemon's embedded service and every test get one.
-The same store may be open in several processes at once, which know of each other (shared/folder.py); whoever
-finds itself alone sweeps out what a crash left behind.  The database is a file in the store's folder, or on a
-PostgreSQL server; bytes are in the folder or in a bucket.  With both elsewhere the folder is a spool.
+`cmsfs serve`, `cmsfs demo`, the daemon's embedded service and every test get one from `open_store`.  Several
+processes may have the same store open and coordinate through it (shared/folder.py, or PostgreSQL); a process
+that is the only one removes what a crash left behind.  The database is a file in the store's folder, or on a
+PostgreSQL server; contents are in the folder, or in a bucket.  With both elsewhere the folder is only a
+spool.
 
 Rule: every change goes through `write`, which is durable when it returns.
 """
@@ -27,21 +28,21 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# How reads are handed around: a function that runs a statement and gives its rows, on the loop
-# (`Database.rows`) or on a thread's connection (`reader`).
+# The type of a read function: it runs a statement and returns its rows, on the event loop (`Database.rows`)
+# or on a thread's connection (`reader`).
 Read = Callable[..., list[sqlite.Row]]
 
 VERSION = upgrade.VERSION
 
 
 def reader(conn: sqlite.Connection) -> Read:
-    """Reads on a connection, for code that works on the loop and inside transactions alike."""
+    """A read function on a connection, for code that runs both on the loop and inside transactions."""
     return lambda sql, *args: conn.execute(sql, args).fetchall()
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
-    """Where a store has what is not in its database."""
+class FileStorage:
+    """The parts of a store outside its database."""
 
     blobs: blobs.BlobStore
     parts: parts.Parts
@@ -55,21 +56,21 @@ class Store:
         self,
         root: Path,
         db: engine.Engine,
-        kept: Bytes,
+        files: FileStorage,
         *,
-        shared: engine.Together,
-        clock: moments.Moments,
+        shared: engine.StoreCoordination,
+        clock: moments.StoreClock,
     ) -> None:
         self.root = root
         self.db = db
-        self.blobs = kept.blobs
+        self.blobs = files.blobs
         self.shared = shared
-        self.parts = kept.parts
-        self.renditions = kept.renditions
-        self.addresses = shared.addresses
+        self.parts = files.parts
+        self.renditions = files.renditions
+        self.url_signer = shared.url_signer
         self.attempts = shared.attempts
         self.now = clock.now
-        # Set, and replaced, after each change of this process, and of others where those are told.
+        # Set and replaced after each write of this process, and of others if notifications arrive.
         self.written = trio.Event()
         self._commits = commit_queue.CommitQueue(db)
 
@@ -82,13 +83,13 @@ class Store:
         return await self.db.query(lambda conn: fn(reader(conn)))
 
     async def write(self, txn: Callable[[sqlite.Connection], T]) -> T:
-        """A change, whole or not at all, and durable when this returns; see commit_queue.py."""
+        """Run a write transaction; durable when this returns.  See commit_queue.py."""
         result = await self._commits.write(txn)
-        self.tell()
+        self.notify_written()
         return result
 
-    def tell(self) -> None:
-        """Something was written: wake whoever waits for that."""
+    def notify_written(self) -> None:
+        """Wake the tasks that wait for `written`."""
         written, self.written = self.written, trio.Event()
         written.set()
 
@@ -101,17 +102,18 @@ async def open_store(
     database_url: str | None = None,
     redirects: bool = False,
     sweep: bool = True,
-    only: bool = False,
+    exclusive: bool = False,
 ) -> AsyncIterator[Store]:
-    """The store in `root`, made if it is new, readable by this user only.
+    """Open the store in `root`; a new one is created, accessible to this user only.
 
-    Its contents are at `blobs_url` and its database at `database_url`, if these are given.
+    Its contents are at `blobs_url` and its database at `database_url`, if given.
 
-    `redirects` has downloads answered by addresses in the bucket.  `sweep` has what a crash left removed, if
-    no other process has the store open.  With `only`, none has it open as long as this lasts.
+    `redirects`: redirect downloads to presigned URLs of the bucket.  `sweep`: remove what a crash left
+    behind, if no other process has the store open.  `exclusive`: keep other processes out while the store is
+    open.
 
     Raises `UserError` if the folder or the database cannot be used, the contents are elsewhere, or, with
-    `only`, another process has the store open.
+    `exclusive`, another process has the store open.
     """
     try:
         for name in ("", "blobs", "incoming", "aside", "sessions", "renditions"):
@@ -119,32 +121,32 @@ async def open_store(
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
-    clock = moments.Moments()
+    clock = moments.StoreClock()
     async with AsyncExitStack() as stack:
-        shared: engine.Together
+        shared: engine.StoreCoordination
         db: engine.Engine
         if database_url is None:
             shared, db = await _open_file(root, stack)
         else:
             shared, db = await _open_server(database_url, clock, stack)
-        kept = await _open_bytes(root, blobs_url, db, shared, redirects=redirects)
-        store = Store(root, db, kept, shared=shared, clock=clock)
-        shared.heard = store.tell
+        files = await _open_files(root, blobs_url, db, shared, redirects=redirects)
+        store = Store(root, db, files, shared=shared, clock=clock)
+        shared.on_remote_write = store.notify_written
         stack.callback(store.parts.close)
-        alone = shared.is_alone()
-        if only and not alone:
+        has_exclusive_lock = shared.try_exclusive()
+        if exclusive and not has_exclusive_lock:
             where = root if database_url is None else "the database"
             raise errors.UserError(f"A service has {where} open; stop it first.")
-        if alone and sweep:
-            await db.write(derived_files.forget)
+        if has_exclusive_lock and sweep:
+            await db.write(derived_files.delete_orphan_rows)
         if sweep:
-            await db.query(lambda conn: _sweep(store, conn, alone=alone))
-        if not only:
-            await shared.open_to_others()
+            await db.query(lambda conn: _sweep(store, conn, exclusive=has_exclusive_lock))
+        if not exclusive:
+            await shared.open_shared()
         yield store
 
 
-async def _open_file(root: Path, stack: AsyncExitStack) -> tuple[engine.Together, engine.Engine]:
+async def _open_file(root: Path, stack: AsyncExitStack) -> tuple[engine.StoreCoordination, engine.Engine]:
     try:
         shared = folder.SharedFolder(root)
     except OSError as error:
@@ -159,17 +161,17 @@ async def _open_file(root: Path, stack: AsyncExitStack) -> tuple[engine.Together
 
 
 def load_postgres() -> None:
-    """Raises `UserError` where the library is not installed."""
+    """Import the PostgreSQL engine.  Raises `UserError` if the library is not installed."""
     try:
         importlib.import_module("cmsfs.service.storage.postgres.database")
     except ImportError as error:
-        said = "A PostgreSQL database needs the library psycopg: pip install 'cmsfs[server-postgres]'."
-        raise errors.UserError(said) from error
+        message = "A PostgreSQL database needs the library psycopg: pip install 'cmsfs[server-postgres]'."
+        raise errors.UserError(message) from error
 
 
 async def _open_server(
-    url: str, clock: moments.Moments, stack: AsyncExitStack
-) -> tuple[engine.Together, engine.Engine]:
+    url: str, clock: moments.StoreClock, stack: AsyncExitStack
+) -> tuple[engine.StoreCoordination, engine.Engine]:
     load_postgres()
     from cmsfs.service.storage.postgres import database, shared_database
 
@@ -177,13 +179,13 @@ async def _open_server(
     return shared_database.SharedDatabase(db, clock), db
 
 
-async def _open_bytes(
-    root: Path, url: str | None, db: engine.Engine, shared: engine.Together, *, redirects: bool
-) -> Bytes:
+async def _open_files(
+    root: Path, url: str | None, db: engine.Engine, shared: engine.StoreCoordination, *, redirects: bool
+) -> FileStorage:
     if redirects and url is None:
         raise errors.UserError("Downloads can be redirected to a bucket only: give --blobs.")
-    if url is None and shared.value(blobs.NOTE) is None and not (root / blobs.NOTE).exists():
-        return Bytes(
+    if url is None and shared.value(blobs.LOCATION) is None and not (root / blobs.LOCATION).exists():
+        return FileStorage(
             folder_blobs.FolderBlobs(root / "blobs", root / "incoming", root / "aside"),
             parts.FolderParts(root / "sessions"),
             derived_files.FolderDerivedFiles(root / "renditions"),
@@ -191,23 +193,23 @@ async def _open_bytes(
     try:
         from cmsfs.service.storage.s3 import claim, s3_blobs, s3_derived_files, s3_parts
     except ImportError as error:
-        said = "Contents in a bucket need the library obstore: pip install 'cmsfs[server-s3]'."
-        raise errors.UserError(said) from error
+        message = "Contents in a bucket need the library obstore: pip install 'cmsfs[server-s3]'."
+        raise errors.UserError(message) from error
     bucket = await claim.open_bucket(root, url, db, shared)
     fetched = root / "fetched"
     fetched.mkdir(exist_ok=True, mode=0o700)
-    return Bytes(
+    return FileStorage(
         s3_blobs.S3Blobs(bucket, root / "incoming", fetched, signer=bucket.signer() if redirects else None),
         s3_parts.S3Parts(bucket, root / "sessions"),
         s3_derived_files.S3DerivedFiles(bucket, root / "renditions"),
     )
 
 
-def _sweep(store: Store, conn: sqlite.Connection, *, alone: bool) -> None:
-    removed = store.blobs.sweep_incoming(alone=alone)
-    removed += store.parts.sweep(reader(conn), now=store.now(), alone=alone)
-    if alone:
+def _sweep(store: Store, conn: sqlite.Connection, *, exclusive: bool) -> None:
+    removed = store.blobs.sweep_incoming(exclusive=exclusive)
+    removed += store.parts.sweep(reader(conn), now=store.now(), exclusive=exclusive)
+    if exclusive:
         removed += store.blobs.sweep(conn)
-    removed += store.renditions.sweep(lambda prefix: blobs.named(conn, prefix), alone=alone)
+    removed += store.renditions.sweep(lambda prefix: blobs.referenced(conn, prefix), exclusive=exclusive)
     if removed:
-        log.info("removed %d contents and parts that nothing names", removed)
+        log.info("removed %d unreferenced contents and parts", removed)

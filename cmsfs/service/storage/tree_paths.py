@@ -8,15 +8,15 @@ from sqlite3 import Row
 
 
 def below(row: Row) -> tuple[str, str]:
-    """The range of paths of what is below a folder: from the first, up to but without the second."""
+    """The range of paths below a folder: from the first, to before the second."""
     start = f"{row['path']}{row['id']}"
     return f"{start}/", f"{start}0"
 
 
-# The items of a page share most of their folders.
+# Cached because the items of a page share most of their folders.
 @lru_cache(maxsize=4096)
 def above(path: str) -> tuple[int, ...]:
-    """The ids of the folders of a path, the root first."""
+    """The ids of the folders in a path, from the root down."""
     return tuple(int(part) for part in path.split("/") if part)
 
 

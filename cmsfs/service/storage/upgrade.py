@@ -1,11 +1,11 @@
 """Upgrades a store of an older format.
 
-Formats 1 to 9 each had several shapes, told apart by nothing but what is in them; every one of them lacks
-tables and columns of the next, and none has anything that means something else in format 10.  So such a store
-is compared with the schema of that format: what is missing is made, what is gone is dropped, and indices and
-triggers are made anew.  From there each step has a number: `upgrade_N.sql` leads from format N to the next.
+Formats 1 to 9 each had several variants that only their tables and columns tell apart; each lacks some of the
+next format's, and nothing in them has another meaning in format 10.  So such a store is compared with the
+schema of format 10: missing tables and columns are added, obsolete ones dropped, indexes and triggers
+recreated.  From format 10 on, `upgrade_N.sql` upgrades format N to the next.
 
-Rule: runs inside the transaction that sets the new format; no row is lost, and no id is given again.
+Rule: an upgrade runs in the transaction that sets the new format; no row is lost, and no id is reused.
 """
 
 import sqlite3
@@ -16,16 +16,16 @@ from sqlite3 import Connection
 from cmsfs import database_files
 from cmsfs.service.storage import app_users
 
-# For so long trash was said to be kept before it was purged at all.
+# Before items in the trash were purged, this was the documented retention.
 _TRASH = """
   UPDATE item SET purge_at = trashed_at + (
     SELECT trash_days * 86400000000 FROM user JOIN enterprise ON enterprise.id = user.enterprise
       WHERE user.id = item.owner)
     WHERE status = 1 AND purge_at IS NULL
 """
-# They had no login.
+# App users had no login before.
 _APP_USERS = "SELECT id FROM user WHERE login IS NULL AND enterprise != 0"
-# The other template that everybody has came later.
+# The second global template, added in a later version.
 _SKILL_CARDS = """
   INSERT INTO metadata_template (uuid, enterprise, key, display_name)
     VALUES ('00000000-0000-4000-8000-000000000002', NULL, 'boxSkillsCards', 'Skill cards')
@@ -34,13 +34,13 @@ _SKILL_CARDS = """
 
 VERSION = 14
 
-# The oldest version whose processes may work on this format beside this one's: a server's database is
-# upgraded under those that still run.  So a step adds; what it makes useless goes in a later version's.
-OLDEST_BESIDE = 13
+# The oldest version whose processes may keep using a PostgreSQL database in this format, for rolling
+# upgrades. So an upgrade only adds; what becomes obsolete is dropped by a later version.
+OLDEST_COMPATIBLE = 13
 
 
 def schema() -> str:
-    """The text of the schema as it is now."""
+    """The text of the current schema."""
     return _text("schema.sql")
 
 
@@ -48,23 +48,23 @@ def _text(name: str) -> str:
     return (resources.files("cmsfs.service.storage") / name).read_text(encoding="utf-8")
 
 
-def bring_forward(conn: Connection) -> None:
-    """Make a store of format 1 to 9 one of format 10."""
+def upgrade_to_10(conn: Connection) -> None:
+    """Upgrade a store of format 1 to 9 to format 10."""
     with closing(sqlite3.connect(":memory:")) as model:
         model.executescript(_text("schema_10.sql"))
-        made = _Shape(model)
+        wanted = _Shape(model)
         found = _Shape(conn)
         for kind, name in found.objects("trigger", "index"):
             conn.execute(f'DROP {kind.upper()} "{name}"')
-        new = [name for _, name in made.objects("table") if name not in found.sql]
+        new = [name for _, name in wanted.objects("table") if name not in found.sql]
         for name in new:
-            conn.execute(made.sql[name])
-        for _, name in made.objects("table"):
-            if name not in new and not made.is_virtual(name):
-                _fit(conn, name, found, made)
-        _fill(conn, new)
-        for _, name in made.objects("index", "trigger"):
-            conn.execute(made.sql[name])
+            conn.execute(wanted.sql[name])
+        for _, name in wanted.objects("table"):
+            if name not in new and not wanted.is_virtual(name):
+                _alter_columns(conn, name, found, wanted)
+        _fill_new_columns(conn, new)
+        for _, name in wanted.objects("index", "trigger"):
+            conn.execute(wanted.sql[name])
         for name, first in model.execute("SELECT name, seq FROM sqlite_sequence"):
             known = conn.execute("SELECT 1 FROM sqlite_sequence WHERE name = ?", (name,)).fetchone()
             if known is None:
@@ -72,7 +72,7 @@ def bring_forward(conn: Connection) -> None:
 
 
 class _Shape:
-    """What is in a database: the statements that made it, by name, in order."""
+    """The schema of a database: its CREATE statements by name, in order."""
 
     def __init__(self, conn: Connection) -> None:
         self.conn = conn
@@ -87,7 +87,7 @@ class _Shape:
         return str(self.sql[name]).upper().startswith("CREATE VIRTUAL")
 
     def _is_shadow(self, name: str) -> bool:
-        """Whether a table is the inside of the index of words."""
+        """Whether a table is a shadow table of the full-text index."""
         above = name.rpartition("_")[0]
         return above in self.sql and self.is_virtual(above)
 
@@ -107,22 +107,27 @@ class _Shape:
         return found
 
 
-def _fit(conn: Connection, table: str, found: _Shape, made: _Shape) -> None:
-    """Add the columns that a table lacks, and drop those that are no more."""
-    has, wanted = found.columns(table), made.columns(table)
-    if any(has[name] != wanted[name] for name in has.keys() & wanted.keys()):
-        _make_anew(conn, made.sql[table], table, [name for name in has if name in wanted])
+def _alter_columns(conn: Connection, table: str, found: _Shape, wanted: _Shape) -> None:
+    """Add the columns that a table lacks, and drop obsolete ones."""
+    existing_columns, wanted_columns = found.columns(table), wanted.columns(table)
+    if any(
+        existing_columns[name] != wanted_columns[name]
+        for name in existing_columns.keys() & wanted_columns.keys()
+    ):
+        _recreate_table(
+            conn, wanted.sql[table], table, [name for name in existing_columns if name in wanted_columns]
+        )
         return
-    for name in wanted.keys() - has.keys():
-        conn.execute(f'ALTER TABLE "{table}" ADD COLUMN {wanted[name]}')
-    for name in has.keys() - wanted.keys():
+    for name in wanted_columns.keys() - existing_columns.keys():
+        conn.execute(f'ALTER TABLE "{table}" ADD COLUMN {wanted_columns[name]}')
+    for name in existing_columns.keys() - wanted_columns.keys():
         conn.execute(f'ALTER TABLE "{table}" DROP COLUMN "{name}"')
 
 
-def _make_anew(conn: Connection, sql: str, table: str, kept: list[str]) -> None:
-    """Give a table whose columns say something else now its new form; no other table refers to it.
+def _recreate_table(conn: Connection, sql: str, table: str, kept: list[str]) -> None:
+    """Recreate a table whose column definitions have changed; no other table may refer to it.
 
-    That was so of tokens alone, which did not go with their application.
+    Only `token` needs this: its rows did not use to be deleted together with their application.
     """
     assert table == "token"
     columns = ", ".join(f'"{name}"' for name in kept)
@@ -133,19 +138,19 @@ def _make_anew(conn: Connection, sql: str, table: str, kept: list[str]) -> None:
     conn.execute('DROP TABLE temp."kept"')
 
 
-def _fill(conn: Connection, new: list[str]) -> None:
-    """What the new tables and columns say of what was there before."""
+def _fill_new_columns(conn: Connection, new: list[str]) -> None:
+    """Fill new tables and columns from the existing rows."""
     conn.execute(_TRASH)
     for (number,) in conn.execute(_APP_USERS).fetchall():
         conn.execute("UPDATE user SET login = ? WHERE id = ?", (app_users.new_login(number), number))
     if "storage_policy" in new:
         conn.execute(_SKILL_CARDS)
     if "unindexed" in new:
-        # Documents were found by their names alone.
+        # Documents were indexed by name only before.
         conn.execute("INSERT INTO unindexed (item) SELECT id FROM item WHERE kind = 1 AND sha1 IS NOT NULL")
 
 
 def upgrades() -> dict[int, database_files.Upgrade]:
-    """What makes the next format, for each older one."""
+    """The upgrade to the next format, for each older format."""
     steps = {number: _text(f"upgrade_{number}.sql") for number in range(10, VERSION)}
-    return {**dict.fromkeys(range(1, 9), ""), 9: bring_forward, **steps}
+    return {**dict.fromkeys(range(1, 9), ""), 9: upgrade_to_10, **steps}

@@ -1,9 +1,9 @@
-"""Visitors: whoever comes by a shared link and has no account.
+"""Visitors: people who use a shared link without an account.
 
-All of them are one user, whose name stands beside what they change, in no enterprise and without a login; and
-their tokens are of one application, which nobody knows a secret of.
+They all share one user, whose name is shown for their changes; it belongs to no real enterprise and has no
+login.  Their tokens belong to one application, whose secret nobody knows.
 
-Rule: that user owns nothing and has no root folder, so that a link's item is all there is.
+Rule: that user owns nothing and has no root folder, so that visitors can reach only the link's item.
 """
 
 from sqlite3 import Connection
@@ -14,12 +14,12 @@ APP = "urn:cmsfs:visitors"
 NAME = "Visitor by a shared link"
 SCOPES = "base_explorer item_download item_upload"
 
-# Nobody's application is called that, and no user of an enterprise has it.
+# The id of a placeholder enterprise.
 _NOBODY = 0
 
 
 def user(conn: Connection, *, now: int) -> int:
-    """The number of their user, who is made for the first of them."""
+    """The id of the visitors' user, which is created at first use."""
     found = conn.execute("SELECT service_user FROM app WHERE client_id = ?", (APP,)).fetchone()
     if found is not None:
         return int(found["service_user"])

@@ -1,10 +1,10 @@
 """Direct uploads: new file, new version, and the preflight check.
 
-The body is multipart and is parsed as it arrives: the attributes come first and are judged before the
-first byte of the file is looked at.  The file is the part that is called `file`, else the first with a file
-name; other parts are passed over.  Bytes go to the disk as they come, never into memory as a whole.
+The multipart body is parsed as it arrives: the attributes come first and are checked before the file's first
+byte is processed.  The file is the part named `file`, else the first with a file name; other parts are
+ignored.  The file is written to disk as it arrives and never held in memory as a whole.
 
-Rule: the file is kept durably before its row is written, and the row before the answer is sent.
+Rule: the content is stored durably before its row is written, and the row before the response is sent.
 """
 
 import enum
@@ -37,27 +37,27 @@ A = TypeVar("A", bound=base.Model)
 
 MAX_ATTRIBUTES = 64 * 1024
 
-# The whole file, but for what has to be made first: that is asked for by its name.
-_WHOLE = [
+# All fields of a file, except those that must be generated first; these are returned only on request.
+_ALL_FIELDS = [
     name for name in models_items.File.model_fields if name not in ("expiring_embed_link", "representations")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class UploadedContent:
-    """Bytes that are durably among the contents."""
+    """A content that is stored durably, but not referenced yet."""
 
     sha1: str
     size: int
-    seen: extraction.Look  # for search
+    inspection: extraction.Look  # for search
 
 
 async def new_file(call: calls.Call) -> responses.Response:
-    def judge(wish: uploads.UploadAttributes) -> Row:
-        return judge_new(call.store.read, call, wish.name, wish.parent.id)
+    def check(wish: uploads.UploadAttributes) -> Row:
+        return check_new_file(call.store.read, call, wish.name, wish.parent.id)
 
     async with call.store.blobs.receive() as incoming:
-        wish = await _receive(call, incoming, uploads.UploadAttributes, judge)
+        wish = await _receive(call, incoming, uploads.UploadAttributes, check)
         content = await _keep(call, incoming)
 
         def txn(conn: Connection) -> dict[str, Any]:
@@ -86,9 +86,9 @@ def add_file(
     content_modified_at: datetime | None = None,
     description: str = "",
 ) -> Row:
-    """A new file with this content, judged once more inside the transaction."""
+    """Add a file with this content; permissions and name are checked again inside the transaction."""
     read = store.reader(conn)
-    parent = judge_new(read, call, name, parent_id)
+    parent = check_new_file(read, call, name, parent_id)
     quota.check_upload(read, parent["owner"], content.size)
     now = call.store.now()
     new = items.New(
@@ -103,16 +103,16 @@ def add_file(
     row = items.insert(conn, parent, new, by=call.caller.id, now=now)
     call.store.blobs.ensure(conn, content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
-    indexing.note(conn, row, content.seen)
+    indexing.note(conn, row, content.inspection)
     return row
 
 
 async def new_version(call: calls.Call) -> responses.Response:
-    def judge(wish: uploads.VersionAttributes) -> Row:
-        return judge_version(call.store.read, call, call.id, wish.name)
+    def check(wish: uploads.VersionAttributes) -> Row:
+        return check_new_version(call.store.read, call, call.id, wish.name)
 
     async with call.store.blobs.receive() as incoming:
-        wish = await _receive(call, incoming, uploads.VersionAttributes, judge)
+        wish = await _receive(call, incoming, uploads.VersionAttributes, check)
         content = await _keep(call, incoming)
 
         def txn(conn: Connection) -> dict[str, Any]:
@@ -133,9 +133,9 @@ def add_content(
     content_modified_at: datetime | None = None,
     **more: Any,
 ) -> Row:
-    """The file with this content as its next version, perhaps under another name, `more` columns with it."""
+    """Add this content as a file's next version; may rename it, and sets the columns in `more`."""
     read = store.reader(conn)
-    row = judge_version(read, call, file_id, name)
+    row = check_new_version(read, call, file_id, name)
     quota.check_upload(read, row["owner"], content.size)
     now = call.store.now()
     columns = items.relocation(conn, call, row, parent_id=None, name=name)
@@ -151,7 +151,7 @@ def add_content(
     row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
     call.store.blobs.ensure(conn, content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now, renamed="name" in columns)
-    indexing.note(conn, row, content.seen)
+    indexing.note(conn, row, content.inspection)
     return row
 
 
@@ -166,39 +166,39 @@ async def preflight_new(call: calls.Call) -> responses.Response:
             items.check_free(call.store.read, parent["id"], wish.name)
         payer = parent["owner"]
     quota.check_upload(call.store.read, payer, wish.size or 0)
-    return _welcome(call, "files/content")
+    return _preflight_answer(call, "files/content")
 
 
 async def preflight_version(call: calls.Call) -> responses.Response:
     wish = await call.body(uploads.Preflight)
-    row = judge_version(call.store.read, call, call.id, wish.name)
+    row = check_new_version(call.store.read, call, call.id, wish.name)
     quota.check_upload(call.store.read, row["owner"], wish.size or 0)
-    return _welcome(call, f"files/{row['id']}/content")
+    return _preflight_answer(call, f"files/{row['id']}/content")
 
 
-def _welcome(call: calls.Call, path: str) -> responses.Response:
-    return calls.answer({"upload_url": address(call, path), "upload_token": None})
+def _preflight_answer(call: calls.Call, path: str) -> responses.Response:
+    return calls.answer({"upload_url": upload_url(call, path), "upload_token": None})
 
 
-def address(call: calls.Call, path: str) -> str:
-    """An absolute URL of the upload host, which is the host that was asked."""
+def upload_url(call: calls.Call, path: str) -> str:
+    """An absolute URL on the upload host, which is the host of the request."""
     url = call.request.url
     return f"{url.scheme}://{url.netloc}/api/2.0/{path}"
 
 
-def judge_new(read: store.Read, call: calls.Call, name: str, parent_id: str) -> Row:
-    """The folder that a new file may go to."""
+def check_new_file(read: store.Read, call: calls.Call, name: str, parent_id: str) -> Row:
+    """The parent folder of a new file, if the caller may create it there."""
     items.check_name(name)
     parent = calls.get_target(read, call.caller, parent_id)
     items.check_free(read, parent["id"], name)
     return parent
 
 
-def judge_version(read: store.Read, call: calls.Call, file_id: str, name: str | None) -> Row:
-    """The file that may get a new version, and perhaps another name."""
+def check_new_version(read: store.Read, call: calls.Call, file_id: str, name: str | None) -> Row:
+    """The file, if the caller may upload a new version, and rename it if `name` differs."""
     needed = ItemRight.EDIT
     found = calls.get_item(read, call.caller, ItemKind.FILE, file_id) if name is not None else None
-    # The name that it has is no change; some clients always send it.
+    # Some clients always send the current name, which is no change.
     if found is not None and found["name"] != name:
         needed |= ItemRight.CHANGE
     row = calls.get_for_change(read, call, ItemKind.FILE, file_id, needed=needed)
@@ -209,10 +209,10 @@ def judge_version(read: store.Read, call: calls.Call, file_id: str, name: str | 
 
 
 async def _receive(
-    call: calls.Call, incoming: blobs.IncomingBlob, model: type[A], judge: Callable[[A], Row]
+    call: calls.Call, incoming: blobs.IncomingBlob, model: type[A], check: Callable[[A], Row]
 ) -> A:
-    """Read the body to its end: the attributes, judged at once, and the file into `incoming`."""
-    form = _Form(call, incoming, model, judge)
+    """Read the whole body: returns the attributes, checked at once, and writes the file to `incoming`."""
+    form = _Form(call, incoming, model, check)
     boundary = _boundary(call)
     try:
         parser = multipart.PushMultipartParser(boundary)
@@ -227,11 +227,11 @@ async def _receive(
 
 
 class _Part(enum.IntEnum):
-    """What a part is: of two that may be the file, the one that is more."""
+    """The kind of a part; of several candidates for the file, the highest wins."""
 
     OTHER = enum.auto()
     ATTRIBUTES = enum.auto()
-    NAMED = enum.auto()  # it has a file name, be it empty: what clients send under names of their own
+    NAMED = enum.auto()  # has a file name, even an empty one: some clients name the file part otherwise
     FILE = enum.auto()
 
 
@@ -244,66 +244,66 @@ def _part(part: multipart.MultipartSegment) -> _Part:
 
 
 class _Form(Generic[A]):
-    """The parts of an upload as they arrive."""
+    """Processes the parts of an upload as they arrive."""
 
     def __init__(
-        self, call: calls.Call, incoming: blobs.IncomingBlob, model: type[A], judge: Callable[[A], Row]
+        self, call: calls.Call, incoming: blobs.IncomingBlob, model: type[A], check: Callable[[A], Row]
     ) -> None:
         self._call = call
         self._incoming = incoming
         self._model = model
-        self._judge = judge
+        self._check = check
         self._owner = call.caller.id
         self._part = _Part.OTHER
-        self._found = _Part.OTHER  # the best that came
-        self._head = bytearray()
-        self._wish: A | None = None
+        self._best = _Part.OTHER  # the highest kind so far
+        self._attributes_json = bytearray()
+        self._attributes: A | None = None
 
     async def take(self, event: Any) -> None:
-        """The next event of the parser: a part begins, goes on, or (None) ends."""
+        """Process the parser's next event: a part begins, continues, or (None) ends."""
         if isinstance(event, multipart.MultipartSegment):
             await self._begin(event)
         elif self._part is _Part.ATTRIBUTES:
-            self._take_attributes(event)
+            self._append_attributes(event)
         elif self._part is not _Part.OTHER and event is not None:
             await self._incoming.write(bytes(event))
             quota.check_upload(self._call.store.read, self._owner, self._incoming.size)
 
     async def _begin(self, part: multipart.MultipartSegment) -> None:
-        """What the part that begins is, beside those that came before."""
+        """Classify the part that begins, given the parts before it."""
         self._part = _part(part)
         if self._part is _Part.OTHER:
             return
         if self._part is _Part.ATTRIBUTES:
-            if self._wish is not None:
+            if self._attributes is not None:
                 raise problems.invalid("attributes", "may come only once")
             return
-        if self._wish is None:
-            said = "The attributes must come before the file."
-            raise problems.Refused(400, "metadata_after_file_contents", said)
-        if self._part is _Part.FILE and self._found is _Part.FILE:
+        if self._attributes is None:
+            message = "The attributes must come before the file."
+            raise problems.Refused(400, "metadata_after_file_contents", message)
+        if self._part is _Part.FILE and self._best is _Part.FILE:
             raise problems.invalid("file", "may come only once")
-        if self._part > self._found:
-            if self._found is not _Part.OTHER:
-                await self._incoming.begin_anew()
-            self._found = self._part
+        if self._part > self._best:
+            if self._best is not _Part.OTHER:
+                await self._incoming.reset()
+            self._best = self._part
         else:
             self._part = _Part.OTHER
 
-    def _take_attributes(self, data: bytes | None) -> None:
+    def _append_attributes(self, data: bytes | None) -> None:
         if data is not None:
-            self._head += data
-            if len(self._head) > MAX_ATTRIBUTES:
+            self._attributes_json += data
+            if len(self._attributes_json) > MAX_ATTRIBUTES:
                 raise problems.invalid("attributes", "are too long")
             return
-        self._wish = self._model.model_validate_json(bytes(self._head))
-        self._owner = self._judge(self._wish)["owner"]
+        self._attributes = self._model.model_validate_json(bytes(self._attributes_json))
+        self._owner = self._check(self._attributes)["owner"]
 
     def result(self) -> A:
-        if self._wish is None or self._found is _Part.OTHER:
-            name = "attributes" if self._wish is None else "file"
+        if self._attributes is None or self._best is _Part.OTHER:
+            name = "attributes" if self._attributes is None else "file"
             raise problems.invalid(name, "is missing", reason="missing_parameter")
-        return self._wish
+        return self._attributes
 
 
 def _boundary(call: calls.Call) -> str:
@@ -315,17 +315,17 @@ def _boundary(call: calls.Call) -> str:
 
 
 async def _keep(call: calls.Call, incoming: blobs.IncomingBlob) -> UploadedContent:
-    """Store what has arrived, if it is what was sent."""
+    """Store the received content; 400 if it does not match the client's SHA-1."""
     expected = call.request.headers.get(wire_names.SHA1_HEADER)
-    seen: list[extraction.Look] = []
+    inspection: list[extraction.Look] = []
 
     def check(actual: str) -> None:
         if expected is not None and expected.lower() != actual:
             raise problems.Refused(400, "bad_digest", f"The file has the SHA-1 {actual}, not {expected}.")
-        seen.append(extraction.look(incoming.head, incoming.size))
+        inspection.append(extraction.look(incoming.head, incoming.size))
 
     sha1 = await incoming.keep(check)
-    return UploadedContent(sha1, incoming.size, seen[0])
+    return UploadedContent(sha1, incoming.size, inspection[0])
 
 
 def _micros(when: Any) -> int | None:
@@ -333,23 +333,23 @@ def _micros(when: Any) -> int | None:
 
 
 def result(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
-    """The list with the one file: all of it, unless the request says what of it."""
-    # An older client of the public API makes attributes of fields: `lock` would hide its method of that name.
-    wanted = _WHOLE if call.fields is None and not marker_pagination.of_public_api(call) else call.fields
+    """A list with the one file: all of its fields, unless the request selects some."""
+    # An older client of the public API turns fields into attributes; `lock` would hide its method.
+    wanted = _ALL_FIELDS if call.fields is None and not marker_pagination.of_public_api(call) else call.fields
     return {
         "total_count": 1,
         "entries": [item_serializer.ItemSerializer(read, wanted, caller=call.caller).item(row)],
     }
 
 
-async def complete(call: calls.Call, answered: dict[str, Any]) -> dict[str, Any]:
-    """The same with what has to be made first, where it was asked for."""
-    (file,) = answered["entries"]
+async def complete(call: calls.Call, answer: dict[str, Any]) -> dict[str, Any]:
+    """Add the requested fields that must be generated first."""
+    (file,) = answer["entries"]
     await representations.add(call, [file])
     if "expiring_embed_link" in (call.fields or ()):
         row = call.store.read("SELECT * FROM item WHERE id = ?", int(file["id"]))[0]
         await embed_links.add(call, row, file)
-    return answered
+    return answer
 
 
 _SHA1_HEADER = operations.header(wire_names.SHA1_HEADER, "The SHA-1 of the file in hexadecimal.")
@@ -365,7 +365,7 @@ routes = [
         headers=[_SHA1_HEADER],
         errors=(404, 409, 415),
     ),
-    # A question with a body, not a browser's; one client asks it with a slash at the end.
+    # A preflight check with a body, not a browser's CORS request; one client sends a trailing slash.
     *(
         Operation(
             f"OPTIONS /files/content{slash}",

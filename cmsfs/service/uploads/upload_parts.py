@@ -1,6 +1,6 @@
-"""Receives the parts of an upload, and tells which parts need not be sent.
+"""Receives the parts of a chunked upload, and plans which parts the client can skip.
 
-Called through the routes here and by upload_sessions.py, which begins and ends the sessions.
+Called through the routes here and by upload_sessions.py, which creates and ends the sessions.
 
 Rule: a part is durable before it is acknowledged, and never replaced.
 """
@@ -37,15 +37,17 @@ _HASHES: dict[str, Callable[[], Any]] = {
 
 
 def find(read: store.Read, call: calls.Call, *, committed: bool = False) -> Row:
-    """The session of the request: 404, also for one that was committed unless such is meant too, 403 for
-    another's, 410 for one that expired.
+    """The request's session.
+
+    404 if there is none, or if it is committed and `committed` is false; 403 if it is another user's; 410 if
+    it has expired.
     """
     found = read("SELECT * FROM upload_session WHERE id = ?", call.id)
     if not found or (found[0]["committed"] and not committed):
         raise problems.not_found("upload_session", call.id)
     if found[0]["account"] != call.caller.id:
-        said = "Somebody else has begun this upload."
-        raise problems.Refused(403, "access_denied_insufficient_permissions", said)
+        message = "Somebody else has begun this upload."
+        raise problems.Refused(403, "access_denied_insufficient_permissions", message)
     if found[0]["expires_at"] <= call.store.now():
         raise problems.Refused(410, "session_expired", "The upload was begun more than seven days ago.")
     return found[0]
@@ -59,7 +61,7 @@ async def put_part(call: calls.Call) -> responses.Response:
     session = find(call.store.read, call)
     offset, size = _read_range(call, session)
     name, expected = read_digest(call)
-    _check_new(call.store.read, session, offset)
+    _check_not_received(call.store.read, session, offset)
     check = _HASHES[name]() if name != "sha" else None
     async with call.store.blobs.receive() as incoming:
         arrived = 0
@@ -75,14 +77,14 @@ async def put_part(call: calls.Call) -> responses.Response:
             raise problems.invalid("content-range", f"names {size} bytes, but other bytes came")
         sha1 = await incoming.sha1()
         if (check.digest() if check is not None else bytes.fromhex(sha1)) != expected:
-            said = "The part does not have the digest that its header says."
-            raise problems.Refused(412, "precondition_failed", said)
+            message = "The part does not have the digest that its header says."
+            raise problems.Refused(412, "precondition_failed", message)
         row = await _add_part(call, session, offset, size, sha1, incoming)
     return calls.answer({"part": serialize(row)})
 
 
 def _read_range(call: calls.Call, session: Row) -> tuple[int, int]:
-    """The offset and the size of a part; 416 unless it is one of the session's."""
+    """The offset and size of a part; 416 if it is not one of the session's parts."""
     text = call.request.headers.get("content-range")
     if text is None:
         raise problems.invalid("content-range", "is missing", reason="missing_parameter")
@@ -92,8 +94,8 @@ def _read_range(call: calls.Call, session: Row) -> tuple[int, int]:
         end = min(first + session["part_size"], session["size"])
         if total == session["size"] and first % session["part_size"] == 0 and first < end == last + 1:
             return first, end - first
-    said = f"No part of this session has the range {text[:100]!r}."
-    raise problems.Refused(416, "invalid_range", said)
+    message = f"No part of this session has the range {text[:100]!r}."
+    raise problems.Refused(416, "invalid_range", message)
 
 
 def read_digest(call: calls.Call) -> tuple[str, bytes]:
@@ -110,19 +112,19 @@ def read_digest(call: calls.Call) -> tuple[str, bytes]:
     raise problems.invalid("digest", "must be sha= and a SHA-1 in base64", code="bad_digest")
 
 
-def _check_new(read: store.Read, session: Row, offset: int) -> None:
+def _check_not_received(read: store.Read, session: Row, offset: int) -> None:
     if read("SELECT 1 FROM upload_part WHERE session = ? AND start = ?", session["id"], offset):
-        raise _overlaps()
+        raise _already_received()
 
 
-def _overlaps() -> problems.Refused:
+def _already_received() -> problems.Refused:
     return problems.Refused(409, "range_overlaps_existing_part", "This part has arrived already.")
 
 
 async def _add_part(
     call: calls.Call, session: Row, offset: int, size: int, sha1: str, incoming: blobs.IncomingBlob
 ) -> Row:
-    """Give the part its place and its row; 409 if another request was quicker."""
+    """Store the part and write its row; 409 if another request stored it first."""
     number = chance.token_hex(8).upper()
     try:
         await threads.run_sync(call.store.parts.keep, session["id"], number, incoming)
@@ -135,7 +137,7 @@ async def _add_part(
         try:
             conn.execute("INSERT INTO upload_part VALUES (?, ?, ?, ?, ?, ?)", values)
         except sqlite3.IntegrityError:
-            raise _overlaps() from None
+            raise _already_received() from None
         found = "SELECT * FROM upload_part WHERE session = ? AND start = ?"
         row: Row = conn.execute(found, (session["id"], offset)).fetchone()
         return row
@@ -153,12 +155,14 @@ async def plan(call: calls.Call) -> responses.Response:
     hits: list[dict[str, Any]] = []
     misses: list[dict[str, Any]] = []
     for one in wish.parts:
-        row = await _find_bytes(call, session, one)
+        row = await _find_matching_part(call, session, one)
         (misses if row is None else hits).append(one.body() | ({} if row is None else {"part_id": row["id"]}))
     return calls.answer({"upload_session_id": session["id"], "hits": hits, "misses": misses})
 
 
-async def _find_bytes(call: calls.Call, session: Row, wish: upload_sessions.PlannedPart) -> Row | None:
+async def _find_matching_part(
+    call: calls.Call, session: Row, wish: upload_sessions.PlannedPart
+) -> Row | None:
     end = min(wish.offset + session["part_size"], session["size"])
     if wish.offset % session["part_size"] or wish.offset + wish.size != end:
         return None

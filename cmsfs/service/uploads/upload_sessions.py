@@ -1,10 +1,10 @@
 """Upload sessions: create, list, abort, commit; parts may arrive in any order.
 
-Parts arrive through upload_parts.py and lie in files of their own (parts.py).  The commit joins them;
-while that lasts the answer is 202, and the same commit sent again goes on with it.  The rows of the file
-are then written as for any upload.
+Parts arrive through upload_parts.py and are stored separately (parts.py).  The commit assembles them; until
+that is done it answers 202, and repeating the same commit continues it.  Then the file's rows are written as
+for any upload.
 
-Rule: a commit that was refused leaves the session as it was.
+Rule: a refused commit leaves the session unchanged.
 """
 
 from sqlite3 import Connection, Row
@@ -26,16 +26,16 @@ from cmsfs.service.storage import parts, store
 from cmsfs.service.uploads import direct_uploads, upload_parts
 
 PART_SIZE = 8 * 1024 * 1024
-# Files beyond 32 GiB get larger parts: more of them would make a commit's body, and every listing, unwieldy.
+# Files beyond 32 GiB get larger parts: more parts would make commit bodies and listings too large.
 MAX_PARTS = 4096
 
 DAY = 86_400 * 1_000_000
 LIFE = 7 * DAY
-# For how long a session that expired still says so.
+# How long an expired session still answers 410.
 REMEMBERED = 7 * DAY
 
-# A commit waits so long for the parts to be joined before it answers 202.
-PATIENCE = 10.0
+# How long a commit waits for the assembly before it answers 202, in seconds.
+COMMIT_WAIT_SECONDS = 10.0
 RETRY_AFTER = "1"
 
 MAX_COMMIT = 4 * 1024 * 1024
@@ -54,7 +54,7 @@ async def create_for_file(call: calls.Call) -> responses.Response:
     if name is None:
         raise _missing("file_name", "missing_file_name")
     try:
-        parent = direct_uploads.judge_new(call.store.read, call, name, str(wish.folder_id))
+        parent = direct_uploads.check_new_file(call.store.read, call, name, str(wish.folder_id))
     except problems.Refused as refused:
         if refused.status == 404:
             refused.code = "invalid_parameter"
@@ -67,7 +67,7 @@ async def create_for_version(call: calls.Call) -> responses.Response:
     wish = await call.body(upload_sessions.NewSession)
     size = _read_size(wish)
     name = _read_name(wish)
-    row = direct_uploads.judge_version(call.store.read, call, call.id, name)
+    row = direct_uploads.check_new_version(call.store.read, call, call.id, name)
     return await _create(call, size, name, folder=None, file=row["id"], owner=row["owner"])
 
 
@@ -80,8 +80,8 @@ def _read_size(wish: upload_sessions.NewSession) -> int:
     if type(size) is not int or not 0 <= size < 2**62:
         raise problems.invalid("file_size", "must be a number of bytes", code="invalid_file_size")
     if size < upload_sessions.MIN_FILE_SIZE:
-        said = f"is less than {upload_sessions.MIN_FILE_SIZE} bytes: upload the file in one piece"
-        raise problems.invalid("file_size", said, code="file_size_too_small")
+        message = f"is less than {upload_sessions.MIN_FILE_SIZE} bytes: upload the file in one piece"
+        raise problems.invalid("file_size", message, code="file_size_too_small")
     return size
 
 
@@ -100,7 +100,7 @@ async def _create(
 ) -> responses.Response:
     quota.check_upload(call.store.read, owner, size)
     number = chance.token_hex(16).upper()
-    await threads.run_sync(call.store.parts.make, number)
+    await threads.run_sync(call.store.parts.create_session, number)
     now = call.store.now()
     values = (number, call.caller.id, folder, file, name, size, part_size(size), now, now + LIFE, False)
 
@@ -122,7 +122,7 @@ async def _create(
 
 
 def part_size(size: int) -> int:
-    """How large the parts of a file are."""
+    """The part size for a file of this size."""
     found = PART_SIZE
     while size > found * MAX_PARTS:
         found *= 2
@@ -130,7 +130,7 @@ def part_size(size: int) -> int:
 
 
 def _session(call: calls.Call, row: Row, arrived: int) -> dict[str, Any]:
-    url = direct_uploads.address(call, f"files/upload_sessions/{row['id']}")
+    url = direct_uploads.upload_url(call, f"files/upload_sessions/{row['id']}")
     return {
         "type": "upload_session",
         "id": row["id"],
@@ -180,7 +180,7 @@ async def log_event(call: calls.Call) -> responses.Response:
 
 async def abort(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
-        # The public API's own clients end what they have committed so, and nothing is left to be given up.
+        # The public API's own clients also abort after a commit; then there is nothing to delete.
         if not upload_parts.find(store.reader(conn), call, committed=True)["committed"]:
             conn.execute("DELETE FROM upload_session WHERE id = ?", (call.id,))
 
@@ -197,28 +197,28 @@ async def commit(call: calls.Call) -> responses.Response:
     wish = upload_sessions.Commit.model_validate_json(await calls.read_body(call.request, MAX_COMMIT))
     found = call.store.read(_PARTS, session["id"])
     _check_parts(session, wish, found)
-    _judge(call.store.read, call, session, wish)
+    _check_commit(call.store.read, call, session, wish)
     sizes = [(row["file"], row["size"]) for row in found]
     assembly = call.store.parts.assembly(session["id"], call.store.blobs, sizes)
-    if assembly.busy or not await _advance(call, session, assembly):
-        return _not_ready()
+    if assembly.is_busy or not await _advance(call, session, assembly):
+        return _processing()
     actual = await assembly.sha1()
     if bytes.fromhex(actual) != expected:
-        said = f"The parts together have the SHA-1 {actual}, which is not what the digest says."
-        raise problems.Refused(400, "bad_digest", said)
+        message = f"The parts together have the SHA-1 {actual}, which is not what the digest says."
+        raise problems.Refused(400, "bad_digest", message)
     try:
         await assembly.keep()
     except FileNotFoundError:
-        # It rested for so long that another process, starting, took it for left behind.
-        call.store.parts.drop(session["id"])
-        return _not_ready()
-    seen = await indexing.look(assembly.incoming.head, session["size"])
-    content = direct_uploads.UploadedContent(actual, session["size"], seen)
+        # It was idle for so long that another process swept it at startup.
+        call.store.parts.drop_assembly(session["id"])
+        return _processing()
+    inspection = await indexing.look(assembly.incoming.head, session["size"])
+    content = direct_uploads.UploadedContent(actual, session["size"], inspection)
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
         upload_parts.find(read, call)
-        row = _store(conn, call, session, wish, content)
+        row = _write_rows(conn, call, session, wish, content)
         conn.execute("DELETE FROM upload_part WHERE session = ?", (session["id"],))
         conn.execute("UPDATE upload_session SET committed = 1 WHERE id = ?", (session["id"],))
         return direct_uploads.result(read, call, row)
@@ -228,12 +228,12 @@ async def commit(call: calls.Call) -> responses.Response:
     return calls.answer(answer, 201)
 
 
-def _not_ready() -> responses.Response:
+def _processing() -> responses.Response:
     return responses.Response(status_code=202, headers={"Retry-After": RETRY_AFTER})
 
 
 def _check_parts(session: Row, wish: upload_sessions.Commit, found: list[Row]) -> None:
-    """400 unless the commit names each part of the file, in whatever order, as it arrived."""
+    """400 unless the commit lists exactly the parts that have arrived, in any order."""
     named = {one.part_id: one for one in wish.parts}
     agree = len(named) == len(wish.parts) == len(found) == -(-session["size"] // session["part_size"])
     for row in found:
@@ -241,38 +241,38 @@ def _check_parts(session: Row, wish: upload_sessions.Commit, found: list[Row]) -
         agree = agree and one is not None and (one.offset, one.size) == (row["start"], row["size"])
         agree = agree and (one is None or one.sha1 is None or one.sha1.lower() == row["sha1"])
     if not agree:
-        said = "The parts that the commit names are not those that have arrived, or some are missing."
-        raise problems.Refused(400, "parts_mismatch", said)
+        message = "The parts that the commit names are not those that have arrived, or some are missing."
+        raise problems.Refused(400, "parts_mismatch", message)
 
 
-def _judge(read: store.Read, call: calls.Call, session: Row, wish: upload_sessions.Commit) -> None:
-    """Refuse at once what would be refused when everything is joined."""
+def _check_commit(read: store.Read, call: calls.Call, session: Row, wish: upload_sessions.Commit) -> None:
+    """Check early what would be refused after the assembly."""
     name = wish.attributes.name or session["name"]
     if session["file"] is None:
-        target = direct_uploads.judge_new(read, call, name, str(session["folder"]))
+        target = direct_uploads.check_new_file(read, call, name, str(session["folder"]))
     else:
-        target = direct_uploads.judge_version(read, call, str(session["file"]), name)
+        target = direct_uploads.check_new_version(read, call, str(session["file"]), name)
     quota.check_upload(read, target["owner"], session["size"])
 
 
 async def _advance(call: calls.Call, session: Row, assembly: parts.Assembly) -> bool:
     try:
-        return await assembly.advance(PATIENCE)
+        return await assembly.advance(COMMIT_WAIT_SECONDS)
     except OSError:
-        call.store.parts.drop(session["id"])
-        upload_parts.find(call.store.read, call)  # perhaps the parts went because the upload was given up
+        call.store.parts.drop_assembly(session["id"])
+        upload_parts.find(call.store.read, call)  # if the upload was aborted meanwhile, this raises 404
         raise
 
 
-def _store(
+def _write_rows(
     conn: Connection,
     call: calls.Call,
     session: Row,
     wish: upload_sessions.Commit,
     content: direct_uploads.UploadedContent,
 ) -> Row:
-    given = wish.attributes
-    name = given.name or session["name"]
+    attributes = wish.attributes
+    name = attributes.name or session["name"]
     if session["file"] is None:
         return direct_uploads.add_file(
             conn,
@@ -280,18 +280,18 @@ def _store(
             content=content,
             parent_id=str(session["folder"]),
             name=name,
-            content_created_at=given.content_created_at,
-            content_modified_at=given.content_modified_at,
-            description=given.description or "",
+            content_created_at=attributes.content_created_at,
+            content_modified_at=attributes.content_modified_at,
+            description=attributes.description or "",
         )
-    more: dict[str, Any] = {} if given.description is None else {"description": given.description}
+    more: dict[str, Any] = {} if attributes.description is None else {"description": attributes.description}
     return direct_uploads.add_content(
         conn,
         call=call,
         content=content,
         file_id=str(session["file"]),
         name=name,
-        content_modified_at=given.content_modified_at,
+        content_modified_at=attributes.content_modified_at,
         **more,
     )
 

@@ -48,7 +48,7 @@ async def create(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
         user = _user(read, call, changes=True)
-        if app_users.is_one(user) or app_users.is_login(email):
+        if app_users.is_app_user(user) or app_users.is_app_user_login(email):
             raise problems.invalid("email", "app users have no addresses")
         if read("SELECT 1 FROM account WHERE lower(login) = ?", email) or read(
             "SELECT 1 FROM email_alias WHERE email = ?", email

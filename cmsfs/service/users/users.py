@@ -122,7 +122,7 @@ def _begins(text: str | None, term: str) -> bool:
 
 def _app_user_id(row: Row) -> str | None:
     details = json.loads(row["details"])
-    is_app_user = details.get("is_platform_access_only") or app_users.is_one(row)
+    is_app_user = details.get("is_platform_access_only") or app_users.is_app_user(row)
     return details.get("external_app_user_id") if is_app_user else None
 
 
@@ -230,7 +230,7 @@ def _check(
                 raise problems.invalid("tracking_codes", f"the enterprise has no tracking code {code.name!r}")
     if wish.login is not None:
         found = read("SELECT id FROM account WHERE lower(login) = lower(?)", wish.login)
-        if app_users.is_login(wish.login) and not found:
+        if app_users.is_app_user_login(wish.login) and not found:
             raise problems.invalid("login", f"{app_users.DOMAIN} is for app users")
         alias = read("SELECT account AS id FROM email_alias WHERE email = lower(?)", wish.login)
         if (found and found[0]["id"] != besides) or alias:
@@ -330,7 +330,7 @@ def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
         "is_external_collab_restricted": False,
         "is_exempt_from_device_limits": False,
         "is_exempt_from_login_verification": False,
-        "is_platform_access_only": app_users.is_one(row),
+        "is_platform_access_only": app_users.is_app_user(row),
         "my_tags": [],
         "external_app_user_id": None,
     }

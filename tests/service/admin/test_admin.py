@@ -76,7 +76,7 @@ async def test_over_tls_the_cookies_names_say_so(service):
 async def test_many_wrong_passwords_make_the_right_one_wait(person, service):
     now = 0.0
     service.attempts.clock = lambda: now
-    for _ in range(attempt_limits.FREE):
+    for _ in range(attempt_limits.FREE_GUESSES):
         text = await person.log_in(password="wrong")
         assert person.page.status_code == 401
     assert "too many attempts" in text

@@ -96,11 +96,11 @@ async def test_an_address_that_was_tampered_with_opens_nothing(api, file, visito
         "x",
         "%C3%A9",
         word + "AAAA",
-        service.addresses.word("other", 1, ends=1),
+        service.url_signer.sign("other", 1, expires=1),
     ):
         answer = await visitor.get(f"{start}/{bad}/download")
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), bad
-    of_another_kind = service.addresses.word("other", *values[2:], ends=values[1])
+    of_another_kind = service.url_signer.sign("other", *values[2:], expires=values[1])
     assert (await visitor.get(f"{start}/{of_another_kind}/download")).status_code == 404
 
 

@@ -40,7 +40,7 @@ def test_the_signature_is_as_published():
         "AKIAIOSFODNN7EXAMPLE",
         "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
     )
-    address = signer.address("test.txt", {}, at=1_369_353_600, seconds=86_400)
+    address = signer.sign_url("test.txt", {}, at=1_369_353_600, seconds=86_400)
     assert address.endswith(
         "&X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"
     )
@@ -117,7 +117,7 @@ async def test_an_address_ends(api, service, monkeypatch):
     file = await api.upload("a.bin", CONTENT)
     before = clock.time() - presigned.LIFETIME_SECONDS - 1
     monkeypatch.setattr(clock, "time", lambda: before)
-    address = service.blobs.address(file["sha1"], {})
+    address = service.blobs.presigned_url(file["sha1"], {})
     monkeypatch.undo()
     async with httpx.AsyncClient() as anybody:
         assert (await anybody.get(address)).status_code == 403

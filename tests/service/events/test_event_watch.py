@@ -144,7 +144,7 @@ async def test_they_wait_on_while_the_database_is_away(api, service, drives, mon
     monkeypatch.setattr(event_watch, "AGAIN_SECONDS", 0.01)
     with monkeypatch.context() as patched:
         patched.setattr(service.db, "rows", away)
-        service.tell()
+        service.notify_written()
         await trio.testing.wait_all_tasks_blocked()
         assert drives.told == []
     assert service.db.rows == asked

@@ -44,7 +44,7 @@ def clock(service):
 
 
 async def test_guessing_is_slowed_down_by_more_each_time(service, clock):
-    for _ in range(attempt_limits.FREE):
+    for _ in range(attempt_limits.FREE_GUESSES):
         assert await passwords.check(service, LOGIN, "wrong") is None
     for wait in (1, 2, 4):
         clock.now += wait - 0.1
@@ -63,7 +63,7 @@ async def test_an_alias_is_no_second_budget(service, clock):
     sql = "INSERT INTO email_alias (account, email) VALUES (?, 'other@example.com')"
     await service.write(lambda conn: conn.execute(sql, (user,)))
     assert await passwords.check(service, "Other@example.com", PASSWORD) == user
-    for _ in range(attempt_limits.FREE):
+    for _ in range(attempt_limits.FREE_GUESSES):
         assert await passwords.check(service, LOGIN, "wrong") is None
     for login in (LOGIN, "OTHER@example.com"):
         assert await passwords.check(service, login, PASSWORD) is None
@@ -72,7 +72,7 @@ async def test_an_alias_is_no_second_budget(service, clock):
 async def test_a_stranger_locks_nobody_out(service, clock):
     """However often somebody guesses elsewhere, whoever comes from an address of their own gets in."""
     user = service.read("SELECT id FROM account WHERE login = ?", LOGIN)[0]["id"]
-    for number in range(attempt_limits.MANY):
+    for number in range(attempt_limits.MAX_WRONG_GUESSES):
         assert service.attempts.take(f"192.0.2.{number}", f"user:{user}") == 0
     assert await passwords.check(service, LOGIN, PASSWORD, who="198.51.100.1") is not None
     # Who guesses is made to wait, from the second time on when many do.
@@ -86,7 +86,7 @@ async def test_many_attempts_at_once_are_no_way_around(service, clock):
         assert await passwords.check(service, LOGIN, password) is None
 
     async with trio.open_nursery() as nursery:
-        for number in range(attempt_limits.FREE + 5):
+        for number in range(attempt_limits.FREE_GUESSES + 5):
             nursery.start_soon(attempt, f"guess {number}")
     clock.now = 0.9
     assert await passwords.check(service, LOGIN, PASSWORD) is None  # one second: only five were judged

@@ -21,13 +21,13 @@ async def many(api):
 def finds(monkeypatch):
     """How often something was found out."""
     counted = []
-    original = search._find_out
+    original = search._run_plan
 
     def find_out(*args):
         counted.append(1)
         return original(*args)
 
-    monkeypatch.setattr(search, "_find_out", find_out)
+    monkeypatch.setattr(search, "_run_plan", find_out)
     return counted
 
 

@@ -230,7 +230,7 @@ async def test_repeated_folder_is_searched_once(api, query):
 
 async def test_large_shared_folder_is_own_scope(api, uwe, many, monkeypatch):
     monkeypatch.setattr(search_plan, "SMALL_SUBTREE", 2)
-    monkeypatch.setattr(search_plan, "SMALL_BESIDE_A_SPAN", 2)
+    monkeypatch.setattr(search_plan, "SMALL_SUBTREE_WITH_TIME_RANGE", 2)
     for number in range(40):
         await api.link(f"fox more {number}", str(many[number]))
     for query, total in (('NOT "x1"', MANY + 40), ("fox", MANY + 40)):

@@ -104,7 +104,7 @@ async def test_idle_connections_outlive_clients(start, monkeypatch):
 
 
 async def test_who_is_silent_for_longest_makes_room(start, monkeypatch):
-    monkeypatch.setattr(connections, "MOST", 8)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 8)
     url = await start()
     async with contextlib.AsyncExitStack() as stack:
         idle = await stack.enter_async_context(await connect(url))
@@ -128,7 +128,7 @@ async def test_who_is_silent_for_longest_makes_room(start, monkeypatch):
 
 
 async def test_excess_connection_is_told_to_wait(start, monkeypatch, api, expect_log):
-    monkeypatch.setattr(connections, "MOST", 8)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 8)
     url = await start()
     poll = (
         f"GET /2.0/events/wait HTTP/1.1\r\nHost: x\r\nAuthorization: {api.http.headers['authorization']}\r\n"

@@ -128,7 +128,7 @@ async def test_requests_are_answered_in_turn(connect):
         (431, POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"X: y\r\n" * 30_000),
         (400, b"\x16\x03\x01\x02\x00\x01\x00"),
         (505, b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"),
-        (431, b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * request_head.MOST_HEAD),
+        (431, b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * request_head.MAX_HEAD_BYTES),
         (431, POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * 300_000),
     ],
 )

@@ -49,10 +49,10 @@ def _ours(data: bytes) -> Request | None:
         rest = data[end:]
         if head.length is None:
             chunks = ChunkedBody()
-            body = chunks.take(rest)
-            if not chunks.whole:
+            body = chunks.feed(rest)
+            if not chunks.is_complete:
                 return None
-            rest = chunks.rest
+            rest = chunks.buffer
         elif len(rest) < head.length:
             return None
         else:
@@ -123,12 +123,12 @@ def test_pieces_of_chunks_make_the_same_body() -> None:
     chance = random.Random(7)
     wire = b"".join(b"%x\r\n%b\r\n" % (n, b"x" * n) for n in (1, 500, 16, 70_000)) + b"0\r\na: b\r\n\r\nGET"
     whole = ChunkedBody()
-    body = whole.take(wire)
-    assert (len(body), whole.whole, whole.rest) == (70_517, True, b"GET")
+    body = whole.feed(wire)
+    assert (len(body), whole.is_complete, whole.buffer) == (70_517, True, b"GET")
     for _ in range(50):
         chunks, found, at = ChunkedBody(), b"", 0
-        while not chunks.whole:
+        while not chunks.is_complete:
             size = chance.choice((1, 2, 3, 100, 40_000))
-            found += chunks.take(wire[at : at + size])
+            found += chunks.feed(wire[at : at + size])
             at += size
-        assert (found, chunks.rest + wire[at:]) == (body, b"GET")
+        assert (found, chunks.buffer + wire[at:]) == (body, b"GET")

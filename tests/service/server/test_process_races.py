@@ -167,7 +167,7 @@ async def test_a_code_is_redeemed_once(servers, ann, at_database):
                 redirect_uri=BACK,
                 granted=None,
                 challenge=None,
-                now=moments.Moments().now(),
+                now=moments.StoreClock().now(),
             )
         )
         form = {"grant_type": tokens.AUTHORIZATION_CODE, "code": code, "redirect_uri": BACK}
@@ -179,7 +179,7 @@ async def test_a_refresh_token_is_good_once(servers, ann, at_database):
     user = int(servers[0].ready_info["user_ids"]["ann@example.com"])
 
     def begin(conn):
-        now = moments.Moments().now()
+        now = moments.StoreClock().now()
         family = access_tokens.begin_family(conn, "tests", user, granted=None, now=now)
         return access_tokens.pair(conn, family, now=now)
 
@@ -194,10 +194,10 @@ async def test_wrong_secrets_count_together(ann):
     async def guess(client, _):
         return await client.post(str(client.base_url).replace("/2.0/", "/oauth2/token"), data=form)
 
-    answers = await ann.at_once(3 * attempt_limits.FREE, guess)
+    answers = await ann.at_once(3 * attempt_limits.FREE_GUESSES, guess)
     judged = [one for one in answers if one.status_code == 400]
     # The wait begins with a second, after which one more is judged.
-    assert attempt_limits.FREE <= len(judged) <= attempt_limits.FREE + 4
+    assert attempt_limits.FREE_GUESSES <= len(judged) <= attempt_limits.FREE_GUESSES + 4
     assert all(
         one.status_code == 429 and int(one.headers["retry-after"]) > 0 for one in answers if one not in judged
     )

@@ -16,7 +16,7 @@ async def _invite(api, folder, login, *, expect=201):
 
 async def test_an_app_user_is_invited_by_login(api):
     made = await api.ask("POST", "/users?fields=login,is_platform_access_only", json=APP, expect=201)
-    assert (app_users.is_login(made["login"]), made["is_platform_access_only"]) == (True, True)
+    assert (app_users.is_app_user_login(made["login"]), made["is_platform_access_only"]) == (True, True)
     folder = await api.folder("shared")
     found = await _invite(api, folder, made["login"].upper())
     assert (found["accessible_by"]["id"], found["status"]) == (made["id"], "accepted")

@@ -19,7 +19,7 @@ def test_the_wait_doubles_and_has_an_end():
     now = [0.0]
     found = attempt_limits.AttemptLimits()
     found.clock = lambda: now[0]
-    for _ in range(attempt_limits.FREE):
+    for _ in range(attempt_limits.FREE_GUESSES):
         assert found.take("a", "x") == 0
     waits = []
     for _ in range(15):
@@ -85,7 +85,7 @@ async def test_a_links_password_is_not_to_be_guessed(api, uwe, people, clock):
     url = (await api.ask("PUT", f"/files/{file}?fields=shared_link", json=terms))["shared_link"]["url"]
     word = url.rpartition("/")[2]
     statuses = [await _through(uwe, word, file, f"guess{one}") for one in range(100)]
-    assert statuses == [403] * attempt_limits.FREE + [429] * (100 - attempt_limits.FREE)
+    assert statuses == [403] * attempt_limits.FREE_GUESSES + [429] * (100 - attempt_limits.FREE_GUESSES)
     assert await _through(uwe, word, file, "open sesame") == 429
     # Nobody else waits, nor does who knew it before.
     ben = await people.add("ben@example.com")
@@ -103,7 +103,7 @@ async def test_a_links_password_is_not_to_be_guessed(api, uwe, people, clock):
 
 async def test_wrong_app_secrets_wait(api, clock):
     form = {"grant_type": "client_credentials", "box_subject_type": "user", "box_subject_id": str(api.user)}
-    for _ in range(attempt_limits.FREE):
+    for _ in range(attempt_limits.FREE_GUESSES):
         assert await api.refused(form | {"client_secret": "wrong"}) == "invalid_client"
     assert await api.refused(form | {"client_secret": "wrong"}, expect=429) == "rate_limit_exceeded"
     assert (await api.oauth(form | {"client_secret": SECRET}))["access_token"]

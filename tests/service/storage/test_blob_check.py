@@ -86,7 +86,7 @@ async def test_a_backup_of_the_database_and_then_of_the_rest_is_whole(api, servi
         assert (report.contents, report.missing, report.damaged, report.orphans) == (2, [], [], [])
         with closing(restored.blobs.open(purged["sha1"])) as reader:
             assert reader.read(10) == b"b"
-        assert await restored.blobs.beginning(kept["sha1"], 1) == b"a"
+        assert await restored.blobs.read_head(kept["sha1"], 1) == b"a"
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_the_command_tells_and_exits_with_1(api, service, command, root):
     done = await threads.run_sync(command)
     assert (done.exit_code, done.stdout.splitlines()[0]) == (
         0,
-        "1 contents, 7 B: 0 missing, 0 damaged; 1 that no file has.",
+        "1 contents, 7 B: 0 missing, 0 damaged; 1 orphaned.",
     )
     service.blobs.path(file["sha1"]).unlink()
     done = await threads.run_sync(command)

@@ -46,8 +46,8 @@ def all_rows(read):
 
 async def moved(source, target, side_of, source_url=None, target_url=None, *, blobs_url=None, to_blobs=None):
     async with (
-        store.open_store(source, blobs_url, database_url=source_url, sweep=False, only=True) as old,
-        store.open_store(target, to_blobs, database_url=target_url, sweep=False, only=True) as new,
+        store.open_store(source, blobs_url, database_url=source_url, sweep=False, exclusive=True) as old,
+        store.open_store(target, to_blobs, database_url=target_url, sweep=False, exclusive=True) as new,
     ):
         report = await contents.move(old, new, quiet)
         counts = await rows.move(old, side_of(source_url), new, side_of(target_url), quiet)
@@ -77,7 +77,7 @@ async def test_there_and_back(tmp_path, postgres, side_of):
         assert opened.read("SELECT sum(space_used) AS n FROM account")[0]["n"] == used
         # No id is given twice, search finds what is there, and a new file counts.
         found = dict(tuple(row) for row in opened.read("SELECT name, seq FROM sqlite_sequence"))
-        moved_tables = {one.name for one in tables.all_tables() if one.numbers}
+        moved_tables = {one.name for one in tables.all_tables() if one.autoincrement}
         assert {name: found[name] for name in last if name in moved_tables} == {
             name: number for name, number in last.items() if name in moved_tables
         }
@@ -102,7 +102,7 @@ async def test_an_interrupted_move_goes_on(tmp_path, side_of, monkeypatch):
     with pytest.raises(BaseExceptionGroup):
         await moved(tmp_path / "first", tmp_path / "second", side_of)
     report, _ = await moved(tmp_path / "first", tmp_path / "second", side_of)
-    assert report.there >= 4
+    assert report.already_there >= 4
     async with store.open_store(tmp_path / "second") as opened:
         assert await opened.query(lambda read: rows.is_used(read))
 
@@ -143,13 +143,13 @@ async def test_damaged_and_missing_contents_are_told(tmp_path, side_of):
 async def test_a_served_store_is_not_moved(tmp_path):
     async with store.open_store(tmp_path / "first"):
         with pytest.raises(errors.UserError, match="stop it first"):
-            async with store.open_store(tmp_path / "first", sweep=False, only=True):
+            async with store.open_store(tmp_path / "first", sweep=False, exclusive=True):
                 raise AssertionError
 
 
 def test_every_table_is_moved_or_left():
     names = {one.name for one in tables.all_tables()}
-    assert not names & tables.LEFT
+    assert not names & tables.SKIPPED
     assert {"account", "item", "version", "event", "usage", "document"} <= names
     assert not any(name.startswith("word") for name in names)
     assert all(one.key for one in tables.all_tables())

@@ -63,7 +63,7 @@ async def test_a_write_waits_until_whoever_is_alone_has_swept(service, url):
 
 
 async def test_what_was_swept_before_it_was_named_is_sent_again(api, service, url, expect_log):
-    expect_log("the contents are out of reach: what had arrived was swept")
+    expect_log("the contents are out of reach: the received content was swept")
     body, headers = api.form({"name": "new", "parent": {"id": "0"}}, b"precious")
     answers = []
 

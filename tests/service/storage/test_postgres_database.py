@@ -11,7 +11,7 @@ import trio
 from cmsfs import errors
 from cmsfs.service.storage import engine, store
 from cmsfs.service.storage.postgres import connection, format, prepared, statements
-from cmsfs.service.storage.shared.attempt_limits import FREE
+from cmsfs.service.storage.shared.attempt_limits import FREE_GUESSES
 
 EVENT = (
     "INSERT INTO event (account, type, created_at, created_by, source) VALUES (1, ?, 0, 0, '') RETURNING id"
@@ -201,7 +201,7 @@ async def test_what_another_process_writes_wakes_whoever_waits(stores):
 
 
 async def test_wrong_secrets_are_counted_over_all_processes(stores):
-    for number in range(FREE):
+    for number in range(FREE_GUESSES):
         assert stores[number % 2].attempts.take("192.0.2.1", "user:1") == 0
     for opened in stores:
         assert 0 < opened.attempts.take("192.0.2.1", "user:1") <= 1
@@ -211,8 +211,8 @@ async def test_wrong_secrets_are_counted_over_all_processes(stores):
 
 
 async def test_addresses_of_one_process_are_good_at_the_other(stores):
-    one, two = (opened.addresses for opened in stores)
-    assert two.read("file", one.word("file", 7, ends=10), now=5) == [7]
+    one, two = (opened.url_signer for opened in stores)
+    assert two.verify("file", one.sign("file", 7, expires=10), now=5) == [7]
 
 
 async def test_one_leads_and_another_takes_over(stores, autojump_clock):
@@ -224,9 +224,9 @@ async def test_one_leads_and_another_takes_over(stores, autojump_clock):
 
     async with trio.open_nursery() as nursery:
         async with trio.open_nursery() as first:
-            first.start_soon(stores[0].shared.lead, "sweeper", lambda: lead("first"))
+            first.start_soon(stores[0].shared.run_as_leader, "sweeper", lambda: lead("first"))
             await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(stores[1].shared.lead, "sweeper", lambda: lead("second"))
+            nursery.start_soon(stores[1].shared.run_as_leader, "sweeper", lambda: lead("second"))
             await trio.sleep(60)
             assert leads == ["first"]
             first.cancel_scope.cancel()
@@ -238,7 +238,7 @@ async def test_one_leads_and_another_takes_over(stores, autojump_clock):
 async def test_a_lost_server_is_said_and_found_again(postgres, stores, expect_log):
     expect_log("the connection to the database was lost")
     expect_log("the database is out of reach")
-    expect_log("the database is there again")
+    expect_log("the database is reachable again")
     one, _ = stores
     await one.write(lambda conn: conn.execute(EVENT, ("before",)))
     await one.query(lambda read: read("SELECT 1"))
@@ -307,7 +307,7 @@ def test_the_embedded_service_imports_none_of_it(tmp_path):
 
 
 def test_the_server_remembers_what_comes_again_and_forgets_the_oldest(conn, monkeypatch):
-    monkeypatch.setattr(prepared, "MOST", 5)
+    monkeypatch.setattr(prepared, "MAX_PREPARED", 5)
     count = "SELECT count(*) AS n FROM pg_prepared_statements"
     for number in range(12):
         for _ in range(4):
@@ -317,7 +317,7 @@ def test_the_server_remembers_what_comes_again_and_forgets_the_oldest(conn, monk
     for number in range(12):
         with pytest.raises(sqlite3.Error):
             conn.execute(f"SELECT ? / 0 + {number} AS n", (1,))
-    conn.settle()
+    conn.rollback_open_transaction()
     assert conn.execute("SELECT ? + 11 AS n", (1,)).fetchone()["n"] == 12
 
 

@@ -27,7 +27,7 @@ async def status(client, url):
 
 async def test_a_service_outlives_a_restart_of_its_database(postgres, tmp_path, nursery, caplog, expect_log):
     # What works by itself may meet it as well.
-    for said in ("was lost", "there again", "out of reach|not ready|usage of this hour|sweeper failed"):
+    for said in ("was lost", "reachable again", "out of reach|not ready|usage of this hour|sweeper failed"):
         expect_log(said)
     caplog.set_level(logging.INFO)
     async with store.open_store(tmp_path / "data", database_url=postgres.database()) as opened:
@@ -47,7 +47,7 @@ async def test_a_service_outlives_a_restart_of_its_database(postgres, tmp_path, 
                     await trio.testing.wait_all_tasks_blocked(0.05)
         nursery.cancel_scope.cancel()
     assert "Traceback" not in caplog.text
-    assert caplog.text.count("the database is there again") == 1
+    assert caplog.text.count("the database is reachable again") == 1
     # However many requests met it.
     warned = [one for one in caplog.records if one.name.endswith("problems") and one.levelname == "WARNING"]
     met = [one for one in caplog.records if one.name.endswith("problems") and one.levelname == "INFO"]

@@ -78,7 +78,7 @@ def test_what_is_unique(here, there):
     """By the columns, or the expressions, and for which rows."""
 
     def plain(sql):
-        # A path may be too long for an index of the usual kind there: see schema.tables.
+        # A path may be too long for an index of the usual kind there: see schema.translate.
         sql = re.sub(r"\(path\) INCLUDE \(", "(path, ", sql)
         if re.search(r"\(owner, status, .*, path\)$", sql):
             sql = sql.replace(", path)", ")")

@@ -25,8 +25,8 @@ def next_version(monkeypatch):
     def bring(url, *, oldest):
         with monkeypatch.context() as later:
             later.setattr(upgrade, "VERSION", upgrade.VERSION + 1)
-            later.setattr(upgrade, "OLDEST_BESIDE", oldest)
-            later.setattr(schema, "step", lambda number: iter(STEP))
+            later.setattr(upgrade, "OLDEST_COMPATIBLE", oldest)
+            later.setattr(schema, "upgrade_statements", lambda number: iter(STEP))
             format.prepare(url)
 
     return bring
@@ -48,7 +48,7 @@ async def asked(service):
 @pytest.mark.filterwarnings("ignore")
 async def test_processes_of_both_versions_work_side_by_side(postgres, tmp_path, next_version, expect_log):
     expect_log("the connection to the database was lost")
-    expect_log("the database is there again")
+    expect_log("the database is reachable again")
     url = postgres.database()
     async with store.open_store(tmp_path / "old", database_url=url) as old:
         for _ in range(10):  # so often that statements are planned beforehand
@@ -71,7 +71,7 @@ async def test_a_version_that_is_too_old_is_refused(postgres, tmp_path, next_ver
 
 
 def test_steps_only_add_where_older_processes_go_on():
-    assert upgrade.OLDEST_BESIDE <= upgrade.VERSION
-    for number in range(upgrade.OLDEST_BESIDE, upgrade.VERSION):
+    assert upgrade.OLDEST_COMPATIBLE <= upgrade.VERSION
+    for number in range(upgrade.OLDEST_COMPATIBLE, upgrade.VERSION):
         text = (resources.files("cmsfs.service.storage") / f"upgrade_{number}.sql").read_text()
         assert not re.search(r"\b(RENAME|DROP (TABLE|COLUMN))\b", text), number

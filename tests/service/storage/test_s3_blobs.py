@@ -60,15 +60,15 @@ async def test_content_goes_to_the_bucket_and_comes_back(api, service, bucket, m
 
 async def test_a_content_is_a_file_while_the_worker_reads_it(api, service, bucket):
     file = await api.upload("words", b"a heron")
-    async with service.blobs.at_hand(file["sha1"]) as path:
+    async with service.blobs.local_copy(file["sha1"]) as path:
         assert path.read_bytes() == b"a heron"
-        assert path.parent == service.blobs.readable
+        assert path.parent == service.blobs.local_folder
     assert not path.exists()
     bucket.delete([service.blobs.key(file["sha1"])])
     with pytest.raises(FileNotFoundError):
-        async with service.blobs.at_hand(file["sha1"]):
+        async with service.blobs.local_copy(file["sha1"]):
             pass
-    assert list(service.blobs.readable.iterdir()) == []
+    assert list(service.blobs.local_folder.iterdir()) == []
 
 
 async def test_a_content_goes_an_hour_after_its_last_version(api, service, bucket):
@@ -155,7 +155,7 @@ async def test_a_bucket_out_of_reach_is_no_lost_upload(api, service, bucket, mon
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    monkeypatch.setitem(s3_bucket.TRIES, "max_retries", 0)
+    monkeypatch.setitem(s3_bucket.RETRY_CONFIG, "max_retries", 0)
     service.blobs.bucket = s3_bucket.S3Bucket("s3://contents")
     body, headers = api.form({"name": "new", "parent": {"id": "0"}}, b"precious")
     answer = await api.http.post("http://service.test/api/2.0/files/content", content=body, headers=headers)

@@ -53,9 +53,9 @@ def blobs_url(s3, plan, monkeypatch, request):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", plan.url)
     # Nobody waits here for what does not come.
-    monkeypatch.setitem(s3_bucket.TRIES, "max_retries", 1)
-    monkeypatch.setitem(s3_bucket.TRIES, "retry_timeout", timedelta(seconds=1))
-    monkeypatch.setitem(s3_bucket.PATIENCE, "timeout", "2s")
+    monkeypatch.setitem(s3_bucket.RETRY_CONFIG, "max_retries", 1)
+    monkeypatch.setitem(s3_bucket.RETRY_CONFIG, "retry_timeout", timedelta(seconds=1))
+    monkeypatch.setitem(s3_bucket.TIMEOUTS, "timeout", "2s")
     return f"s3://{s3_server.BUCKET}/{request.node.name.replace('[', '-').rstrip(']')}"
 
 

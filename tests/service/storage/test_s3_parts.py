@@ -72,7 +72,7 @@ async def test_an_upload_begun_at_one_process_goes_on_at_others(processes, bucke
     assert len((await one.ask("GET", f"{SESSIONS}/{session['id']}/parts"))["entries"]) == 3
     assert len(keys(bucket, "sessions")) == 3
     # A commit that takes its time is sent again, to whichever process; each has an assembly of its own.
-    monkeypatch.setattr("cmsfs.service.uploads.upload_sessions.PATIENCE", 0)
+    monkeypatch.setattr("cmsfs.service.uploads.upload_sessions.COMMIT_WAIT_SECONDS", 0)
     await one.commit(session, parts, expect=202)
     await four.commit(session, parts, expect=202)
     await four.commit(session, parts, expect=202)

@@ -112,7 +112,7 @@ async def test_documents_are_found_by_their_words(api, service, nursery, monkeyp
     with trio.fail_after(60):
         while await api.names("heron", content_types="file_content") != {"a.pdf"}:  # noqa: ASYNC110
             await trio.sleep(0.05)
-    assert list(service.blobs.readable.iterdir()) == []
+    assert list(service.blobs.local_folder.iterdir()) == []
 
 
 async def test_a_server_that_is_away_for_a_moment_costs_no_upload(api, service, s3, expect_log):

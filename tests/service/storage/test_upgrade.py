@@ -98,7 +98,7 @@ async def test_upgraded_store_equals_new_one(old):
                 row.pop("purge_at", None)
             if table == "account" and row["login"] is None:
                 # App users had no login.
-                assert app_users.is_login(found["login"])
+                assert app_users.is_app_user_login(found["login"])
                 row["login"] = found["login"]
             gone = {"failures", "locked_until"} if table == "password" else set()
             assert found.items() >= {name: row[name] for name in row.keys() - gone}.items()

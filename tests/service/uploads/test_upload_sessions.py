@@ -182,7 +182,7 @@ async def test_a_folder_that_went_meanwhile(api, small):
 
 
 async def test_a_commit_that_takes_long(api, small, monkeypatch):
-    monkeypatch.setattr(upload_sessions, "PATIENCE", 0)
+    monkeypatch.setattr(upload_sessions, "COMMIT_WAIT_SECONDS", 0)
     session = await api.begin()
     parts = await api.put_all(session)
     url = f"{SESSIONS}/{session['id']}"
@@ -234,7 +234,7 @@ async def test_giving_up_what_was_committed_leaves_the_file(api, small, uwe):
 
 
 async def test_giving_up_in_the_middle_of_a_commit(api, small, monkeypatch):
-    monkeypatch.setattr(upload_sessions, "PATIENCE", 0)
+    monkeypatch.setattr(upload_sessions, "COMMIT_WAIT_SECONDS", 0)
     session = await api.begin()
     parts = await api.put_all(session)
     answer = await api.http.post(
@@ -280,7 +280,7 @@ async def test_a_restart_in_the_middle(root, small, fill, as_user):
         done = [(await api.put(session, offset))["part"] for offset in (0, 2 * PART)]
         # As a crash leaves them: a part and a session that have no row.
         (first.parts.path(session["id"]) / "orphan").write_bytes(b"x")
-        first.parts.make("ORPHAN")
+        first.parts.create_session("ORPHAN")
     async with store.open_store(root) as second:
         assert [one.name for one in second.parts.root.iterdir()] == [session["id"]]
         assert len(list(second.parts.path(session["id"]).iterdir())) == 2
@@ -293,7 +293,7 @@ async def test_a_restart_in_the_middle(root, small, fill, as_user):
 
 
 async def test_a_restart_in_the_middle_of_a_commit(root, small, fill, as_user, monkeypatch):
-    monkeypatch.setattr(upload_sessions, "PATIENCE", 0)
+    monkeypatch.setattr(upload_sessions, "COMMIT_WAIT_SECONDS", 0)
     async with store.open_store(root) as first:
         await fill(first)
         api = await as_user(first, "ann@example.com")
@@ -303,7 +303,7 @@ async def test_a_restart_in_the_middle_of_a_commit(root, small, fill, as_user, m
         answer = await api.http.post(url, json={"parts": parts}, headers={"digest": digest(CONTENT)})
         assert answer.status_code == 202
     assert list((root / "incoming").iterdir()) == []
-    monkeypatch.setattr(upload_sessions, "PATIENCE", 10)
+    monkeypatch.setattr(upload_sessions, "COMMIT_WAIT_SECONDS", 10)
     async with store.open_store(root) as second:
         api = await as_user(second, "ann@example.com")
         file = (await api.commit(session, parts))["entries"][0]
@@ -311,7 +311,7 @@ async def test_a_restart_in_the_middle_of_a_commit(root, small, fill, as_user, m
 
 
 async def test_what_was_joined_is_swept_meanwhile(api, small, monkeypatch):
-    monkeypatch.setattr(upload_sessions, "PATIENCE", 0)
+    monkeypatch.setattr(upload_sessions, "COMMIT_WAIT_SECONDS", 0)
     session = await api.begin()
     parts = await api.put_all(session)
     for _ in range(2):
@@ -324,7 +324,7 @@ async def test_what_was_joined_is_swept_meanwhile(api, small, monkeypatch):
         )
     for path in api.store.blobs.incoming.iterdir():
         path.unlink()
-    monkeypatch.setattr(upload_sessions, "PATIENCE", 10)
+    monkeypatch.setattr(upload_sessions, "COMMIT_WAIT_SECONDS", 10)
     assert await api.commit(session, parts, expect=202) is None
     await api.commit(session, parts)
 

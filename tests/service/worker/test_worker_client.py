@@ -19,7 +19,7 @@ from tests.support import sample_documents
 
 
 def job(source: Path, target: Path) -> dict[str, str]:
-    return derived_files.job(derived_files.TEXT, source, target)
+    return derived_files.worker_job(derived_files.TEXT, source, target)
 
 
 def is_alive(pid: int) -> bool:

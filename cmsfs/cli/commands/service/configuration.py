@@ -1,6 +1,6 @@
 """`cmsfs config`: shows, checks and edits the configuration file.
 
-Rule: `edit` leaves a file that holds, or the one that was there.
+Rule: `edit` saves a valid file, or leaves the old one unchanged.
 """
 
 import shlex
@@ -53,12 +53,12 @@ def show(ctx: context.Context, key: str | None, *, everything: bool, as_json: bo
         found = {key: {"value": value, "from": origins.get(key, "default")} for key, value in chosen.items()}
         output.document(found)
         return
-    rows = [[key, _shown(value), origins.get(key, "default")] for key, value in chosen.items()]
+    rows = [[key, _format_value(value), origins.get(key, "default")] for key, value in chosen.items()]
     output.table(rows)
 
 
 def _show_one(settings: cmsfs_config.Settings, key: str, *, as_json: bool) -> None:
-    key = _known(key)
+    key = _setting_name(key)
     about = descriptions.describe(key)
     value = settings.model_dump(mode="json")[key]
     origin = cmsfs_config.origins(settings.account).get(key, "default")
@@ -66,14 +66,14 @@ def _show_one(settings: cmsfs_config.Settings, key: str, *, as_json: bool) -> No
         found = {"value": value, "from": origin, "description": about.text, "type": about.kind}
         output.document({key: found | {"unit": about.unit, "old_names": list(about.old_names)}})
         return
-    output.table([[key, _shown(value), origin]])
+    output.table([[key, _format_value(value), origin]])
     output.say(about.text)
     rows = [["type", about.kind], ["unit", about.unit], ["default", about.shown_default]]
     rows.append(["old names", " ".join(about.old_names)])
     output.table([row for row in rows if row[1]])
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -86,7 +86,7 @@ def _shown(value: object) -> str:
 @context.pass_context
 def get(ctx: context.Context, key: str) -> None:
     """Print the value of a setting."""
-    output.say(_shown(ctx.settings().model_dump(mode="json")[_known(key)]))
+    output.say(_format_value(ctx.settings().model_dump(mode="json")[_setting_name(key)]))
 
 
 @config.command("set")
@@ -98,7 +98,7 @@ def set_(ctx: context.Context, key: str, values: tuple[str, ...]) -> None:
 
     `cmsfs config set account NAME` chooses the account that is meant when none is named.
     """
-    key = _known(key)
+    key = _setting_name(key)
     account = ctx.account or cmsfs_config.default_account()
     given = " ".join(values)
     found = cmsfs_config.checked({key: given})[key]
@@ -113,19 +113,19 @@ def set_(ctx: context.Context, key: str, values: tuple[str, ...]) -> None:
 @context.pass_context
 def unset(ctx: context.Context, key: str) -> None:
     """Remove a setting of the account from the file."""
-    _store(ctx.account or cmsfs_config.default_account(), _known(key), None)
+    _store(ctx.account or cmsfs_config.default_account(), _setting_name(key), None)
 
 
 def _store(account: str, key: str, value: config_file.Value) -> None:
     where = config_file.update(None if key == "account" else account, {key: value})
     now = cmsfs_config.load(None if key == "account" else account).model_dump(mode="json")[key]
     whose = "" if key == "account" else f" for account {account}"
-    output.say(f"{key} is {_shown(now)}{whose}, in {where}.")
+    output.say(f"{key} is {_format_value(now)}{whose}, in {where}.")
     if daemonctl.find_account(account):
         output.note("The mounted drive uses it from the next mount on.")
 
 
-def _known(key: str) -> str:
+def _setting_name(key: str) -> str:
     key = cmsfs_config.OLD_NAMES.get(key, key)
     if key not in cmsfs_config.Settings.model_fields:
         near = cmsfs_config.hint(key, cmsfs_config.Settings.model_fields)
@@ -150,7 +150,7 @@ def check() -> None:
         sys.exit(2)
     for renamed in [*config_file.old_names(text), *cmsfs_config.old_variables()]:
         output.note(renamed)
-    output.say(f"{where} holds." if text else f"There is no {where}; using the defaults.")
+    output.say(f"{where} is valid." if text else f"There is no {where}; using the defaults.")
 
 
 @config.command("edit")

@@ -1,6 +1,6 @@
 """`cmsfs doctor`: diagnoses this machine, the account and the connection, and suggests fixes.
 
-Rule: each finding has its remedy, and one that fails hides no other.
+Rule: each finding comes with a remedy, and a failing check does not hide the others.
 """
 
 import sys
@@ -38,37 +38,37 @@ def doctor(ctx: context.Context, *, bundle_to: Path | None, as_json: bool) -> No
         config.profile(settings)
     except errors.ConfigError as error:
         failed = Check("configuration", "failed", error.message, "cmsfs config edit")
-        _end([failed], as_json=as_json)
+        _finish([failed], as_json=as_json)
         return
     checks: list[Check] = []
-    for check in _all(settings):
+    for check in _run_checks(settings):
         checks.append(check)
         if not as_json:
-            _show(check)
+            _print_check(check)
     if bundle_to is not None:
         support_bundle.write(bundle_to, settings, checks, unit=units.name(settings.place))
         output.note(f"The support bundle is in {bundle_to}; review it before you send it.")
-    _end(checks, as_json=as_json, shown=True)
+    _finish(checks, as_json=as_json, shown=True)
 
 
-def _all(settings: config.Settings) -> Iterator[Check]:
+def _run_checks(settings: config.Settings) -> Iterator[Check]:
     yield Check("configuration", "ok", f"account {settings.account}, profile {settings.profile}")
     yield from machine.checks(settings)
     yield from service.checks(settings)
 
 
-def _show(check: Check) -> None:
+def _print_check(check: Check) -> None:
     output.say(f"{_MARKS[check.state]:5} {check.name}: {check.said}")
     if check.remedy:
         output.say(f"        try: {check.remedy}")
 
 
-def _end(checks: list[Check], *, as_json: bool, shown: bool = False) -> None:
+def _finish(checks: list[Check], *, as_json: bool, shown: bool = False) -> None:
     failed = [check for check in checks if check.state == "failed"]
     if as_json:
         output.document({"ok": not failed, "checks": [asdict(check) for check in checks]})
     elif not shown:
         for check in checks:
-            _show(check)
+            _print_check(check)
     if failed:
         sys.exit(1)

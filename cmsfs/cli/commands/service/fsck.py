@@ -1,6 +1,6 @@
-"""`cmsfs fsck`: checks the local state, by running `daemon.fsck` as a process of its own.
+"""`cmsfs fsck`: checks the local state, by running `daemon.fsck` in a separate process.
 
-Rule: the command line stays out of the daemon's files; it only starts who may look into them.
+Rule: the CLI never opens the daemon's files itself.
 """
 
 import subprocess

@@ -1,6 +1,6 @@
 """`cmsfs serve`: runs the embedded service as a network server.
 
-Rule: it says where it listens and where the credentials are, never what they are.
+Rule: it prints the URL and the path of the credentials, never the credentials.
 """
 
 import functools
@@ -29,18 +29,18 @@ log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8472
 
-# A client that takes nothing of its answer would hold the end up for a minute more.  Nothing that was
-# acknowledged is lost by ending in the middle of anything.
-_STOP_AT_LAST = service_serve.STOP_SECONDS + 2
+# A client that does not read its response could delay the exit by another minute.  Exiting at any point loses
+# nothing that was acknowledged.
+_FORCED_STOP_SECONDS = service_serve.STOP_SECONDS + 2
 
 
-_IN_CLEAR = (
+_PLAIN_TEXT_ERROR = (
     "Without TLS, tokens and files are sent to {host} in plain text: give --tls-cert and "
     "--tls-key, or --insecure behind a TLS proxy."
 )
 
-# How many users a line names; --json names them all.
-_SHOWN = 10
+# How many users are listed; --json lists all.
+_MAX_LISTED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +140,13 @@ def serve(
     if bool(tls_cert) != bool(tls_key):
         raise click.UsageError("--tls-cert and --tls-key must be given together.")
     if not (tls_cert or insecure or _is_loopback(host)):
-        raise errors.UserError(_IN_CLEAR.format(host=host), exit_code=2)
+        raise errors.UserError(_PLAIN_TEXT_ERROR.format(host=host), exit_code=2)
     for file in (tls_cert, tls_key):
         if file and not file.is_file():
             raise errors.UserError(f"{file} does not exist or is not a file.", exit_code=2)
     settings = ctx.settings()
     process_env.leave_no_core()
-    connections.raise_limit()
+    connections.raise_descriptor_limit()
     logs.configure(settings.log_level, form=log_format or settings.log_format)
     gc_tuning.freeze_heap()
     trio.run(
@@ -159,10 +159,10 @@ def serve(
             port=port,
             certfile=tls_cert,
             keyfile=tls_key,
-            public_url=_origin(public_url),
+            public_url=_parse_origin(public_url),
             rates=rate_limits,
-            webhook_networks=[_network(one) for one in webhook_networks],
-            metrics=_address(metrics),
+            webhook_networks=[_parse_network(one) for one in webhook_networks],
+            metrics=_parse_address(metrics),
             redirects=redirect_downloads,
             enterprise=provisioning.load(enterprise_file) if enterprise_file else None,
             as_json=as_json,
@@ -177,27 +177,27 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
-        said = f"--webhook-network takes a network such as 10.1.0.0/16: {error}."
-        raise errors.UserError(said, exit_code=2) from None
+        message = f"--webhook-network takes a network such as 10.1.0.0/16: {error}."
+        raise errors.UserError(message, exit_code=2) from None
 
 
-def _address(text: str | None) -> tuple[str, int] | None:
-    """A host and a port.  Raises `UserError` for anything else."""
+def _parse_address(text: str | None) -> tuple[str, int] | None:
+    """Parse [HOST:]PORT.  Raises `UserError`."""
     if text is None:
         return None
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 65536):
-        said = f"--metrics takes a port, or a host and a port such as 10.0.0.5:9090, not {text}."
-        raise errors.UserError(said, exit_code=2)
+        message = f"--metrics takes a port, or a host and a port such as 10.0.0.5:9090, not {text}."
+        raise errors.UserError(message, exit_code=2)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _origin(url: str | None) -> str | None:
-    """The scheme and host of a URL.  Raises `UserError` for what is more or less than that."""
+def _parse_origin(url: str | None) -> str | None:
+    """The scheme and host of a URL.  Raises `UserError` if it is invalid or has more than these."""
     if url is None:
         return None
     try:
@@ -206,8 +206,8 @@ def _origin(url: str | None) -> str | None:
     except ValueError:
         is_origin = False
     if not is_origin or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
-        said = "--public-url takes a scheme, a host and optionally a port: https://files.example.com."
-        raise errors.UserError(said, exit_code=2)
+        message = "--public-url takes a scheme, a host and optionally a port: https://files.example.com."
+        raise errors.UserError(message, exit_code=2)
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -221,8 +221,8 @@ async def _serve(options: _Options) -> None:
         ) as opened:
             await _serve_store(opened, options)
         return
-    # Before the store is opened: it may be brought to a newer format, under nobody's hands.
-    with service_serve.only_server(options.folder):
+    # Lock first: opening the store may upgrade it, which no running server must experience.
+    with service_serve.serving_lock(options.folder):
         async with store.open_store(options.folder, options.blobs_url, redirects=options.redirects) as opened:
             await _serve_store(opened, options)
 
@@ -235,7 +235,7 @@ async def _serve_store(opened: store.Store, options: _Options) -> None:
     elif options.database_url is None:
         await demo.ensure_sample(opened)
     elif not opened.read("SELECT 1 FROM app LIMIT 1"):
-        # The sample's credentials are in the folder of one process.
+        # The sample's credentials are in one process's folder, so other processes would not have them.
         raise errors.UserError("The database has no enterprise yet: give --enterprise-file.")
     stop = trio.Event()
     listen = functools.partial(
@@ -256,38 +256,38 @@ async def _serve_store(opened: store.Store, options: _Options) -> None:
         await listen(task_status=task_status)
         nursery.cancel_scope.cancel()
 
-    # The receiver comes first: a signal while the server starts ends it in good order, too.
+    # The signal receiver is opened first, so that a signal during startup also shuts down cleanly.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_heed, signals, stop)
-            _announce(await nursery.start(until_stopped), options, ids)
+            nursery.start_soon(_handle_signals, signals, stop)
+            _print_startup(await nursery.start(until_stopped), options, ids)
             sd_notify.tell(READY=1, STATUS=f"serving {options.folder}")
 
 
-async def _heed(signals: AsyncIterator[int], stop: trio.Event) -> None:
-    """Stop at the first signal, end at the second, and end if stopping takes too long."""
+async def _handle_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
+    """Shut down gracefully at the first signal; exit at the second, or if the shutdown takes too long."""
     await anext(signals)
     stop.set()
     sd_notify.tell(STOPPING=1)
     log.info("shutting down; another signal stops immediately")
-    with trio.move_on_after(_STOP_AT_LAST):
+    with trio.move_on_after(_FORCED_STOP_SECONDS):
         os._exit(128 + await anext(signals))
     log.warning("a client does not read its response; closing the connection")
     os._exit(0)
 
 
-def _announce(url: str, options: _Options, ids: provisioning.Ids | None) -> None:
+def _print_startup(url: str, options: _Options, ids: provisioning.Ids | None) -> None:
     shown = options.public_url or url
     if ids is not None:
-        # What an application needs to say for whom it asks; nothing of it is secret.
+        # The ids that an application needs to request tokens; none of them is secret.
         if options.as_json:
             output.document({"url": url, "enterprise_id": ids.enterprise, "user_ids": ids.users})
         else:
             output.say(f"Serving {options.folder} at {shown}.  Ctrl-C ends it.")
             users = [f"{login} {number}" for login, number in ids.users.items()]
-            more = f", and {len(users) - _SHOWN} more (--json)" if len(users) > _SHOWN else ""
+            more = f", and {len(users) - _MAX_LISTED} more (--json)" if len(users) > _MAX_LISTED else ""
             output.say(
-                f"Ids: enterprise {ids.enterprise}; users {', '.join(users[:_SHOWN]) or 'none'}{more}."
+                f"Ids: enterprise {ids.enterprise}; users {', '.join(users[:_MAX_LISTED]) or 'none'}{more}."
             )
         return
     credentials = options.folder / "credentials.json"

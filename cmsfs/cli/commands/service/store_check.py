@@ -1,4 +1,4 @@
-"""`cmsfs service`: looks after the data of the embedded service, beside it or while it is stopped."""
+"""`cmsfs service`: maintains the data of the embedded service, while it runs or is stopped."""
 
 import dataclasses
 import sqlite3
@@ -15,8 +15,8 @@ from cmsfs.cli.support import context
 from cmsfs.service.storage import blob_check, blobs, store
 from cmsfs.service.storage.database_url import checked_url
 
-# How many contents of a kind are named; --json names them all.
-_SHOWN = 20
+# How many contents of each kind are listed; --json lists all.
+_MAX_LISTED = 20
 
 
 @click.group()
@@ -32,7 +32,7 @@ service.add_command(store_move.move)
 @click.option("--database", metavar="URL", help="Where its database is, as given to serve.")
 @click.option("--blobs", "blobs_url", metavar="URL", help="Where its contents are, as given to serve.")
 @click.option("--quick", is_flag=True, help="Compare lengths; do not read the contents.")
-@click.option("--repair", is_flag=True, help="Set aside what no file has; bring back what was set aside.")
+@click.option("--repair", is_flag=True, help="Set orphaned contents aside; bring back those that files need.")
 @output.json_option
 @context.pass_context
 def check(
@@ -45,7 +45,7 @@ def check(
     repair: bool,
     as_json: bool,
 ) -> None:
-    """Compare the service's files with their contents: missing, damaged, named by no file.
+    """Compare the service's files with their contents: missing, damaged, orphaned.
 
     The service may run meanwhile.  Exit code 1: contents are missing or damaged.
     """
@@ -58,20 +58,20 @@ def check(
     if as_json:
         output.document(dataclasses.asdict(report))
     else:
-        _show(report, repair=repair)
+        _print_report(report, repair=repair)
     sys.exit(1 if report.missing or report.damaged else 0)
 
 
 def _check_database(url: str) -> None:
-    """The same for a database on a server."""
+    """Check the format of a PostgreSQL database without upgrading it.  Raises `UserError`."""
     store.load_postgres()
     from cmsfs.service.storage.postgres import format
 
-    if format.found(checked_url(url)) != store.VERSION:
-        said = (
+    if format.read_format(checked_url(url)) != store.VERSION:
+        message = (
             "The database has no service's data, or that of another version of cmsfs; serve it with this one."
         )
-        raise errors.UserError(said)
+        raise errors.UserError(message)
 
 
 async def _check(
@@ -91,7 +91,7 @@ async def _check(
 
 
 def _check_format(folder: Path) -> None:
-    """Refuse data that opening would make, or bring to a newer format under a running service's hands."""
+    """Refuse data that opening would create, or upgrade while a service is running."""
     path = folder / "service.db"
     if not path.is_file():
         raise errors.UserError(f"{folder} has no service's data.")
@@ -101,30 +101,30 @@ def _check_format(folder: Path) -> None:
     except sqlite3.Error as error:
         raise errors.UserError(f"{path} cannot be read: {error}.") from error
     if found != store.VERSION:
-        said = f"{path} was written by another version of cmsfs; serve it once with this one."
-        raise errors.UserError(said)
+        message = f"{path} was written by another version of cmsfs; serve it once with this one."
+        raise errors.UserError(message)
 
 
-def _show(report: blob_check.BlobReport, *, repair: bool) -> None:
+def _print_report(report: blob_check.BlobReport, *, repair: bool) -> None:
     for word, broken in (("missing", report.missing), ("damaged", report.damaged)):
-        for one in broken[:_SHOWN]:
+        for one in broken[:_MAX_LISTED]:
             for file in one.files:
                 output.say(
                     f"{word}: {one.sha1}, version {file['version']} of {file['name']}"
                     f" (file {file['file']}, {file['login']})"
                 )
-        if len(broken) > _SHOWN:
-            output.say(f"{word}: {len(broken) - _SHOWN} more (--json)")
+        if len(broken) > _MAX_LISTED:
+            output.say(f"{word}: {len(broken) - _MAX_LISTED} more (--json)")
     output.say(
         f"{report.contents} contents, {output.size(report.size)}: {len(report.missing)} missing,"
-        f" {len(report.damaged)} damaged; {len(report.orphans)} that no file has."
+        f" {len(report.damaged)} damaged; {len(report.orphans)} orphaned."
     )
     if report.uploads or report.stray_parts or report.stray_derived:
         output.say(
             f"{report.uploads} unfinished uploads: {len(report.broken_uploads)} lack parts;"
-            f" {report.stray_parts} parts and {report.stray_derived} derived files that nothing names."
+            f" {report.stray_parts} parts and {report.stray_derived} derived files are unreferenced."
         )
     if repair:
         output.say(f"Set aside: {report.set_aside}.  Brought back: {report.brought_back}.")
     elif report.orphans or report.stray_parts or report.stray_derived:
-        output.say("--repair has those removed that no file has, after an hour.")
+        output.say("With --repair, what is orphaned or unreferenced is removed after an hour.")

@@ -1,4 +1,4 @@
-"""`cmsfs service move`: copies a service's data into another store, with other engines perhaps."""
+"""`cmsfs service move`: copies a service's data into another store, possibly with other engines."""
 
 import sys
 from contextlib import AbstractAsyncContextManager
@@ -18,7 +18,7 @@ from cmsfs.service.storage.move.tables import BulkLoad
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where a store is."""
+    """The location of a store."""
 
     folder: Path
     database: str | None
@@ -68,7 +68,7 @@ def move(
             {
                 "contents": moved.moved,
                 "bytes": moved.size,
-                "already_there": moved.there,
+                "already_there": moved.already_there,
                 "broken": sorted(moved.broken),
                 "rows": counts,
             }
@@ -76,15 +76,16 @@ def move(
     else:
         output.say(
             f"Moved: {sum(counts.values())} rows of {len(counts)} tables; {moved.moved} contents,"
-            f" {output.size(moved.size)}, and {moved.there} were there already."
+            f" {output.size(moved.size)}, and {moved.already_there} were there already."
         )
-        output.say(f"The original is as it was.  Serve the copy: cmsfs serve {_options(target)}")
+        output.say(f"The original is as it was.  Serve the copy: cmsfs serve {_serve_options(target)}")
     if moved.broken:
-        said = f"{len(moved.broken)} contents are missing or damaged; cmsfs service check names their files."
-        click.echo(said, err=True)
+        broken = f"{len(moved.broken)} contents are missing or damaged"
+        message = f"{broken}; cmsfs service check names their files."
+        click.echo(message, err=True)
 
 
-def _options(place: StorePlace) -> str:
+def _serve_options(place: StorePlace) -> str:
     found = f"--data {place.folder}"
     found += f" --database {place.database}" if place.database else ""
     return found + (f" --blobs {place.blobs}" if place.blobs else "")
@@ -93,12 +94,12 @@ def _options(place: StorePlace) -> str:
 async def _move(
     source: StorePlace, target: StorePlace, *, incomplete: bool, quiet: bool
 ) -> tuple[contents.MovedContents, dict[str, int]]:
-    def show(said: str) -> None:
+    def show(message: str) -> None:
         if sys.stderr.isatty() and not quiet:
-            click.echo(f"\r\x1b[K{said}\r", nl=False, err=True)
+            click.echo(f"\r\x1b[K{message}\r", nl=False, err=True)
 
     try:
-        async with _opened(source) as old, _opened(target) as new:
+        async with _open(source) as old, _open(target) as new:
             if await new.query(rows.is_used):
                 raise errors.UserError("The copy's place has data of a service already; choose an empty one.")
             moved = await contents.move(old, new, lambda number: show(f"contents: {number * 100 // 256} %"))
@@ -108,7 +109,7 @@ async def _move(
                     " files); --incomplete goes on without them."
                 )
             counts = await rows.move(
-                old, _side(source), new, _side(target), lambda name: show(f"rows: {name}")
+                old, _bulk_loader(source), new, _bulk_loader(target), lambda name: show(f"rows: {name}")
             )
     except blobs.BlobsUnavailable as error:
         raise errors.UserError(f"The contents cannot be reached: {error.strerror}.") from error
@@ -116,12 +117,14 @@ async def _move(
     return moved, counts
 
 
-def _opened(place: StorePlace) -> AbstractAsyncContextManager[store.Store]:
-    # Nothing is swept: contents of a move that was cut off are named by no row yet.
-    return store.open_store(place.folder, place.blobs, database_url=place.database, sweep=False, only=True)
+def _open(place: StorePlace) -> AbstractAsyncContextManager[store.Store]:
+    # No sweep: contents of an interrupted move are not referenced by rows yet.
+    return store.open_store(
+        place.folder, place.blobs, database_url=place.database, sweep=False, exclusive=True
+    )
 
 
-def _side(place: StorePlace) -> BulkLoad:
+def _bulk_loader(place: StorePlace) -> BulkLoad:
     if place.database is None:
         return sqlite_load
     return postgres_load

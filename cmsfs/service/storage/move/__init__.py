@@ -1,1 +1,1 @@
-"""Copies a whole store into another one: from the embedded engines to a company's, and back."""
+"""Copies a whole store into another one, for example from SQLite and a folder to PostgreSQL and a bucket."""

@@ -1,4 +1,4 @@
-"""Moves the contents that files have, those that are not there yet, each verified by its SHA-1 on the way."""
+"""Copies referenced contents that the target lacks, and verifies each by its SHA-1."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -10,27 +10,27 @@ import trio
 from cmsfs.runtime import threads
 from cmsfs.service.storage import blobs, store
 
-# Contents at a time: a bucket takes its time for each.
-AT_ONCE = 8
+# Concurrent copies: a bucket has a high latency.
+MAX_CONCURRENT = 8
 
 
 @dataclass(slots=True)
 class MovedContents:
-    """What came of it; `broken` are those that the source has not, or not whole."""
+    """The result of a copy; `broken` are contents that are missing or damaged in the source."""
 
     moved: int = 0
     size: int = 0
-    there: int = 0
+    already_there: int = 0
     broken: list[str] = field(default_factory=list)
 
 
 async def move(source: store.Store, target: store.Store, progress: Callable[[int], None]) -> MovedContents:
-    """Give the target the source's contents; `progress` hears how much of 256 is done.
+    """Copy the source's contents to the target; `progress` gets how many of 256 steps are done.
 
-    Cancelled or failed: what has arrived stays, and need not be sent again.  Raises `BlobsUnavailable`.
+    Cancelled or failed: copied contents stay, and are not copied again.  Raises `BlobsUnavailable`.
     """
     report = MovedContents()
-    limit = trio.CapacityLimiter(AT_ONCE)
+    limit = trio.CapacityLimiter(MAX_CONCURRENT)
 
     async def one(sha1: str, size: int) -> None:
         async with limit:
@@ -43,14 +43,14 @@ async def move(source: store.Store, target: store.Store, progress: Callable[[int
     for number in range(256):
         prefix = f"{number:02x}"
         progress(number)
-        named = await source.query(partial(blobs.sizes, prefix=prefix))
-        if not named:
+        referenced = await source.query(partial(blobs.referenced_sizes, prefix=prefix))
+        if not referenced:
             continue
-        there = await threads.run_sync(partial(_stored, target, prefix))
+        already_there = await threads.run_sync(partial(_stored, target, prefix))
         async with trio.open_nursery() as nursery:
-            for sha1, size in named.items():
-                if there.get(sha1) == size:
-                    report.there += 1
+            for sha1, size in referenced.items():
+                if already_there.get(sha1) == size:
+                    report.already_there += 1
                 else:
                     nursery.start_soon(one, sha1, size)
     return report
@@ -61,7 +61,7 @@ def _stored(target: store.Store, prefix: str) -> dict[str, int]:
 
 
 def _copy(source: store.Store, target: store.Store, sha1: str, size: int) -> bool:
-    """Whether the source has this content, whole."""
+    """Copy one content; False if it is missing or damaged in the source."""
     incoming = blobs.IncomingBlob(target.blobs)
     try:
         try:

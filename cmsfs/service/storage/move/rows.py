@@ -1,7 +1,7 @@
-"""Moves the rows of a store: all in one transaction of the target, compared before it is committed.
+"""Copies the rows of a store in one transaction of the target, and compares them before the commit.
 
-The target has all of it or nothing, so a move that was cut off begins anew with the rows; contents, which are
-most of it, go on where they were.
+The target gets all rows or none, so an interrupted move starts over with the rows; contents, which are most
+of the data, are not copied again.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from cmsfs.service.storage import engine, store
 from cmsfs.service.storage.move import tables
 from cmsfs.service.storage.move.tables import BulkLoad, Table
 
-# Rows at a time.
+# Rows per page.
 PAGE = 2000
 
-# What a new store has already.
-_USED = (
+# Queries that find nothing in a new store.
+_USED_CHECKS = (
     "SELECT 1 FROM item LIMIT 1",
     "SELECT 1 FROM event LIMIT 1",
     "SELECT 1 FROM admin_event LIMIT 1",
@@ -32,48 +32,51 @@ Page = Callable[[str, tuple[Any, ...]], list[Any]]
 
 
 @dataclass(slots=True)
-class _Seen:
-    """How many rows a table has, and what they say."""
+class _TableDigest:
+    """The number of rows of a table, and a digest of them."""
 
     count: int = 0
     digest: str = ""
 
 
 def is_used(read: store.Read) -> bool:
-    """Whether somebody has worked with a store."""
-    return any(read(sql) for sql in _USED)
+    """Whether a store has data of users."""
+    return any(read(sql) for sql in _USED_CHECKS)
 
 
 async def move(
     source: store.Store,
-    source_side: BulkLoad,
+    source_loader: BulkLoad,
     target: store.Store,
-    target_side: BulkLoad,
+    target_loader: BulkLoad,
     progress: Callable[[str], None],
 ) -> dict[str, int]:
-    """Give the target the source's rows; how many, by table.  Nobody else may have either of them open.
+    """Copy the source's rows to the target; returns the number of rows by table.
 
-    Raises `UserError`, with the target as it was, if what arrived is not what was sent.
+    Nobody else may have either store open.  Raises `UserError`, and leaves the target unchanged, if the
+    copied rows differ.
     """
-    numbers = await source.db.query(source_side.numbers)
+    last_ids = await source.db.query(source_loader.last_ids)
 
-    def ask(sql: str, args: tuple[Any, ...]) -> list[Any]:
+    def read_source(sql: str, args: tuple[Any, ...]) -> list[Any]:
         return trio.from_thread.run(source.query, lambda read: read(sql, *args))
 
     def run(conn: engine.Connection) -> dict[str, int]:
         counts = {}
-        with target_side.loading(conn):
+        with target_loader.loading(conn):
             for table in reversed(tables.all_tables()):
                 conn.execute(f'DELETE FROM "{table.name}"')
             for table in tables.all_tables():
                 trio.from_thread.run_sync(progress, table.name)
-                sent = _each(table, ask, partial(put_page, conn, table))
-                came = _each(table, lambda sql, args: conn.execute(sql, args).fetchall(), lambda page: None)
-                if sent != came:
-                    said = f"{sent.count} rows of {table.name} were sent, and {came.count} arrived"
-                    raise errors.UserError(f"{said}, or others than those; the target is left as it was.")
+                sent = _each_page(table, read_source, partial(put_page, conn, table))
+                received = _each_page(
+                    table, lambda sql, args: conn.execute(sql, args).fetchall(), lambda page: None
+                )
+                if sent != received:
+                    message = f"{sent.count} rows of {table.name} were sent, and {received.count} arrived"
+                    raise errors.UserError(f"{message}, or others than those; the target is left as it was.")
                 counts[table.name] = sent.count
-        target_side.set_numbers(conn, numbers)
+        target_loader.set_last_ids(conn, last_ids)
         return counts
 
     return await target.db.write(run, durable=True)
@@ -83,24 +86,26 @@ def put_page(conn: engine.Connection, table: Table, page: list[tuple[Any, ...]])
     conn.executemany(table.insert, page)
 
 
-def _each(table: Table, ask: Page, take: Callable[[list[tuple[Any, ...]]], None]) -> _Seen:
-    """Hand all rows of a table on, a page at a time."""
-    places = [table.columns.index(name) for name in table.key]
-    seen, digest = _Seen(), hashlib.sha1(usedforsecurity=False)
-    page = [tuple(row) for row in ask(table.first_page, (PAGE,))]
+def _each_page(
+    table: Table, read_source: Page, handle_page: Callable[[list[tuple[Any, ...]]], None]
+) -> _TableDigest:
+    """Pass all rows of a table to `handle_page`, a page at a time; returns their count and digest."""
+    key_positions = [table.columns.index(name) for name in table.key]
+    totals, digest = _TableDigest(), hashlib.sha1(usedforsecurity=False)
+    page = [tuple(row) for row in read_source(table.first_page, (PAGE,))]
     while page:
-        take(page)
-        seen.count += len(page)
+        handle_page(page)
+        totals.count += len(page)
         for row in page:
-            digest.update(repr([_plain(one) for one in row]).encode("utf-8", "surrogatepass"))
+            digest.update(repr([_comparable(one) for one in row]).encode("utf-8", "surrogatepass"))
         if len(page) < PAGE:
             break
-        last = tuple(page[-1][place] for place in places)
-        page = [tuple(row) for row in ask(table.page, (*last, PAGE))]
-    seen.digest = digest.hexdigest()
-    return seen
+        last = tuple(page[-1][position] for position in key_positions)
+        page = [tuple(row) for row in read_source(table.page, (*last, PAGE))]
+    totals.digest = digest.hexdigest()
+    return totals
 
 
-def _plain(value: Any) -> Any:
-    """A value as both engines have it: the character 0 is none of PostgreSQL's."""
+def _comparable(value: Any) -> Any:
+    """A value in the form that both engines can store: PostgreSQL's text cannot contain NUL."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value

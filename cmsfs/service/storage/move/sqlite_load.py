@@ -1,4 +1,4 @@
-"""Filling the embedded database: its triggers rest, its keys are checked, its index of words is made anew."""
+"""Bulk load into SQLite: without triggers; then keys are checked and the full-text index is rebuilt."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,15 +20,15 @@ def loading(conn: engine.Connection) -> Iterator[None]:
     conn.execute("INSERT INTO word(word) VALUES('rebuild')")
     broken = conn.execute("PRAGMA foreign_key_check").fetchone()
     if broken is not None:
-        raise errors.UserError(f"A row of {broken[0]} names one of {broken[2]} that is not there.")
+        raise errors.UserError(f"A row of {broken[0]} refers to a missing row of {broken[2]}.")
 
 
-def numbers(conn: engine.Connection) -> dict[str, int]:
+def last_ids(conn: engine.Connection) -> dict[str, int]:
     found = {row["name"]: row["seq"] for row in conn.execute("SELECT name, seq FROM sqlite_sequence")}
-    return {one.name: found.get(one.name, 0) for one in tables.all_tables() if one.numbers}
+    return {one.name: found.get(one.name, 0) for one in tables.all_tables() if one.autoincrement}
 
 
-def set_numbers(conn: engine.Connection, last: dict[str, int]) -> None:
+def set_last_ids(conn: engine.Connection, last: dict[str, int]) -> None:
     for name, number in last.items():
         conn.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
         conn.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, number))

@@ -1,1 +1,1 @@
-"""The database on a PostgreSQL server; imported only where one is asked for."""
+"""The PostgreSQL database engine; imported only if a database URL is configured."""

@@ -1,10 +1,10 @@
-"""A connection to PostgreSQL that answers as one of SQLite's does.
+"""A PostgreSQL connection with the interface of a SQLite connection.
 
-What is handed to the service's transaction functions: `execute` with SQLite's parameters, rows by name and by
-place, numbers as numbers, and SQLite's exceptions.  Values are sent without a type, so that the server takes
-each as what stands beside it, whatever its type in Python.
+The service's transaction functions get one of these: `execute` takes SQLite's parameters, rows can be indexed
+by name and by position, numbers are Python numbers, and errors are SQLite's exceptions.  Parameters are sent
+untyped, so that the server infers each type from the context, whatever the Python type.
 
-Rule: nothing of psycopg is seen outside of the modules of this engine.
+Rule: psycopg is not visible outside the modules of this engine.
 """
 
 import sqlite3
@@ -18,43 +18,45 @@ from psycopg import adapt, errors, pq
 from cmsfs.service.storage import engine
 from cmsfs.service.storage.postgres import prepared, statements
 
-# What the service says to the server about each of its connections.  Statements here are short, and not worth
-# being compiled; a statement that was asked for often is planned once.
+# Session options of every connection.  Our statements are short, so JIT compilation does not pay; statements
+# that run often are prepared (prepared.py).
 _OPTIONS = "-c jit=off -c TimeZone=UTC"
-# The function of the server that finds that a statement gives other columns than when it was planned.  There
-# is no code for that, and its words are in the server's language.
-_STALE = "RevalidateCachedQuery"
+# The server function that reports that a cached plan returns other columns than before.  This error has no
+# SQLSTATE of its own, and its message is localized.
+_STALE_PLAN_FUNCTION = "RevalidateCachedQuery"
 
 
 class PostgresRow(tuple[Any, ...]):
-    """A row as SQLite's: by name and by place.  Made by `_row_class`."""
+    """A row like SQLite's, indexed by name and by position.  Created by `_row_class`."""
 
     __slots__ = ()
-    places: Mapping[str, int] = {}
+    positions: Mapping[str, int] = {}
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             try:
-                key = self.places[key]
+                key = self.positions[key]
             except KeyError:
-                raise IndexError(f"no column is called {key}") from None
+                raise IndexError(f"there is no column {key}") from None
         return tuple.__getitem__(self, key)
 
     def keys(self) -> list[str]:
-        return list(self.places)
+        return list(self.positions)
 
 
 @lru_cache(maxsize=4096)
 def _row_class(names: tuple[str, ...]) -> type[PostgresRow]:
-    # Of two columns of one name the first is meant, as in SQLite.
-    places = {name: place for place, name in reversed(list(enumerate(names)))}
+    # If two columns have the same name, the first one wins, as in SQLite.
+    positions = {name: position for position, name in reversed(list(enumerate(names)))}
     return type(
-        "PostgresRow", (PostgresRow,), {"__slots__": (), "places": {name: places[name] for name in names}}
+        "PostgresRow",
+        (PostgresRow,),
+        {"__slots__": (), "positions": {name: positions[name] for name in names}},
     )
 
 
 class Result:
-    """What a statement gave."""
+    """The result of a statement."""
 
     def __init__(self, rows: list[Any], rowcount: int) -> None:
         self.rowcount = rowcount
@@ -75,9 +77,9 @@ class PostgresConnection:
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self.raw = raw
-        self._statements = prepared.Statements(raw.pgconn)
+        self._statements = prepared.StatementCache(raw.pgconn)
         self._loaders = adapt.Transformer(raw)
-        self._listens = False
+        self._is_listening = False
 
     @property
     def in_transaction(self) -> bool:
@@ -85,7 +87,7 @@ class PostgresConnection:
 
     @property
     def pid(self) -> int:
-        """The process of the server that answers here."""
+        """The process id of the server backend of this connection."""
         return self.raw.info.backend_pid
 
     @property
@@ -93,77 +95,79 @@ class PostgresConnection:
         return self.raw.closed
 
     def execute(self, sql: str, args: Sequence[Any] | Mapping[str, Any] = ()) -> Result:
-        """Run a statement.  Raises `sqlite3.IntegrityError`, `DatabaseUnavailable`, and others of it."""
+        """Run a statement.  Raises `sqlite3.Error`, such as `IntegrityError` or `DatabaseUnavailable`."""
         text, keys = statements.translate(sql)
-        given: Any = args
-        values = [_sent(given[key]) for key in keys]
-        formats = [int(type(given[key]) is bytes) for key in keys]
+        parameters: Any = args
+        values = [_encode_parameter(parameters[key]) for key in keys]
+        formats = [int(type(parameters[key]) is bytes) for key in keys]
         try:
-            statement, found = self._statements.run(text, values, formats if any(formats) else None)
-            return self._result(statement, found)
+            statement, result = self._statements.run(text, values, formats if any(formats) else None)
+            return self._result(statement, result)
         except psycopg.Error as error:
-            raise self._failed(error) from error
+            raise self._translate_error(error) from error
         finally:
-            self._hear()
+            self._dispatch_notifications()
 
-    def executemany(self, sql: str, many: Iterable[Sequence[Any]]) -> Result:
+    def executemany(self, sql: str, args_list: Iterable[Sequence[Any]]) -> Result:
         text, keys = statements.translate(sql)
-        rows: Any = many
+        rows: Any = args_list
         try:
             with self.raw.cursor() as cursor:
-                cursor.executemany(text.encode(), [[_value(args[key]) for key in keys] for args in rows])
+                cursor.executemany(
+                    text.encode(), [[_to_parameter(args[key]) for key in keys] for args in rows]
+                )
                 return Result([], cursor.rowcount)
         except psycopg.Error as error:
-            raise self._failed(error) from error
+            raise self._translate_error(error) from error
 
-    def _failed(self, error: psycopg.Error) -> sqlite3.Error:
+    def _translate_error(self, error: psycopg.Error) -> sqlite3.Error:
         if _is_stale_plan(error):
-            # Whoever asks again gets another connection.
+            # A retry opens a new connection, without stale plans.
             self.close()
-        return said(error)
+        return as_sqlite_error(error)
 
     def command(self, sql: str) -> None:
-        """Run statements as they are, several with semicolons between."""
+        """Run statements without translation or parameters; several are separated by semicolons."""
         try:
             self._statements.command(sql)
         except psycopg.Error as error:
-            raise said(error) from error
+            raise as_sqlite_error(error) from error
         finally:
-            self._hear()
+            self._dispatch_notifications()
 
-    def _result(self, statement: prepared.Statement, found: pq.abc.PGresult) -> Result:
-        if not found.nfields:
-            return Result([], found.command_tuples or 0)
+    def _result(self, statement: prepared.PreparedStatement, result: pq.abc.PGresult) -> Result:
+        if not result.nfields:
+            return Result([], result.command_tuples or 0)
         if statement.columns is None:
-            names = (found.fname(place) or b"" for place in range(found.nfields))
+            names = (result.fname(position) or b"" for position in range(result.nfields))
             statement.columns = tuple(name.decode() for name in names)
-        self._loaders.set_pgresult(found)
-        rows: list[Any] = self._loaders.load_rows(0, found.ntuples, _row_class(statement.columns))
-        return Result(rows, found.command_tuples or 0)
+        self._loaders.set_pgresult(result)
+        rows: list[Any] = self._loaders.load_rows(0, result.ntuples, _row_class(statement.columns))
+        return Result(rows, result.command_tuples or 0)
 
-    def listen(self, channel: str, heard: Callable[[int, str], None]) -> None:
-        """Have it called for what is told there: the server's process that told it, and what."""
-        self.raw.add_notify_handler(lambda one: heard(one.pid, one.payload))
-        self._listens = True
+    def listen(self, channel: str, on_notify: Callable[[int, str], None]) -> None:
+        """Subscribe to a channel; `on_notify` gets the pid of the notifying backend and the payload."""
+        self.raw.add_notify_handler(lambda one: on_notify(one.pid, one.payload))
+        self._is_listening = True
         self.command(f"LISTEN {channel}")
 
-    def take_in(self) -> None:
-        """Take what the server sent by itself; the socket is readable.  Raises `DatabaseUnavailable`."""
+    def process_notifications(self) -> None:
+        """Read and dispatch notifications when the socket is readable.  Raises `DatabaseUnavailable`."""
         try:
             self.raw.pgconn.consume_input()
         except psycopg.Error as error:
             self.close()
-            raise said(error) from error
-        self._hear()
+            raise as_sqlite_error(error) from error
+        self._dispatch_notifications()
 
-    def _hear(self) -> None:
-        """What was told may have come with an answer."""
-        while self._listens and not self.is_lost and (one := self.raw.pgconn.notifies()) is not None:
+    def _dispatch_notifications(self) -> None:
+        """Dispatch received notifications; some arrive together with query results."""
+        while self._is_listening and not self.is_lost and (one := self.raw.pgconn.notifies()) is not None:
             if self.raw.pgconn.notify_handler is not None:
                 self.raw.pgconn.notify_handler(one)
 
-    def settle(self) -> None:
-        """End what a transaction left open."""
+    def rollback_open_transaction(self) -> None:
+        """Roll back the transaction if one is still open."""
         if not self.is_lost and self.in_transaction:
             self.command("ROLLBACK")
 
@@ -171,15 +175,15 @@ class PostgresConnection:
         self.raw.close()
 
 
-def _sent(value: Any) -> bytes | None:
-    value = _value(value)
+def _encode_parameter(value: Any) -> bytes | None:
+    value = _to_parameter(value)
     return value.encode() if type(value) is str else value
 
 
-def _value(value: Any) -> Any:
-    """As text without a type; that of a truth is understood as a number and as a truth."""
+def _to_parameter(value: Any) -> Any:
+    """Convert a value to untyped text; a bool becomes 0 or 1, which is valid as a number and as a boolean."""
     if isinstance(value, str):
-        # The one character that text has not there.
+        # PostgreSQL's text type cannot store NUL.
         return value.replace("\0", "\ufffd") if "\0" in value else value
     if isinstance(value, int):
         return f"{value:d}"
@@ -189,12 +193,14 @@ def _value(value: Any) -> Any:
 
 
 def _is_stale_plan(error: psycopg.Error) -> bool:
-    """Whether a newer version added a column to a table, which what was planned before does not know."""
-    return isinstance(error, errors.FeatureNotSupported) and error.diag.source_function == _STALE
+    """Whether a prepared plan is stale because a newer version added a column to its table."""
+    return (
+        isinstance(error, errors.FeatureNotSupported) and error.diag.source_function == _STALE_PLAN_FUNCTION
+    )
 
 
-def said(error: psycopg.Error) -> sqlite3.Error:
-    """The exception that SQLite would have raised."""
+def as_sqlite_error(error: psycopg.Error) -> sqlite3.Error:
+    """Convert a psycopg error to the exception that SQLite would have raised."""
     text = str(error).partition("\n")[0]
     match error:
         case errors.IntegrityError():
@@ -203,15 +209,15 @@ def said(error: psycopg.Error) -> sqlite3.Error:
             return sqlite3.DataError(text)
         case _ if _is_stale_plan(error):
             return engine.DatabaseUnavailable("the database was just upgraded")
-        # Away, going, full, or busy for too long.
+        # Unreachable, shutting down, out of resources, or a lock timeout.
         case psycopg.OperationalError() | errors.InFailedSqlTransaction():
             return engine.DatabaseUnavailable(text)
         case _:
             return sqlite3.DatabaseError(f"{type(error).__name__}: {error}")
 
 
-class _Number(adapt.Loader):
-    """A sum of whole numbers, which has no end there."""
+class _NumericLoader(adapt.Loader):
+    """Loads `numeric`, the type of an integer sum, as int if possible, else as float."""
 
     def load(self, data: Any) -> int | float:
         text = bytes(data).decode()
@@ -221,34 +227,34 @@ class _Number(adapt.Loader):
             return float(text)
 
 
-class _Truth(adapt.Loader):
-    """A truth is a number in SQLite."""
+class _BoolLoader(adapt.Loader):
+    """Loads booleans as 0 and 1, as in SQLite."""
 
     def load(self, data: Any) -> int:
         return int(bytes(data) == b"t")
 
 
-def connect(url: str, *, reads_only: bool = False, name: str = "cmsfs") -> PostgresConnection:
-    """A connection; each statement is a transaction of its own until one is begun.  For a thread.
+def connect(url: str, *, read_only: bool = False, name: str = "cmsfs") -> PostgresConnection:
+    """Open a connection in autocommit mode; blocking, so call it in a thread.
 
-    With `reads_only`, a transaction that is begun sees one moment of the data.
+    With `read_only`, transactions are read-only and see one snapshot of the data (repeatable read).
     Raises `DatabaseUnavailable`.
     """
     options = _OPTIONS
-    if reads_only:
+    if read_only:
         options += " -c default_transaction_read_only=on"
         options += " -c default_transaction_isolation=repeatable\\ read"
     try:
         known = psycopg.conninfo.conninfo_to_dict(url)
-        more: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "options": f"{known.get('options', '')} {options}".strip(),
             "connect_timeout": known.get("connect_timeout", 5),
             "keepalives_idle": known.get("keepalives_idle", 30),
             "application_name": known.get("application_name", name),
         }
-        raw = psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor, **more)
+        raw = psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor, **defaults)
     except psycopg.Error as error:
-        raise said(error) from error
-    raw.adapters.register_loader("numeric", _Number)
-    raw.adapters.register_loader("bool", _Truth)
+        raise as_sqlite_error(error) from error
+    raw.adapters.register_loader("numeric", _NumericLoader)
+    raw.adapters.register_loader("bool", _BoolLoader)
     return PostgresConnection(raw)

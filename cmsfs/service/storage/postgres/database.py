@@ -1,16 +1,16 @@
-"""The database on a PostgreSQL server, which several processes on several machines may serve.
+"""The PostgreSQL database engine; several processes on several machines can share one database.
 
-No driver of PostgreSQL runs on trio, so transactions and long reads are in threads, each on a connection of
-its own.  Point reads stay on the loop, where they wait for the server's answer: some 0.1 ms over a Unix
-socket, and a round trip over a network.
+No PostgreSQL driver supports trio, so transactions and long reads run in threads, each on its own connection.
+Point reads run on the event loop and block it until the server answers: about 0.1 ms over a Unix socket, one
+round trip over a network.
 
-Every transaction first takes one lock of the database, which it holds until it is committed.  So there is one
-writer at a time over all processes, as SQLite has it, and all that rests on that is true here: events are
-numbered in the order of their commits, names and quotas are judged by what stays so, and a code is used once.
-What that costs is the time of the others, most of which is the commit's; each process commits what waits
-together (commit_queue.py).
+Every write transaction first takes one advisory lock and holds it until the commit.  So there is a single
+writer across all processes, as with SQLite, and the service can rely on it: events are numbered in commit
+order, checks of names and quotas stay true until the commit, and a code is used only once.  The price is that
+writers wait for each other, mostly for the commit; each process batches its waiting changes into one commit
+(commit_queue.py).
 
-Rule: a connection that failed is closed; whoever asked is told so, and the next one is another.
+Rule: a failed connection is closed and the caller gets the error; the next call opens a new connection.
 """
 
 import logging
@@ -32,159 +32,164 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Nobody waits longer for the writer: then something is wrong, and the caller is asked to come again.
+# If the writer lock takes longer than this, something is wrong, and the caller has to retry.
 _BEGIN = f"""
   BEGIN; SET LOCAL lock_timeout = '30s';
   SELECT pg_advisory_xact_lock({presence.LOCKS}, {presence.WRITER})
 """
-# Nobody writes while another process has the database to itself: the connection that says that this one has
-# it open may have been lost, with a restart of the server, and not be there again.
-_BEGIN_BESIDE = f"""
+# Also takes OPEN in shared mode, so that no write runs while another process holds the database exclusively:
+# the listener connection that normally holds OPEN may be lost after a server restart and not yet be restored.
+_BEGIN_SHARED = f"""
   BEGIN; SET LOCAL lock_timeout = '30s';
   SELECT pg_advisory_xact_lock_shared({presence.LOCKS}, {presence.OPEN}),
     pg_advisory_xact_lock({presence.LOCKS}, {presence.WRITER})
 """
-# What is told is told with the commit, and not without it.
+# The notification is sent if, and only if, the transaction commits.
 _COMMIT = f"NOTIFY {presence.CHANNEL}, '{{}}'; COMMIT"
 
-# Long reads at a time.
+# Concurrent long reads.
 READERS = 8
 
-# How long after a failed attempt to reach the server the next one is made.
-_AGAIN_SECONDS = 0.5
+# The delay between attempts to reconnect.
+_RECONNECT_SECONDS = 0.5
 
 
 class PostgresDatabase:
-    """A database that is open.  Construct with `open_database`."""
+    """An open database.  Construct with `open_database`."""
 
-    def __init__(self, url: str, clock: moments.Moments) -> None:
+    def __init__(self, url: str, clock: moments.StoreClock) -> None:
         self.presence = presence.Presence(partial(self._connect, role="listener"), clock)
         self._url = url
         self._clock = clock
-        self._near: PostgresConnection | None = None
-        self._near_lost = trio.Event()
+        self._loop_conn: PostgresConnection | None = None
+        self._loop_conn_lost = trio.Event()
         self._writer: PostgresConnection | None = None
-        self._idle: list[PostgresConnection] = []
+        self._idle_readers: list[PostgresConnection] = []
         self._writing = trio.CapacityLimiter(1)
         self._reading = trio.CapacityLimiter(READERS)
 
     def rows(self, sql: str, *args: Any) -> list[engine.Row]:
-        """All rows, here and now: the loop waits for the server."""
-        near = self._near
-        if near is None:
+        """All rows of a query; blocks the event loop until the server answers."""
+        conn = self._loop_conn
+        if conn is None:
             raise engine.DatabaseUnavailable("the database is out of reach")
         try:
-            return near.execute(sql, args).fetchall()
+            return conn.execute(sql, args).fetchall()
         finally:
-            if near.is_lost:
-                self._near = None
-                self._near_lost.set()
+            if conn.is_lost:
+                self._loop_conn = None
+                self._loop_conn_lost.set()
 
     def version(self) -> Hashable:
-        """Which transactions can be seen."""
+        """The current snapshot, which changes with every commit of any process."""
         return str(self.rows("SELECT pg_current_snapshot()::text")[0][0])
 
     async def query(self, fn: Callable[[engine.Connection], T]) -> T:
-        """Run an unbounded read in a thread, once more if its connection had been lost."""
-        return await threads.run_sync(self._read, fn, limiter=self._reading)
+        """Run an unbounded read in a thread; retried once on a new connection if a pooled one was lost."""
+        return await threads.run_sync(self._run_query, fn, limiter=self._reading)
 
     async def write(self, txn: Callable[[engine.Connection], T], *, durable: bool = False) -> T:
-        """Run `txn` as the one writer, commit, and return what it returned; always durable.
+        """Run `txn` as the single writer, commit, and return its result; always durable.
 
-        Raises `DatabaseUnavailable`: if the connection is lost in the commit, it may have been made.
+        Raises `DatabaseUnavailable`; if the connection is lost during the commit, it may have succeeded.
         """
-        return await threads.run_sync(self._run, txn, limiter=self._writing)
+        return await threads.run_sync(self._run_transaction, txn, limiter=self._writing)
 
-    def _read(self, fn: Callable[[engine.Connection], T]) -> T:
-        # With the connections of one that had the database to itself that is over.
-        alone = self.presence.has_it_alone
+    def _run_query(self, fn: Callable[[engine.Connection], T]) -> T:
+        # A lost connection also ends exclusive access, so an exclusive process must not retry.
+        was_exclusive = self.presence.is_exclusive
         while True:
-            is_new = not self._idle
-            conn = self._connect(role="reader") if is_new else self._idle.pop()
+            is_new = not self._idle_readers
+            conn = self._connect(role="reader") if is_new else self._idle_readers.pop()
             try:
                 return fn(cast(engine.Connection, conn))
             except engine.DatabaseUnavailable:
-                if is_new or alone or not conn.is_lost:
+                if is_new or was_exclusive or not conn.is_lost:
                     raise
             finally:
                 with suppress(sqlite3.Error):
-                    conn.settle()
+                    conn.rollback_open_transaction()
                 if not conn.is_lost:
-                    self._idle.append(conn)
+                    self._idle_readers.append(conn)
 
-    def _run(self, txn: Callable[[engine.Connection], T]) -> T:
-        conn = self._begun()
+    def _run_transaction(self, txn: Callable[[engine.Connection], T]) -> T:
+        conn = self._begin()
         try:
             result = txn(cast(engine.Connection, conn))
             conn.command(_COMMIT.format(self._clock.last))
         finally:
             with suppress(sqlite3.Error):
-                conn.settle()
+                conn.rollback_open_transaction()
         return result
 
-    def _begun(self) -> PostgresConnection:
-        """The writer's connection, at the beginning of a transaction; another one, if that had been lost."""
+    def _begin(self) -> PostgresConnection:
+        """Begin a write transaction and return its connection; reconnects if the connection was lost."""
         while True:
             is_new = self._writer is None or self._writer.is_lost
             if is_new:
                 self._writer = self._connect(role="writer")
-                self.presence.own = self._writer.pid
+                self.presence.writer_pid = self._writer.pid
             conn = self._writer
             assert conn is not None
             try:
-                conn.command(_BEGIN if self.presence.has_it_alone else _BEGIN_BESIDE)
+                conn.command(_BEGIN if self.presence.is_exclusive else _BEGIN_SHARED)
                 return conn
             except engine.DatabaseUnavailable:
                 with suppress(sqlite3.Error):
-                    conn.settle()
+                    conn.rollback_open_transaction()
                 if is_new or not conn.is_lost:
                     raise
 
     def _connect(self, *, role: str) -> PostgresConnection:
-        return connection.connect(self._url, reads_only=role == "reader", name=f"cmsfs {role}")
+        return connection.connect(self._url, read_only=role == "reader", name=f"cmsfs {role}")
 
-    async def keep_near(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the loop's connection, until cancelled.  Raises `DatabaseUnavailable` if none was had."""
-        self._near = await threads.run_sync(partial(self._connect, role="loop"))
+    async def keep_loop_connection(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Open the event loop's connection and reopen it when lost, until cancelled.
+
+        Raises `DatabaseUnavailable` if the first attempt fails.
+        """
+        self._loop_conn = await threads.run_sync(partial(self._connect, role="loop"))
         task_status.started()
         while True:
-            await self._near_lost.wait()
+            await self._loop_conn_lost.wait()
             log.warning("the connection to the database was lost")
-            said = ""
-            while self._near is None:
+            last_error = ""
+            while self._loop_conn is None:
                 try:
-                    self._near = await threads.run_sync(partial(self._connect, role="loop"))
+                    self._loop_conn = await threads.run_sync(partial(self._connect, role="loop"))
                 except engine.DatabaseUnavailable as error:
-                    if str(error) != said:
-                        said = str(error)
-                        log.warning("the database is out of reach: %s", said)
-                    await trio.sleep(_AGAIN_SECONDS)
-            log.warning("the database is there again")
-            self._near_lost = trio.Event()
+                    if str(error) != last_error:
+                        last_error = str(error)
+                        log.warning("the database is out of reach: %s", last_error)
+                    await trio.sleep(_RECONNECT_SECONDS)
+            log.warning("the database is reachable again")
+            self._loop_conn_lost = trio.Event()
 
     def close(self) -> None:
-        for conn in (self._near, self._writer, *self._idle):
+        for conn in (self._loop_conn, self._writer, *self._idle_readers):
             if conn is not None:
                 conn.close()
 
 
 @asynccontextmanager
-async def open_database(url: str, clock: moments.Moments) -> AsyncIterator[PostgresDatabase]:
-    """The database at a URL, made if it is empty, brought to this format if it has an older one.
+async def open_database(url: str, clock: moments.StoreClock) -> AsyncIterator[PostgresDatabase]:
+    """Open the database at a URL; an empty one gets the schema, an older format is upgraded.
 
-    Raises `UserError` if it cannot be reached, or has a newer format or something else in it.
+    Raises `UserError` if it is unreachable, has a newer format, or contains something else.
     """
     await threads.run_sync(format.prepare, url)
     db = PostgresDatabase(url, clock)
     failed: Exception | None = None
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(db.keep_near)
+            await nursery.start(db.keep_loop_connection)
             await nursery.start(db.presence.listen)
             try:
                 yield db
             except Exception as error:
-                failed = error  # as it is, and not in a group
+                failed = error  # raised below, not wrapped in an exception group
             nursery.cancel_scope.cancel()
     finally:
         db.close()

@@ -1,10 +1,10 @@
-"""Runs statements on a connection of libpq, and lets the server remember those that come again.
+"""Runs statements on a libpq connection and prepares those that repeat.
 
-A statement takes libpq 10 microseconds of the processor, and psycopg's cursors 130 to 200: they wait for the
-answer in Python, and make an object of each column.  Nobody waits here but a thread, or the loop for a point
-read, so libpq waits.
+A statement costs 10 microseconds of CPU with libpq, and 130 to 200 with psycopg's cursors, which wait for the
+result in Python and create an object for each column.  Here libpq waits: the caller is a thread, or the event
+loop for a point read, and blocks anyway.
 
-Rule: a statement that is prepared is planned once; so only what comes again is, and the oldest are forgotten.
+Rule: only repeated statements are prepared, and the least recently used are deallocated.
 """
 
 from collections import OrderedDict
@@ -14,71 +14,71 @@ from typing import Any
 import psycopg
 from psycopg import errors, pq
 
-# How many the server remembers of each connection, and from which time on.
-MOST = 1000
-_TIMES = 3
+# How many statements a connection keeps prepared, and at which execution a statement is prepared.
+MAX_PREPARED = 1000
+_PREPARE_AFTER = 3
 
-_DONE = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
+_SUCCESS = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
 
 
-class Statement:
-    """What is known of a statement on one connection."""
+class PreparedStatement:
+    """State of one statement on one connection."""
 
-    __slots__ = ("columns", "name", "times")
+    __slots__ = ("columns", "name", "uses")
 
     def __init__(self) -> None:
-        self.times = 0
-        self.name = b""  # prepared by
+        self.uses = 0
+        self.name = b""  # of the prepared statement; empty: not prepared
         self.columns: tuple[str, ...] | None = None
 
 
-class Statements:
-    """Those of one connection, for one thread at a time."""
+class StatementCache:
+    """The statements of one connection; not thread-safe."""
 
     def __init__(self, pgconn: pq.abc.PGconn) -> None:
         self._pgconn = pgconn
-        self._known: OrderedDict[str, Statement] = OrderedDict()
+        self._known: OrderedDict[str, PreparedStatement] = OrderedDict()
         self._count = 0
 
     def run(
         self, text: str, values: Sequence[Any], formats: Sequence[int] | None
-    ) -> tuple[Statement, pq.abc.PGresult]:
-        """Run a statement of which `values` are the parameters.  Raises `psycopg.Error`."""
+    ) -> tuple[PreparedStatement, pq.abc.PGresult]:
+        """Run a statement with `values` as its parameters.  Raises `psycopg.Error`."""
         statement = self._known.get(text)
         if statement is None:
-            statement = self._known[text] = Statement()
-            if len(self._known) > MOST:
-                self._forget()
+            statement = self._known[text] = PreparedStatement()
+            if len(self._known) > MAX_PREPARED:
+                self._evict_oldest()
         else:
             self._known.move_to_end(text)
-        statement.times += 1
-        if not statement.name and statement.times >= _TIMES:
+        statement.uses += 1
+        if not statement.name and statement.uses >= _PREPARE_AFTER:
             self._count += 1
             name = b"s%d" % self._count
-            self.checked(self._pgconn.prepare(name, text.encode()))
+            self.check_result(self._pgconn.prepare(name, text.encode()))
             statement.name = name
         if statement.name:
             result = self._pgconn.exec_prepared(statement.name, values, formats)
         else:
             result = self._pgconn.exec_params(text.encode(), values, param_formats=formats)
-        return statement, self.checked(result)
+        return statement, self.check_result(result)
 
     def command(self, sql: str) -> None:
-        """Run statements as they are, several with semicolons between.  Raises `psycopg.Error`."""
-        self.checked(self._pgconn.exec_(sql.encode()))
+        """Run statements without parameters; several are separated by semicolons.  Raises `psycopg.Error`."""
+        self.check_result(self._pgconn.exec_(sql.encode()))
 
-    def checked(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
-        if result.status in _DONE:
+    def check_result(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
+        if result.status in _SUCCESS:
             return result
         if result.error_field(pq.DiagnosticField.SQLSTATE) is None:
-            # Said by libpq, not by the server: that is out of reach.
-            said = result.error_message.decode("utf-8", "replace").strip()
+            # An error without SQLSTATE is libpq's own: the server is unreachable.
+            message = result.error_message.decode("utf-8", "replace").strip()
             self._pgconn.finish()
-            raise psycopg.OperationalError(said)
+            raise psycopg.OperationalError(message)
         raise errors.error_from_result(result)
 
-    def _forget(self) -> None:
+    def _evict_oldest(self) -> None:
         _, oldest = self._known.popitem(last=False)
-        # In a transaction that has failed the server keeps it, under a name that is not used again.
+        # A failed transaction accepts no DEALLOCATE: the statement stays, under a name that is never reused.
         if oldest.name and self._pgconn.transaction_status != pq.TransactionStatus.INERROR:
-            self.checked(self._pgconn.exec_(b"DEALLOCATE " + oldest.name))
+            self.check_result(self._pgconn.exec_(b"DEALLOCATE " + oldest.name))

@@ -1,8 +1,8 @@
-"""What the processes that serve one PostgreSQL database know of each other.
+"""Coordinates the processes that share one PostgreSQL database.
 
-Each has a connection that the loop listens to: there it is told what others have written, and there it holds
-the locks that say that it has the database open and what it does for all.  The server gives them back when
-the process or its machine is gone.
+Each process has a listener connection, watched by the event loop.  It receives notifications of other
+processes' commits, and holds the session's advisory locks: one while the database is open, and one for each
+leader role.  The server releases them when the process or its machine dies.
 """
 
 import logging
@@ -19,121 +19,127 @@ from cmsfs.service.storage.shared import moments
 
 log = logging.getLogger(__name__)
 
-# Advisory locks of the database: this number, and one of these.
+# Keys of the advisory locks: LOCKS is the first key, one of the others the second.
 LOCKS = 0x636D7366
 WRITER = 1
 OPEN = 2
-MAKING = 3
-_LEADERS = {"indexing": 10, "sweeper": 11}
+FORMAT = 3
+_LEADER_LOCKS = {"indexing": 10, "sweeper": 11}
 
 CHANNEL = "cmsfs_written"
 
-_AGAIN_SECONDS = 0.5
+_RECONNECT_SECONDS = 0.5
 
-# How often whoever wants to do what one does for all asks whether it may.
-_LEAD_SECONDS = 5.0
+# How often a process polls for a leader role that another one holds.
+_LEADER_POLL_SECONDS = 5.0
 
 
 class Presence:
-    """This process among the others.  `listen` runs as long as the database is open."""
+    """This process's listener connection and locks.  `listen` runs as long as the database is open."""
 
-    def __init__(self, connect: Callable[[], PostgresConnection], clock: moments.Moments) -> None:
-        # Called on the loop when another process has written, or may have.
-        self.heard: Callable[[], None] = lambda: None
-        # The server's process that this one writes by: what it tells is known here.
-        self.own = 0
-        # No other process has the database open, and none opens it.
-        self.has_it_alone = False
+    def __init__(self, connect: Callable[[], PostgresConnection], clock: moments.StoreClock) -> None:
+        # Called on the event loop when another process has written, or may have.
+        self.on_remote_write: Callable[[], None] = lambda: None
+        # The backend pid of our writer connection, whose notifications we ignore.
+        self.writer_pid = 0
+        # No other process has the database open, or can open it.
+        self.is_exclusive = False
         self._connect = connect
         self._clock = clock
         self._conn: PostgresConnection | None = None
-        self._gone = trio.Event()
-        self._is_open = False
+        self._connection_lost = trio.Event()
+        self._is_registered = False
 
     async def listen(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         try:
-            self._conn = await threads.run_sync(self._listener)
+            self._conn = await threads.run_sync(self._connect_listener)
             task_status.started()
             while True:
-                await self._listen(self._conn)
-                self._gone.set()
-                self.has_it_alone = False
-                self._conn = await self._reconnected()
-                self._gone = trio.Event()
-                self.heard()  # what was told meanwhile nobody heard
+                await self._receive_notifications(self._conn)
+                self._connection_lost.set()
+                self.is_exclusive = False
+                self._conn = await self._reconnect()
+                self._connection_lost = trio.Event()
+                self.on_remote_write()  # notifications sent while disconnected are lost
         finally:
             if self._conn is not None:
                 self._conn.close()
 
-    def _listener(self) -> PostgresConnection:
+    def _connect_listener(self) -> PostgresConnection:
         conn = self._connect()
-        conn.listen(CHANNEL, self._hear)
-        if self._is_open:
+        conn.listen(CHANNEL, self._on_notify)
+        if self._is_registered:
             conn.execute(f"SELECT pg_advisory_lock_shared({LOCKS}, {OPEN})")
         return conn
 
-    async def _listen(self, conn: PostgresConnection) -> None:
-        """Hear what others write, until the connection is lost."""
-        # Whoever finds the connection lost closes it, and its number is then nobody's, or another's.
-        watched = os.dup(conn.raw.fileno())
+    async def _receive_notifications(self, conn: PostgresConnection) -> None:
+        """Process notifications until the connection is lost."""
+        # A duplicate: whoever notices a lost connection closes it, and its descriptor could then be reused.
+        descriptor = os.dup(conn.raw.fileno())
         try:
             while True:
-                await trio.lowlevel.wait_readable(watched)
-                conn.take_in()
+                await trio.lowlevel.wait_readable(descriptor)
+                conn.process_notifications()
         except engine.DatabaseUnavailable as error:
             log.warning("the database is out of reach: %s", error)
         finally:
-            os.close(watched)
+            os.close(descriptor)
 
-    def _hear(self, pid: int, payload: str) -> None:
-        if pid != self.own:
-            self._clock.heard(int(payload))
-            self.heard()
+    def _on_notify(self, pid: int, payload: str) -> None:
+        if pid != self.writer_pid:
+            self._clock.observe(int(payload))
+            self.on_remote_write()
 
-    async def _reconnected(self) -> PostgresConnection:
+    async def _reconnect(self) -> PostgresConnection:
         while True:
             with suppress(engine.DatabaseUnavailable):
-                return await threads.run_sync(self._listener)
-            await trio.sleep(_AGAIN_SECONDS)
+                return await threads.run_sync(self._connect_listener)
+            await trio.sleep(_RECONNECT_SECONDS)
 
-    def is_alone(self) -> bool:
-        """Whether no other process has the database open; then none opens it until `open_to_others`."""
-        self.has_it_alone = self._take(OPEN)
-        return self.has_it_alone
+    def try_exclusive(self) -> bool:
+        """Try to get exclusive access; while it is held, other processes wait in `open_shared`.
 
-    async def open_to_others(self) -> None:
-        """Say that this process has the database open, when whoever wanted to be alone has finished."""
+        False if another process has the database open.
+        """
+        self.is_exclusive = self._try_lock(OPEN)
+        return self.is_exclusive
+
+    async def open_shared(self) -> None:
+        """Register this process as a user of the database, after any exclusive holder has finished."""
         conn = self._conn
         assert conn is not None
-        self._is_open = True
+        self._is_registered = True
         lock = f"SELECT pg_try_advisory_lock_shared({LOCKS}, {OPEN}) AS got"
         if not conn.execute(lock).fetchone()["got"]:
-            # Waited for on another connection: this one is the loop's.
+            # Wait on a separate connection: waiting on this one would block the event loop.
             await threads.run_sync(self._wait_to_open)
             conn.execute(lock)
-        self.has_it_alone = False
+        self.is_exclusive = False
         conn.execute(f"SELECT pg_advisory_unlock({LOCKS}, {OPEN})")
 
     def _wait_to_open(self) -> None:
         with closing(self._connect()) as conn:
             conn.execute(f"SELECT pg_advisory_lock_shared({LOCKS}, {OPEN})")
 
-    async def lead(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
-        """Run a job when no other process does; it is cancelled, and may begin anew, if that is not sure."""
-        lock = _LEADERS[name]
+    async def run_as_leader(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
+        """Run a job while this process is the leader; polls until it is.
+
+        The job is cancelled if the lock may be lost with the connection, and starts again after re-election.
+        """
+        lock = _LEADER_LOCKS[name]
         while True:
-            conn, gone = self._conn, self._gone
-            if self._take(lock):
+            conn, connection_lost = self._conn, self._connection_lost
+            if self._try_lock(lock):
                 try:
                     async with trio.open_nursery() as nursery:
-                        nursery.start_soon(_cancel_when, gone, nursery.cancel_scope)
+                        nursery.start_soon(_cancel_on, connection_lost, nursery.cancel_scope)
                         await job()
                         nursery.cancel_scope.cancel()
                 finally:
-                    self._give(conn, lock)
-            await trio.sleep(_LEAD_SECONDS)
+                    self._unlock(conn, lock)
+            await trio.sleep(_LEADER_POLL_SECONDS)
 
-    def _take(self, lock: int) -> bool:
+    def _try_lock(self, lock: int) -> bool:
         if self._conn is None:
             return False
         try:
@@ -142,13 +148,13 @@ class Presence:
             return False
         return bool(found.fetchone()["got"])
 
-    def _give(self, conn: PostgresConnection | None, lock: int) -> None:
-        # With the connection it is gone by itself.
+    def _unlock(self, conn: PostgresConnection | None, lock: int) -> None:
+        # A lost connection has released its locks already.
         with suppress(engine.DatabaseUnavailable):
             if conn is not None and not conn.is_lost:
                 conn.execute(f"SELECT pg_advisory_unlock({LOCKS}, {lock})")
 
 
-async def _cancel_when(gone: trio.Event, scope: trio.CancelScope) -> None:
-    await gone.wait()
+async def _cancel_on(connection_lost: trio.Event, scope: trio.CancelScope) -> None:
+    await connection_lost.wait()
     scope.cancel()

@@ -1,4 +1,4 @@
-"""What the processes that serve one PostgreSQL database have together: by rows and locks of it."""
+"""State shared by the processes that serve one PostgreSQL database, kept in its rows and advisory locks."""
 
 from collections.abc import Awaitable, Callable
 
@@ -13,20 +13,20 @@ _FORGIVE = """
 """
 _VALUE = "SELECT value FROM shared_value WHERE name = ?"
 _ADD_VALUE = "INSERT INTO shared_value VALUES (?, ?) ON CONFLICT DO NOTHING"
-_VALUES = "SELECT 1 FROM shared_value WHERE name >= ? AND name < ? LIMIT 1"
+_ANY_IN_RANGE = "SELECT 1 FROM shared_value WHERE name >= ? AND name < ? LIMIT 1"
 _DROP_VALUES = "DELETE FROM shared_value WHERE name >= ? AND name < ?"
 _SECOND = 1_000_000
 
 
 class SharedAttempts(attempt_limits.Attempts):
-    """As AttemptLimits, counted over all processes."""
+    """Like AttemptLimits, but counted across all processes."""
 
-    def __init__(self, db: database.PostgresDatabase, clock: moments.Moments) -> None:
+    def __init__(self, db: database.PostgresDatabase, clock: moments.StoreClock) -> None:
         self.clock = lambda: clock.now() / _SECOND
         self._db = db
 
     def take(self, who: str, what: str) -> float:
-        limits = (attempt_limits.FREE, attempt_limits.MANY)
+        limits = (attempt_limits.FREE_GUESSES, attempt_limits.MAX_WRONG_GUESSES)
         times = (attempt_limits.MAX_WAIT_SECONDS, attempt_limits.REMEMBERED_SECONDS)
         spans = [int(seconds * _SECOND) for seconds in times]
         found = self._db.rows(_TAKE, who, what, int(self.clock() * _SECOND), *limits, *spans)
@@ -37,32 +37,32 @@ class SharedAttempts(attempt_limits.Attempts):
 
 
 class SharedDatabase:
-    """This process among those that have a database open."""
+    """This process's view of the state shared through the database."""
 
-    # What others write is told.
-    is_told = True
+    # Commits of other processes arrive as notifications.
+    receives_notifications = True
 
-    def __init__(self, db: database.PostgresDatabase, clock: moments.Moments) -> None:
+    def __init__(self, db: database.PostgresDatabase, clock: moments.StoreClock) -> None:
         self.attempts: attempt_limits.Attempts = SharedAttempts(db, clock)
-        self.addresses = signed_urls.SignedUrls(lambda: self._key(db))
+        self.url_signer = signed_urls.UrlSigner(lambda: self._signing_key(db))
         self._db = db
         self._presence = db.presence
 
     @property
-    def heard(self) -> Callable[[], None]:
-        return self._presence.heard
+    def on_remote_write(self) -> Callable[[], None]:
+        return self._presence.on_remote_write
 
-    @heard.setter
-    def heard(self, call: Callable[[], None]) -> None:
-        self._presence.heard = call
+    @on_remote_write.setter
+    def on_remote_write(self, call: Callable[[], None]) -> None:
+        self._presence.on_remote_write = call
 
     def value(self, name: str) -> bytes | None:
-        """What the processes have noted under a name."""
+        """The shared value stored under a name, or None."""
         found = self._db.rows(_VALUE, name)
         return bytes(found[0]["value"]) if found else None
 
     async def add_value(self, name: str, data: bytes) -> bytes:
-        """Note something, durably, unless another process has; what is noted then."""
+        """Store a value durably unless the name has one already; returns the stored value."""
 
         def txn(conn: engine.Connection) -> bytes:
             conn.execute(_ADD_VALUE, (name, data))
@@ -71,7 +71,7 @@ class SharedDatabase:
         return await self._db.write(txn)
 
     async def set_value(self, name: str, data: bytes | None) -> None:
-        """Note something in place of what was noted, durably; None: nothing."""
+        """Replace a value durably; None deletes it."""
 
         def txn(conn: engine.Connection) -> None:
             conn.execute("DELETE FROM shared_value WHERE name = ?", (name,))
@@ -81,21 +81,21 @@ class SharedDatabase:
         await self._db.write(txn)
 
     async def drop_values(self, first: str, end: str) -> None:
-        """Forget what is noted under names from one up to but without another."""
-        if self._db.rows(_VALUES, first, end):
+        """Delete the values with names in the range from `first` to before `end`."""
+        if self._db.rows(_ANY_IN_RANGE, first, end):
             await self._db.write(lambda conn: conn.execute(_DROP_VALUES, (first, end)))
 
-    def _key(self, db: database.PostgresDatabase) -> bytes:
+    def _signing_key(self, db: database.PostgresDatabase) -> bytes:
         return bytes(db.rows(_VALUE, "addresses.key")[0]["value"])
 
-    def is_alone(self) -> bool:
-        """Whether no other process has the store open; then none opens it until `open_to_others`."""
-        return self._presence.is_alone()
+    def try_exclusive(self) -> bool:
+        """Try to get exclusive access; see `engine.StoreCoordination`."""
+        return self._presence.try_exclusive()
 
-    async def open_to_others(self) -> None:
-        """Say that this process has the store open, when whoever wanted to be alone has finished."""
-        await self._presence.open_to_others()
+    async def open_shared(self) -> None:
+        """Register as a user of the store, after any exclusive holder has finished."""
+        await self._presence.open_shared()
 
-    async def lead(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
-        """Run a job when no other process does; it is cancelled, and may begin anew, if that is not sure."""
-        await self._presence.lead(name, job)
+    async def run_as_leader(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
+        """Run a job while this process is the leader; see `engine.StoreCoordination`."""
+        await self._presence.run_as_leader(name, job)

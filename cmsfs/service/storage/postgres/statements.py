@@ -1,16 +1,16 @@
-"""Brings the service's statements into the form in which PostgreSQL takes them.
+"""Translates the service's SQL statements from SQLite's to PostgreSQL's syntax.
 
-Statements are written once, in what both engines take.  What is left is how parameters are written, which are
-numbered there (`$1`), how something that may be NULL is compared, and what is said to SQLite's planner alone.
+Statements are written once, in SQL that both engines accept.  The remaining differences are parameters, which
+PostgreSQL numbers (`$1`), NULL-safe comparison, and hints for SQLite's query planner.
 
-Rule: what is between quotes stays as it is.
+Rule: quoted text and comments are left unchanged.
 """
 
 import re
 from functools import lru_cache
 
-# A literal, a quoted name or a comment; a parameter, which has a number, a name or neither; a comparison with
-# one; which index to use; which table to begin with.
+# A literal, quoted name or comment; a positional parameter; a named parameter; IS before a parameter; an
+# index hint; a join order hint.
 _TOKEN = re.compile(
     r"""('(?:[^']|'')*'|"[^"]*"|--[^\n]*)"""
     r"""|\?(?P<number>\d*)"""
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 @lru_cache(maxsize=4096)
 def translate(sql: str) -> tuple[str, tuple[int | str, ...]]:
-    """A statement with numbered parameters, and what each is of the arguments: its place or its name."""
+    """Translate a statement; returns it with the index or name of the argument of each parameter."""
     keys: list[int | str] = []
     positions = 0
 
@@ -42,7 +42,7 @@ def translate(sql: str) -> tuple[str, tuple[int | str, ...]]:
             return "IS DISTINCT FROM" if match["other"] else "IS NOT DISTINCT FROM"
         if match["name"] is not None:
             return number(match["name"])
-        # As in SQLite: one without a number comes after the largest so far.
+        # As in SQLite, an unnumbered parameter follows the largest number so far.
         place = int(match["number"]) if match["number"] else positions + 1
         positions = max(positions, place)
         return number(place - 1)

@@ -1,1 +1,1 @@
-"""Bytes in a bucket of an S3-compatible service; imported only where one is asked for."""
+"""Contents in a bucket of an S3-compatible service; imported only if one is configured."""

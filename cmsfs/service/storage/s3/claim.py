@@ -1,11 +1,11 @@
-"""Sees that a bucket's prefix belongs to one store, and that a store has its bytes in one.
+"""Ensures that a bucket prefix belongs to exactly one store, and that a store uses exactly one prefix.
 
-The store knows by a note (`blobs.json`: a file of its folder, or a value in its database for all processes)
-where its bytes are and under which id; the prefix has an object with the id of its store.  A database whose
-store had the note in its folder takes it from there.
+The store records the prefix and its id in `blobs.json` (a file in its folder, or a shared value in its
+database); the prefix has an object with the id of its store.  If only the folder has the record, it is copied
+to the database.
 
-Rules: killed anywhere, the next start goes on with it.  Of several processes that start at once the first to
-note an id says it.
+Rules: after a crash at any point, the next start completes the claim.  If several processes start at once,
+the first id that is recorded wins.
 """
 
 import json
@@ -29,23 +29,23 @@ class _Claim:
 
 
 async def open_bucket(
-    root: Path, url: str | None, db: engine.Engine, shared: engine.Together
+    root: Path, url: str | None, db: engine.Engine, shared: engine.StoreCoordination
 ) -> s3_bucket.S3Bucket:
-    """The bucket of the store in `root`, which is this store's then.
+    """Open the bucket of the store in `root` and claim its prefix.
 
-    Raises `UserError` if the bytes are elsewhere, or the bucket is another store's or cannot be asked.
+    Raises `UserError` if the contents are elsewhere, or the bucket is another store's or unreachable.
     """
-    known = _read(shared.value(blobs.NOTE) or _of_folder(root))
+    known = _parse(shared.value(blobs.LOCATION) or _read_folder_note(root))
     if known is not None and url is None:
         raise errors.UserError(f"The contents of {root} are in {known.url}: give --blobs {known.url}.")
-    assert url is not None  # or they are in the folder
+    assert url is not None  # with neither, contents are in the folder, and nobody calls this
     bucket = s3_bucket.S3Bucket(url)
     if known is not None and known.url != bucket.url:
         raise errors.UserError(f"The contents of {root} are in {known.url}, not in {url}.")
     if known is None and any(entry.is_file() for entry in (root / "blobs").rglob("*")):
         raise errors.UserError(f"{root} has contents in its own folder; a new store can have them in {url}.")
     if known is None and db.rows("SELECT 1 FROM version LIMIT 1"):
-        raise errors.UserError(f"The database names contents that are in another folder, not in {url}.")
+        raise errors.UserError(f"The database refers to contents in another folder, not in {url}.")
     try:
         await _claim(bucket, known, shared)
     except blobs.BlobsUnavailable as error:
@@ -53,48 +53,48 @@ async def open_bucket(
     return bucket
 
 
-async def _claim(bucket: s3_bucket.S3Bucket, known: _Claim | None, shared: engine.Together) -> None:
-    found = await threads.run_sync(_owner, bucket)
+async def _claim(bucket: s3_bucket.S3Bucket, known: _Claim | None, shared: engine.StoreCoordination) -> None:
+    found = await threads.run_sync(_read_owner_id, bucket)
     if found is None:
         mine = known or _Claim(bucket.url, chance.uuid4().hex, claimed=False)
-        known = _read(await shared.add_value(blobs.NOTE, mine.data()))
+        known = _parse(await shared.add_value(blobs.LOCATION, mine.data()))
     elif known is None:
-        # Another process, which has noted it first, may have put the object meanwhile.
-        known = _read(shared.value(blobs.NOTE))
+        # Another process may have recorded its id and put the object meanwhile.
+        known = _parse(shared.value(blobs.LOCATION))
     else:
-        known = _read(await shared.add_value(blobs.NOTE, known.data()))
+        known = _parse(await shared.add_value(blobs.LOCATION, known.data()))
     if known is None:
         raise errors.UserError(f"{bucket.url} has the contents of another store; choose another prefix.")
     if known.url != bucket.url:
         raise errors.UserError(f"The contents are in {known.url}, not in {bucket.url}.")
     if found is None:
         if not known.claimed:
-            await threads.run_sync(bucket.put_new, s3_bucket.OWNER, json.dumps({"id": known.id}).encode())
-        found = await threads.run_sync(_owner, bucket)  # another process's, perhaps
+            await threads.run_sync(bucket.put_new, s3_bucket.OWNER_KEY, json.dumps({"id": known.id}).encode())
+        found = await threads.run_sync(_read_owner_id, bucket)  # another process may have put it first
     if found is None:
-        raise errors.UserError(f"{bucket.url} has nothing of this store; is AWS_ENDPOINT_URL right?")
+        raise errors.UserError(f"{bucket.url} has no data of this store; is AWS_ENDPOINT_URL right?")
     if found != known.id:
         raise errors.UserError(f"{bucket.url} has the contents of another store; choose another prefix.")
     if not known.claimed:
-        await shared.set_value(blobs.NOTE, replace(known, claimed=True).data())
+        await shared.set_value(blobs.LOCATION, replace(known, claimed=True).data())
 
 
-def _owner(bucket: s3_bucket.S3Bucket) -> str | None:
-    """The id of the store that a prefix belongs to; None: it is nobody's."""
+def _read_owner_id(bucket: s3_bucket.S3Bucket) -> str | None:
+    """The id of the store that owns a prefix; None if it is unclaimed."""
     try:
-        return str(json.loads(bucket.get(s3_bucket.OWNER))["id"])
+        return str(json.loads(bucket.get(s3_bucket.OWNER_KEY))["id"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
         return ""
 
 
-def _of_folder(root: Path) -> bytes | None:
+def _read_folder_note(root: Path) -> bytes | None:
     try:
-        return (root / blobs.NOTE).read_bytes()
+        return (root / blobs.LOCATION).read_bytes()
     except FileNotFoundError:
         return None
 
 
-def _read(data: bytes | None) -> _Claim | None:
+def _parse(data: bytes | None) -> _Claim | None:
     return None if data is None else _Claim(**json.loads(data))

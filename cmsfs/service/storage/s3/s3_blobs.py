@@ -1,13 +1,13 @@
-"""Contents in a bucket: `blobs/ab/<sha1>` is one, put there before a row names it.
+"""Contents in a bucket, as objects `blobs/ab/<sha1>`; each is put before a row references it.
 
-What arrives is a file on the local disk first, so that its SHA-1 is known; what is sent is fetched a few
+An upload is spooled to a local file first, because the key is its SHA-1.  A download is fetched a few
 mebibytes at a time, so that no request to the bucket lasts as long as a slow client.
 
-A content that lost its last version is not touched for an hour, but in the table `aside`.  Then it goes in
-three steps: its row says that it is being removed, and whoever would name it is sent away for a moment; its
-object is deleted, and what was derived from it; its row says that.  The row stays for longer than any upload
-takes, and whoever names the content then asks the bucket whether it was put there since.  Nothing else waits
-for the bucket inside a write transaction.
+A content that lost its last version is kept for an hour, with a row in the table `aside`.  Then it is removed
+in three steps: the row is marked as removing, and new references get a temporary error; the object and its
+derived files are deleted; the row is marked as removed.  The row is kept for longer than any upload can take:
+whoever references the content again first checks whether the bucket has it.  No other write transaction waits
+for the bucket.
 """
 
 import enum
@@ -23,25 +23,25 @@ from cmsfs.runtime import chance, clock, threads
 from cmsfs.service.storage import blobs
 from cmsfs.service.storage.s3 import presigned, s3_bucket, s3_derived_files, s3_reader
 
-# An upload in parts may put its content, fail to name it, and be committed again within seven days.
-_REMEMBERED = 8 * 86_400 * 1_000_000
+# A chunked upload may put its content, fail before it references it, and be committed again for seven days.
+_REMOVED_ROW_LIFETIME = 8 * 86_400 * 1_000_000
 
-# Contents in one step.
+# Contents removed in one step.
 _BATCH = 100
 
 
 class AsideState(enum.IntEnum):
-    """How far a content is that lost its last version."""
+    """The removal state of a content that lost its last version."""
 
     ASIDE = 0
-    GOING = 1
-    GONE = 2
+    REMOVING = 1
+    REMOVED = 2
 
 
 class S3Blobs(blobs.BlobStore):
-    """The objects below `blobs`; `fetched` is the folder of those that the worker reads.
+    """The objects below `blobs`; `fetched` is the folder of local copies for the worker.
 
-    With a `signer` clients are given addresses in the bucket.
+    With a `signer`, downloads are redirected to presigned URLs.
     """
 
     def __init__(
@@ -58,23 +58,23 @@ class S3Blobs(blobs.BlobStore):
         self._signer = signer
 
     @property
-    def readable(self) -> Path:
+    def local_folder(self) -> Path:
         return self._fetched
 
     def key(self, sha1: str) -> str:
         return f"blobs/{sha1[:2]}/{sha1}"
 
-    def reach(self) -> None:
-        self.bucket.reach(s3_bucket.OWNER)
+    def check_reachable(self) -> None:
+        self.bucket.probe(s3_bucket.OWNER_KEY)
 
     @property
-    def redirects(self) -> bool:
+    def redirects_downloads(self) -> bool:
         return self._signer is not None
 
-    def address(self, sha1: str, answer: Mapping[str, str]) -> str | None:
+    def presigned_url(self, sha1: str, response_headers: Mapping[str, str]) -> str | None:
         if self._signer is None:
             return None
-        return self._signer.address(self.key(sha1), answer, at=int(clock.time()))
+        return self._signer.sign_url(self.key(sha1), response_headers, at=int(clock.time()))
 
     def put(self, sha1: str, spool: Path, file: int) -> None:
         self.bucket.put_file(self.key(sha1), spool)
@@ -93,7 +93,7 @@ class S3Blobs(blobs.BlobStore):
             yield blobs.StoredBlob(one.key.rpartition("/")[2], one.size, one.modified)
 
     @asynccontextmanager
-    async def at_hand(self, sha1: str) -> AsyncIterator[Path]:
+    async def local_copy(self, sha1: str) -> AsyncIterator[Path]:
         path = self._fetched / chance.uuid4().hex
         try:
             await threads.run_sync(self._fetch, sha1, path)
@@ -119,9 +119,9 @@ class S3Blobs(blobs.BlobStore):
         found = conn.execute("SELECT state FROM aside WHERE sha1 = ?", (sha1,)).fetchone()
         if found is None:
             return
-        if found["state"] == AsideState.GOING:
+        if found["state"] == AsideState.REMOVING:
             raise blobs.BlobsUnavailable("a content of these bytes is just being removed")
-        if found["state"] == AsideState.GONE:
+        if found["state"] == AsideState.REMOVED:
             try:
                 self.size(sha1)
             except FileNotFoundError as error:
@@ -130,12 +130,12 @@ class S3Blobs(blobs.BlobStore):
 
     async def drop_aside(self, read: blobs.Read, write: blobs.Write, *, before: int) -> int:
         removed = 0
-        if not read("SELECT 1 FROM aside WHERE state = ? OR since < ? LIMIT 1", AsideState.GOING, before):
+        if not read("SELECT 1 FROM aside WHERE state = ? OR since < ? LIMIT 1", AsideState.REMOVING, before):
             return 0
-        while going := await write(partial(_begin_removal, before)):
-            await threads.run_sync(self._delete, going)
-            await write(partial(_end_removal, going, before))
-            removed += len(going)
+        while removing := await write(partial(_begin_removal, before)):
+            await threads.run_sync(self._delete, removing)
+            await write(partial(_end_removal, removing, before))
+            removed += len(removing)
         return removed
 
     def _delete(self, sha1s: list[str]) -> None:
@@ -145,31 +145,34 @@ class S3Blobs(blobs.BlobStore):
         self.bucket.delete(keys)
 
     def sweep(self, conn: Connection) -> int:
-        return 0  # `service check` looks through a bucket
+        return 0  # `service check` lists the bucket
 
-    def sweep_incoming(self, *, alone: bool) -> int:
-        removed = super().sweep_incoming(alone=alone)
-        return removed + blobs.sweep_folder(self._fetched, alone=alone)
+    def sweep_incoming(self, *, exclusive: bool) -> int:
+        removed = super().sweep_incoming(exclusive=exclusive)
+        return removed + blobs.sweep_folder(self._fetched, exclusive=exclusive)
 
 
 def _begin_removal(before: int, conn: Connection) -> list[str]:
-    """Contents that are to be removed now, of those that were set aside before a moment.
+    """Mark contents that were set aside before a time as removing; returns their SHA-1s.
 
-    On this occasion rows go that no upload needs any more.
+    Also deletes the rows of removed contents that no upload needs any more.
     """
-    conn.execute("DELETE FROM aside WHERE state = ? AND since < ?", (AsideState.GONE, before - _REMEMBERED))
-    due = "SELECT sha1 FROM aside WHERE state = ? OR (state = ? AND since < ?) LIMIT ?"
-    values = (AsideState.GOING, AsideState.ASIDE, before, _BATCH)
-    found = [row["sha1"] for row in conn.execute(due, values).fetchall()]
-    named = [sha1 for sha1 in found if blobs.has_version(conn, sha1)]
-    conn.executemany("DELETE FROM aside WHERE sha1 = ?", [(sha1,) for sha1 in named])
-    going = [sha1 for sha1 in found if sha1 not in named]
-    conn.executemany(
-        "UPDATE aside SET state = ? WHERE sha1 = ?", [(AsideState.GOING, sha1) for sha1 in going]
+    conn.execute(
+        "DELETE FROM aside WHERE state = ? AND since < ?",
+        (AsideState.REMOVED, before - _REMOVED_ROW_LIFETIME),
     )
-    return going
+    due = "SELECT sha1 FROM aside WHERE state = ? OR (state = ? AND since < ?) LIMIT ?"
+    values = (AsideState.REMOVING, AsideState.ASIDE, before, _BATCH)
+    found = [row["sha1"] for row in conn.execute(due, values).fetchall()]
+    referenced = [sha1 for sha1 in found if blobs.has_version(conn, sha1)]
+    conn.executemany("DELETE FROM aside WHERE sha1 = ?", [(sha1,) for sha1 in referenced])
+    removing = [sha1 for sha1 in found if sha1 not in referenced]
+    conn.executemany(
+        "UPDATE aside SET state = ? WHERE sha1 = ?", [(AsideState.REMOVING, sha1) for sha1 in removing]
+    )
+    return removing
 
 
-def _end_removal(going: list[str], now: int, conn: Connection) -> None:
-    values = [(AsideState.GONE, now, sha1) for sha1 in going]
+def _end_removal(removing: list[str], now: int, conn: Connection) -> None:
+    values = [(AsideState.REMOVED, now, sha1) for sha1 in removing]
     conn.executemany("UPDATE aside SET state = ?, since = ? WHERE sha1 = ?", values)

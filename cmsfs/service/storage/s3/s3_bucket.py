@@ -1,10 +1,10 @@
-"""A bucket of an S3-compatible service, as far as contents need one; only this module knows obstore.
+"""A bucket of an S3-compatible service; only this module uses obstore.
 
-Where the service is and who asks is told by the environment, in the names that all clients of S3 use
-(`AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`...), or by a file (`AWS_SHARED_CREDENTIALS_FILE`).
+Endpoint and credentials come from the usual environment variables of S3 clients (`AWS_ENDPOINT_URL`,
+`AWS_REGION`, `AWS_ACCESS_KEY_ID`...), or from a file (`AWS_SHARED_CREDENTIALS_FILE`).
 
-Rules: everything here blocks, so it is for threads.  An object that is not there is a `FileNotFoundError`;
-whatever else the bucket or the network does is a `BlobsUnavailable`, after some tries.
+Rules: everything here blocks, so call it in threads.  A missing object is a `FileNotFoundError`; any other
+failure of the bucket or the network is a `BlobsUnavailable`, after some retries.
 """
 
 import configparser
@@ -27,19 +27,19 @@ from cmsfs.service.storage.s3 import presigned
 
 _URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9._-]+)*)/?")
 
-# An upload in parts has 10,000 of them at most.
-_PART = 8 * 1024 * 1024
-_MOST_PARTS = 9_000
+# A multipart upload may have at most 10,000 parts.
+_MIN_PART_SIZE = 8 * 1024 * 1024
+_MAX_PARTS = 9_000
 
-# A client waits meanwhile, and asks again when it has its 503.
-TRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=25)}
-PATIENCE: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s"}
-# Nobody waits for whether a bucket is there.
-_ONE_TRY: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=2)}
-_HASTE: dict[str, Any] = {"timeout": "2s", "connect_timeout": "2s"}
+# A client waits meanwhile, and retries after a 503.
+RETRY_CONFIG: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=25)}
+TIMEOUTS: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s"}
+# For the readiness probe, which must not wait for long.
+_PROBE_RETRY_CONFIG: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=2)}
+_PROBE_TIMEOUTS: dict[str, Any] = {"timeout": "2s", "connect_timeout": "2s"}
 
-# The object that says whose a prefix is.
-OWNER = "cmsfs.json"
+# The object with the id of the store that owns the prefix.
+OWNER_KEY = "cmsfs.json"
 
 
 _NOT_IMPLEMENTED = "501 Not Implemented"
@@ -49,7 +49,7 @@ _KEYS = ("access_key_id", "secret_access_key", "session_token")
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """What a listing says of an object: its key, how long it is, and when it was put, in microseconds."""
+    """A listing's entry for an object: key, size, and time of modification in microseconds."""
 
     key: str
     size: int
@@ -57,34 +57,36 @@ class StoredObject:
 
 
 class S3Bucket:
-    """The objects of a bucket below a prefix.  Raises `UserError` for a URL that names none.
+    """The objects of a bucket below a prefix.  Raises `UserError` for an invalid URL.
 
-    `objects` is what obstore has them in, if not such a service.
+    `objects` is another obstore store to use instead of S3, for tests.
     """
 
     def __init__(self, url: str, objects: Any = None) -> None:
         found = _URL.fullmatch(url)
         if found is None:
-            # Not said again: it may have a key in it.
-            raise errors.UserError("A place for contents is like s3://bucket/prefix, and has no keys in it.")
+            # The message does not repeat the URL: it may contain a key.
+            raise errors.UserError(
+                "The URL of a bucket is like s3://bucket/prefix, without credentials in it."
+            )
         self.url = url.rstrip("/")
         where = found[1], found[2].strip("/")
-        self._store: Any = objects or _connected(*where, TRIES, PATIENCE)
-        self._hasty: Any = objects or _connected(*where, _ONE_TRY, _HASTE)
+        self._store: Any = objects or _connect(*where, RETRY_CONFIG, TIMEOUTS)
+        self._probe_store: Any = objects or _connect(*where, _PROBE_RETRY_CONFIG, _PROBE_TIMEOUTS)
 
     def put_file(self, key: str, path: Path) -> None:
-        """Make an object of a file, over what there may be."""
-        part = max(_PART, -(-path.stat().st_size // _MOST_PARTS))
-        with self._asking():
-            obstore.put(self._store, key, path, chunk_size=part, max_concurrency=4)
+        """Upload a file as an object; overwrites."""
+        part_size = max(_MIN_PART_SIZE, -(-path.stat().st_size // _MAX_PARTS))
+        with self._translate_errors():
+            obstore.put(self._store, key, path, chunk_size=part_size, max_concurrency=4)
 
     def put_new(self, key: str, data: bytes) -> None:
-        """Make an object, unless there is one.  Not every service heeds that: what it says then counts."""
-        with self._asking(), suppress(obstore_errors.AlreadyExistsError):
+        """Create an object unless it exists.  Some services ignore the condition: read it back afterwards."""
+        with self._translate_errors(), suppress(obstore_errors.AlreadyExistsError):
             try:
                 obstore.put(self._store, key, data, mode="create")
             except obstore_errors.GenericError as error:
-                # Some refuse what has a condition.
+                # Some services refuse conditional requests.
                 if _NOT_IMPLEMENTED not in str(error):
                     raise
                 try:
@@ -93,53 +95,51 @@ class S3Bucket:
                     obstore.put(self._store, key, data)
 
     def get(self, key: str) -> bytes:
-        with self._asking(by_key=True):
+        with self._translate_errors(by_key=True):
             return bytes(obstore.get(self._store, key).bytes())
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """The bytes from one to before another, all of which there are."""
-        with self._asking(by_key=True):
+        """The bytes from `start` to before `end`, which must exist."""
+        with self._translate_errors(by_key=True):
             return bytes(obstore.get_range(self._store, key, start=start, end=end))
 
     def size(self, key: str) -> int:
-        with self._asking(by_key=True):
+        with self._translate_errors(by_key=True):
             return int(obstore.head(self._store, key)["size"])
 
-    def reach(self, key: str) -> None:
-        """See that an object is there, without patience."""
-        with self._asking(by_key=True):
-            obstore.head(self._hasty, key)
+    def probe(self, key: str) -> None:
+        """Check that an object exists, with short timeouts and without retries."""
+        with self._translate_errors(by_key=True):
+            obstore.head(self._probe_store, key)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects, of which some may be gone."""
-        with self._asking():
+        """Delete objects; some may be gone already."""
+        with self._translate_errors():
             obstore.delete(self._store, list(keys))
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """The objects below a prefix that ends where a name does."""
-        with self._asking():
+        """The objects below a prefix of whole path segments."""
+        with self._translate_errors():
             for page in obstore.list(self._store, prefix):
                 for one in page:
                     yield StoredObject(one["path"], one["size"], int(one["last_modified"].timestamp() * 1e6))
 
     def signer(self) -> presigned.Signer:
-        """What signs addresses of objects.  Raises `UserError` if the keys are not known here."""
+        """The signer of presigned URLs.  Raises `UserError` if the credentials are not known here."""
         options = settings()
         keys = {name: process_env.variable(f"AWS_{name.upper()}") for name in _KEYS} | {
             name: options[name] for name in _KEYS if name in options
         }
         if not (keys["access_key_id"] and keys["secret_access_key"]):
-            said = (
-                "Downloads can be redirected to the bucket with keys of the environment or of a file alone."
-            )
-            raise errors.UserError(said)
-        # The style of the address is as obstore's requests have it.
+            message = "Redirecting downloads to the bucket needs credentials from the environment or a file."
+            raise errors.UserError(message)
+        # Take the URL style (path or virtual host) from a URL that obstore signs.
         base, _, _ = obstore.sign(self._store, "GET", "x", timedelta(seconds=1)).partition("?")
         return presigned.Signer(base.removesuffix("/x"), options["region"], **keys)
 
     @contextmanager
-    def _asking(self, *, by_key: bool = False) -> Iterator[None]:
-        """Tell what went wrong.  What is not there is an object if one is read `by_key`, else the bucket."""
+    def _translate_errors(self, *, by_key: bool = False) -> Iterator[None]:
+        """Translate errors.  "Not found" means a missing object if `by_key`, else a missing bucket."""
         try:
             yield
         except FileNotFoundError as error:
@@ -150,38 +150,38 @@ class S3Bucket:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: Exception) -> blobs.BlobsUnavailable:
-        said = str(error).partition("\n")[0][:300]
-        return blobs.BlobsUnavailable(f"{self.url}: {said}")
+        message = str(error).partition("\n")[0][:300]
+        return blobs.BlobsUnavailable(f"{self.url}: {message}")
 
 
-def _connected(bucket: str, prefix: str, tries: Any, patience: dict[str, Any]) -> Any:
+def _connect(bucket: str, prefix: str, retry_config: Any, timeouts: dict[str, Any]) -> Any:
     options: dict[str, Any] = settings()
-    speaks: Any = patience | {"allow_http": _may_speak_clear(options.get("endpoint"))}
+    client_options: Any = timeouts | {"allow_http": _allows_plain_http(options.get("endpoint"))}
     return obstore_stores.S3Store(
         bucket,
         prefix=prefix or None,
-        client_options=speaks,
-        retry_config=tries,
-        # Not every service answers a deletion of several as it should.
+        client_options=client_options,
+        retry_config=retry_config,
+        # Not every service implements bulk deletion correctly.
         disable_bulk_delete=True,
         **options,
     )
 
 
 def settings() -> dict[str, Any]:
-    """What obstore does not find in the environment by itself."""
+    """The settings that obstore does not read from the environment itself."""
     endpoint = process_env.variable("AWS_ENDPOINT_URL_S3") or process_env.variable("AWS_ENDPOINT_URL")
     region = process_env.variable("AWS_REGION") or process_env.variable("AWS_DEFAULT_REGION")
     found: dict[str, Any] = {"region": region or "us-east-1"}
     if endpoint:
         found["endpoint"] = endpoint.rstrip("/")
     if not process_env.variable("AWS_ACCESS_KEY_ID"):
-        found |= _keys()
+        found |= _file_credentials()
     return found
 
 
-def _keys() -> dict[str, str]:
-    """The keys of a file of them; none: obstore asks the machine that it runs on.  Raises `UserError`."""
+def _file_credentials() -> dict[str, str]:
+    """The credentials from a file; if there is none, obstore asks the machine.  Raises `UserError`."""
     named = process_env.variable("AWS_SHARED_CREDENTIALS_FILE")
     file = Path(named) if named else Path.home() / ".aws" / "credentials"
     profile = process_env.variable("AWS_PROFILE") or "default"
@@ -199,20 +199,20 @@ def _keys() -> dict[str, str]:
     except OSError as error:
         raise errors.UserError(f"{file} cannot be read: {error.strerror}.") from error
     except (KeyError, ValueError, configparser.Error):
-        # What it says is secret, the line that is wrong too.
+        # The message quotes nothing of the file: it is secret.
         raise errors.UserError(f"{file} has no keys of a profile {profile!r}.") from None
     if token := section.get("aws_session_token"):
         keys["session_token"] = token
     return keys
 
 
-def _may_speak_clear(endpoint: str | None) -> bool:
-    """Whether plain HTTP will do: on this machine, or where the administrator says so."""
+def _allows_plain_http(endpoint: str | None) -> bool:
+    """Whether to use plain HTTP: on loopback, or with AWS_ALLOW_HTTP.  Raises `UserError` elsewhere."""
     if endpoint is None or not endpoint.startswith("http://"):
         return False
     if urlsplit(endpoint).hostname in ("127.0.0.1", "::1", "localhost"):
         return True
     if (process_env.variable("AWS_ALLOW_HTTP") or "").lower() in ("1", "true"):
         return True
-    said = "would have contents sent in plain text: use https, or set AWS_ALLOW_HTTP=true."
-    raise errors.UserError(f"AWS_ENDPOINT_URL={endpoint} {said}")
+    message = "would have contents sent in plain text: use https, or set AWS_ALLOW_HTTP=true."
+    raise errors.UserError(f"AWS_ENDPOINT_URL={endpoint} {message}")

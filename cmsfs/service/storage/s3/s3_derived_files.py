@@ -1,7 +1,7 @@
-"""Derived files in a bucket: `renditions/ab/<sha1>/<name>` is one, for all processes.
+"""Derived files in a bucket, as objects `renditions/ab/<sha1>/<name>`, shared by all processes.
 
-Rule: what was made of a content goes with that, an hour after its last version (`s3_blobs.py`), so that no
-transaction waits for the bucket.
+Rule: derived files are removed together with their content, an hour after its last version (`s3_blobs.py`),
+so that no transaction waits for the bucket.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,12 +15,12 @@ _TOP = "renditions"
 
 
 def folder(sha1: str) -> str:
-    """Where what was made of a content is."""
+    """The prefix of a content's derived files."""
     return f"{_TOP}/{sha1[:2]}/{sha1}"
 
 
 class S3DerivedFiles(derived_files.DerivedFiles):
-    """The objects below `renditions`; the worker writes in a folder of this machine."""
+    """The objects below `renditions`; the worker writes to a local folder."""
 
     def __init__(self, bucket: s3_bucket.S3Bucket, root: Path) -> None:
         super().__init__(root)
@@ -40,7 +40,7 @@ class S3DerivedFiles(derived_files.DerivedFiles):
         return self._bucket.get(self.key(sha1, name))
 
     def drop(self, conn: Connection, sha1: str) -> None:
-        derived_files.drop_rows(conn, sha1)
+        derived_files.delete_rows(conn, sha1)
 
     def stored(self, prefix: str) -> Iterator[derived_files.StoredRendition]:
         for one in self._bucket.list(f"{_TOP}/{prefix}"):
@@ -50,6 +50,6 @@ class S3DerivedFiles(derived_files.DerivedFiles):
     def remove(self, found: list[derived_files.StoredRendition]) -> None:
         self._bucket.delete([self.key(one.sha1, one.name) for one in found])
 
-    def sweep(self, known: Callable[[str], set[str]], *, alone: bool) -> int:
-        # A store that had them here has folders of them.
-        return blobs.sweep_folder(self.root, alone=alone)
+    def sweep(self, referenced: Callable[[str], set[str]], *, exclusive: bool) -> int:
+        # Also removes the subfolders' files of a store that kept its derived files locally before.
+        return blobs.sweep_folder(self.root, exclusive=exclusive)

@@ -1,10 +1,10 @@
-"""Parts of unfinished uploads in a bucket: `sessions/<session>/<part>` is one, for all processes.
+"""Parts of unfinished uploads in a bucket, as objects `sessions/<session>/<part>`, shared by all processes.
 
-A store that had them in its folder before may have some there still, which are read until their uploads are
-complete or over.
+A store that kept parts in its folder before may still have some there; they are read until their uploads are
+complete or expired.
 
-Rule: what cannot be removed because the bucket is out of reach is left to the sweeper, which lists the bucket
-once an hour; nobody waits for it.
+Rule: if the bucket is unreachable, removal is left to the sweeper, which lists the bucket once an hour; no
+request waits for it.
 """
 
 from collections.abc import Iterator
@@ -18,25 +18,25 @@ _TOP = "sessions"
 
 
 class S3Parts(parts.Parts):
-    """`before` is the folder where they were."""
+    """The objects below `sessions`; `before` is the folder that held the parts before."""
 
     def __init__(self, bucket: s3_bucket.S3Bucket, before: Path) -> None:
         super().__init__()
         self._bucket = bucket
-        self._before = parts.FolderParts(before)
+        self._legacy_folder = parts.FolderParts(before)
 
     def key(self, session: str, part: str) -> str:
         return f"{_TOP}/{session}/{part}"
 
-    def make(self, session: str) -> None:
-        """Nothing has to be there for an object to be put."""
+    def create_session(self, session: str) -> None:
+        """Do nothing: a bucket needs no folders."""
 
     def keep(self, session: str, part: str, incoming: blobs.IncomingBlob) -> None:
         def place(spool: Path, file: int) -> None:
             self._bucket.put_file(self.key(session, part), spool)
             spool.unlink()
 
-        incoming.hand_to(place)
+        incoming.move_to(place)
 
     def drop_part(self, session: str, part: str) -> None:
         with suppress(blobs.BlobsUnavailable):
@@ -46,7 +46,7 @@ class S3Parts(parts.Parts):
         try:
             return s3_reader.ObjectReader(self._bucket, self.key(session, part), 0, size)
         except FileNotFoundError:
-            return self._before.open(session, part, size)
+            return self._legacy_folder.open(session, part, size)
 
     def stored(self, before: int) -> Iterator[tuple[str, str]]:
         for one in self._bucket.list(_TOP):
@@ -59,5 +59,5 @@ class S3Parts(parts.Parts):
         if keys:
             self._bucket.delete(keys)
 
-    def sweep(self, read: blobs.Read, *, now: int, alone: bool) -> int:
-        return self._before.sweep(read, now=now, alone=alone)
+    def sweep(self, read: blobs.Read, *, now: int, exclusive: bool) -> int:
+        return self._legacy_folder.sweep(read, now=now, exclusive=exclusive)

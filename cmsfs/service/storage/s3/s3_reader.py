@@ -3,12 +3,12 @@
 from cmsfs.service.storage import blobs
 from cmsfs.service.storage.s3 import s3_bucket
 
-# How much is fetched at once, and held in memory for each download.
+# Bytes per request, and held in memory for each download.
 WINDOW = 4 * 1024 * 1024
 
 
 class ObjectReader(blobs.BlobReader):
-    """Part of an object.  The first of it is there when this is."""
+    """Reads a range of an object; the constructor fetches the first window."""
 
     def __init__(self, bucket: s3_bucket.S3Bucket, key: str, first: int, end: int) -> None:
         self._bucket = bucket

@@ -1,1 +1,1 @@
-"""What the processes that serve one store have together."""
+"""State shared by the processes that serve one store."""

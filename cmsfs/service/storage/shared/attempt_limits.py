@@ -1,13 +1,12 @@
 """Throttles repeated wrong secrets.
 
-Counted is the pair of who asks (an address, a user) and what for (a login, a link, an application).  From the
-fifth wrong guess on the wait doubles each time.  A stranger thereby makes nobody wait but whoever comes from
-the stranger's own address.  Many strangers at one account together have fewer guesses each that cost nothing,
-the first always being judged.
+Attempts are counted per pair of client (an address, a user) and target (a login, a link, an application).
+From the fifth wrong guess on, the wait doubles each time.  So an attacker delays only clients from the same
+address.  After many wrong guesses at one account from anywhere, each client has only one free attempt left.
 
-Rule: a guess counts before it is judged, so that many at once are no way around; a right one forgets the
-pair.  Nothing is kept on the disk, and never of more than MAX_PAIRS.  Where several processes serve a store,
-the database counts (postgres/shared_database.py), by the same numbers.
+Rule: a guess is counted before it is checked, so that concurrent guesses gain nothing; a right one deletes
+the pair.  Counters are kept in memory only, for at most MAX_PAIRS pairs.  If several processes share a
+PostgreSQL database, it counts for all of them (postgres/shared_database.py), with the same limits.
 """
 
 import abc
@@ -18,14 +17,14 @@ from dataclasses import dataclass
 
 from cmsfs.runtime import clock
 
-FREE = 5
+FREE_GUESSES = 5
 MAX_WAIT_SECONDS = 900.0
 
-# A pair that is quiet for so long begins anew.
+# A pair without attempts for this long starts from zero.
 REMEMBERED_SECONDS = 3600.0
 
-# With more wrong guesses at one account than this, from anywhere, nobody has more than one free.
-MANY = 50
+# After more wrong guesses at one account than this, from anywhere, each client has one free attempt.
+MAX_WRONG_GUESSES = 50
 
 MAX_PAIRS = 100_000
 
@@ -38,25 +37,25 @@ class _Pair:
 
 
 class Attempts(abc.ABC):
-    """What counts guesses."""
+    """Counts guesses."""
 
     clock: Callable[[], float]
 
     @abc.abstractmethod
     def take(self, who: str, what: str) -> float:
-        """Count a guess; 0 if it may be judged, else the seconds to wait."""
+        """Count a guess; returns 0 if it may be checked, else the seconds to wait."""
 
     @abc.abstractmethod
     def forgive(self, who: str, what: str) -> None:
-        """The guess that was counted last was right."""
+        """Reset the pair: the last guess was right."""
 
 
 class AttemptLimits(Attempts):
-    """All of a service that is one process."""
+    """The counters of a single-process service."""
 
     def __init__(self) -> None:
         self.clock = clock.monotonic
-        # In the order of their last use; those with nobody are of an account as a whole.
+        # Least recently used first; a key with None counts for the target as a whole.
         self._pairs: OrderedDict[tuple[str | None, str], _Pair] = OrderedDict()
 
     def __len__(self) -> int:
@@ -69,7 +68,7 @@ class AttemptLimits(Attempts):
             return pair.until - now
         pair.wrong += 1
         account.wrong += 1
-        free = FREE if account.wrong <= MANY else 1
+        free = FREE_GUESSES if account.wrong <= MAX_WRONG_GUESSES else 1
         if pair.wrong >= free:
             pair.until = now + min(2.0 ** min(pair.wrong - free, 20), MAX_WAIT_SECONDS)
         return 0.0
@@ -95,7 +94,7 @@ class AttemptLimits(Attempts):
 
 
 def network(address: str) -> str:
-    """Whose guesses count together: an address, or the network that somebody with IPv6 has of addresses."""
+    """The client that an address counts for: the IPv4 address itself, or the /64 network of an IPv6 one."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,8 +1,8 @@
-"""What the processes that serve one folder have together, and know of each other: by files in it.
+"""State and locks shared by the processes that serve one store folder, as files in it.
 
-Each holds a shared lock on the file `lock` as long as it has the store open; whoever finds itself alone holds
-it exclusively while it sweeps.  What one process does for all has a lock of its own.  The kernel gives them
-back when a process is gone.
+Each process holds a shared lock on the file `lock` while it has the store open; the only process holds it
+exclusively while it sweeps.  Each leader role has a lock file of its own.  The kernel releases the locks when
+a process dies.
 """
 
 import fcntl
@@ -18,39 +18,41 @@ from cmsfs import durability
 from cmsfs.runtime import chance, threads
 from cmsfs.service.storage.shared import attempt_limits, signed_urls
 
-# How often whoever wants to do what one does for all asks whether it may.
-_LEAD_SECONDS = 5.0
+# How often a process polls for a leader role that another one holds.
+_LEADER_POLL_SECONDS = 5.0
 
 
 class SharedFolder:
-    """This process among those that have a folder open.  `close` it.  Raises `OSError`."""
+    """This process's shared state and locks in a folder.  `close` it.  Raises `OSError`."""
 
-    # Nobody tells this process what others write.
-    is_told = False
-    heard: Callable[[], None]
+    # Other processes send no notifications of their writes.
+    receives_notifications = False
+    on_remote_write: Callable[[], None]
 
     def __init__(self, root: Path) -> None:
         self.attempts: attempt_limits.Attempts = attempt_limits.AttemptLimits()
-        self.addresses = signed_urls.SignedUrls(partial(signed_urls.key_of, root / "addresses.key"))
+        self.url_signer = signed_urls.UrlSigner(
+            partial(signed_urls.read_or_create_key, root / "addresses.key")
+        )
         self._root = root
         self._lock = _open(root / "lock")
 
     def value(self, name: str) -> bytes | None:
-        """What the processes have noted under a name: a file of the folder."""
+        """The shared value stored under a name (a file in the folder), or None."""
         try:
             return (self._root / name).read_bytes()
         except FileNotFoundError:
             return None
 
     async def add_value(self, name: str, data: bytes) -> bytes:
-        """Note something, durably, unless another process has; what is noted then."""
+        """Store a value durably unless the name has one already; returns the stored value."""
         await threads.run_sync(partial(self._write, self._root / name, data, new=True))
         found = self.value(name)
         assert found is not None
         return found
 
     async def set_value(self, name: str, data: bytes | None) -> None:
-        """Note something in place of what was noted, durably; None: nothing."""
+        """Replace a value durably; None deletes it."""
         path = self._root / name
         if data is None:
             path.unlink(missing_ok=True)
@@ -58,7 +60,7 @@ class SharedFolder:
             await threads.run_sync(partial(self._write, path, data, new=False))
 
     async def drop_values(self, first: str, end: str) -> None:
-        """Forget what is noted under names from one up to but without another."""
+        """Delete the values with names in the range from `first` to before `end`."""
         for path in self._root.iterdir():
             if path.is_file() and first <= path.name < end:
                 path.unlink(missing_ok=True)
@@ -78,20 +80,20 @@ class SharedFolder:
             fresh.unlink(missing_ok=True)
         durability.sync(path.parent)
 
-    def is_alone(self) -> bool:
-        """Whether no other process has the store open; then none opens it until `open_to_others`."""
+    def try_exclusive(self) -> bool:
+        """Try to get exclusive access; see `engine.StoreCoordination`."""
         return _take(self._lock)
 
-    async def open_to_others(self) -> None:
-        """Say that this process has the store open, when whoever wanted to be alone has finished."""
+    async def open_shared(self) -> None:
+        """Register as a user of the store, after any exclusive holder has finished."""
         await threads.run_sync(fcntl.flock, self._lock, fcntl.LOCK_SH)
 
-    async def lead(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
-        """Run a job when no other process does."""
+    async def run_as_leader(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
+        """Run a job as the leader of that name; polls until no other process is."""
         lock = _open(self._root / f"{name}.lock")
         try:
             while not _take(lock):  # noqa: ASYNC110  (it waits for another process)
-                await trio.sleep(_LEAD_SECONDS)
+                await trio.sleep(_LEADER_POLL_SECONDS)
             await job()
         finally:
             os.close(lock)

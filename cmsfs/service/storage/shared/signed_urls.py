@@ -1,9 +1,9 @@
-"""Signed URLs: state what they open and until when, and cannot be forged.
+"""Signed tokens for URLs: each contains what it opens and its expiry, and cannot be forged.
 
-The key is with the store, in its folder or its database: all processes that serve the store know it, and a
-restart keeps what was given out.
+The signing key is kept with the store, in its folder or its database, so that all processes of the store
+share it, and tokens stay valid across restarts.
 
-Rule: a word says what was allowed when it was made; whoever takes it judges anew what is allowed now.
+Rule: a token states what was permitted when it was issued; whoever accepts it checks permissions again.
 """
 
 import base64
@@ -18,42 +18,42 @@ from typing import Any
 
 from cmsfs.runtime import chance
 
-_PROOF = 20  # bytes of the signature in a word
-_KEY = 32
+_SIGNATURE_BYTES = 20  # length of the signature in a token
+_KEY_BYTES = 32
 
 
-class SignedUrls:
-    """The words of one store; `read_key` gives the key that they are signed with, and is called once."""
+class UrlSigner:
+    """Signs and verifies the tokens of one store; `read_key` returns the key, and is called once."""
 
     def __init__(self, read_key: Callable[[], bytes]) -> None:
         self._read_key = read_key
         self._key = b""
 
-    def word(self, kind: str, *values: Any, ends: int) -> str:
-        """A word for these values, which are JSON, good until a moment in microseconds."""
-        data = json.dumps([kind, ends, *values], separators=(",", ":")).encode()
-        return base64.urlsafe_b64encode(self._proof(data) + data).decode().rstrip("=")
+    def sign(self, kind: str, *values: Any, expires: int) -> str:
+        """A token for these values, which must be JSON; `expires` is in microseconds."""
+        data = json.dumps([kind, expires, *values], separators=(",", ":")).encode()
+        return base64.urlsafe_b64encode(self._signature(data) + data).decode().rstrip("=")
 
-    def read(self, kind: str, word: str, *, now: int) -> list[Any] | None:
-        """The values of a word of this kind; None for one that is not ours, or has ended."""
+    def verify(self, kind: str, token: str, *, now: int) -> list[Any] | None:
+        """The values of a token of this kind; None if it is forged or expired, or of another kind."""
         try:
-            found = base64.urlsafe_b64decode(word + "=" * (-len(word) % 4))
+            found = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         except (ValueError, binascii.Error):
             return None
-        proof, data = found[:_PROOF], found[_PROOF:]
-        if not hmac.compare_digest(proof, self._proof(data)):
+        signature, data = found[:_SIGNATURE_BYTES], found[_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, self._signature(data)):
             return None
-        what, ends, *values = json.loads(data)
-        return values if what == kind and now < ends else None
+        what, expires, *values = json.loads(data)
+        return values if what == kind and now < expires else None
 
-    def _proof(self, data: bytes) -> bytes:
+    def _signature(self, data: bytes) -> bytes:
         if not self._key:
             self._key = self._read_key()
-        return hmac.new(self._key, data, hashlib.sha256).digest()[:_PROOF]
+        return hmac.new(self._key, data, hashlib.sha256).digest()[:_SIGNATURE_BYTES]
 
 
-def key_of(file: Path) -> bytes:
-    """The key in a file, made if there is none; of several who make one at once the first has made it."""
+def read_or_create_key(file: Path) -> bytes:
+    """The key in a file, created if there is none; if several processes create one, the first wins."""
     if not file.exists():
         fresh = file.with_name(f"{file.name}.{os.getpid()}.{chance.token_hex(4)}")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -64,7 +64,7 @@ def key_of(file: Path) -> bytes:
                 file.hardlink_to(fresh)
             except FileExistsError:
                 pass
-            except OSError:  # a file system without links
+            except OSError:  # a file system without hard links
                 fresh.rename(file)
         finally:
             os.close(descriptor)
@@ -73,4 +73,4 @@ def key_of(file: Path) -> bytes:
 
 
 def new_key() -> bytes:
-    return chance.token_bytes(_KEY)
+    return chance.token_bytes(_KEY_BYTES)

@@ -145,7 +145,7 @@ def test_check_of_what_holds(written, capsys):
     assert "using the defaults" in capsys.readouterr().out
     path = written("cache_bytes = 1\n")
     assert main.run(["config", "check"]) == 0
-    assert capsys.readouterr().out == f"{path} holds.\n"
+    assert capsys.readouterr().out == f"{path} is valid.\n"
 
 
 def test_path(capsys):

@@ -24,7 +24,7 @@ def test_a_copy_is_made_and_serves_the_same(server, cmsfs, tmp_path):
     assert (again.returncode, "choose an empty one" in again.stderr) == (1, True)
     checked = cmsfs("service", "check", "--data", copy)
     assert checked.returncode == 0, checked.stdout
-    assert " 0 missing, 0 damaged; 0 that no file has" in checked.stdout
+    assert " 0 missing, 0 damaged; 0 orphaned" in checked.stdout
 
 
 def test_damaged_contents_stop_it_unless_allowed(server, cmsfs, tmp_path):
