@@ -1,15 +1,15 @@
-"""The program from its start to its end: what `composition` builds is started and ended here.
+"""The daemon's life cycle: starts and stops what `composition` builds.
 
     state     lock, database, recovery of journal and cache
     mount     the kernel's requests, answered from the state
-    service   embedded in this process, or far away; what needs it waits until it is open
+    service   embedded in this process, or remote; callers that need it wait until it is open
     agents    everything that runs beside the mount
 
-A drive whose tree is not known yet has nothing to answer from: there the mount comes last.  They end in this
-order: the mount first, so that no new change comes; then what is left is uploaded, for as long as the
-settings allow; then the agents are cancelled, the service and the state are closed.
+If the tree is not known yet there is nothing to serve, so the mount starts last.  Shutdown order: first the
+mount, so that no new changes arrive; then pending changes are uploaded, for as long as the settings allow;
+then the agents are cancelled, and the service and the state are closed.
 
-Rule: a change that a program was told of is in the journal; so ending early, anywhere, loses nothing.
+Rule: a change that was confirmed to a program is in the journal, so exiting early at any point loses nothing.
 """
 
 import functools
@@ -47,11 +47,11 @@ from daemon.survival.survival import Survival
 
 log = logging.getLogger(__name__)
 
-# A first start would like to show something; a later one only wants to know whether the credentials hold.
+# The first start needs a listing; a later one only checks that the credentials are valid.
 FIRST_CONTACT_SECONDS = 20.0
 CONTACT_SECONDS = 5.0
 
-# How long the kernel may take to hear of changes before the drive is handed over; it waits for lookups.
+# Time limit for notifying the kernel of changes before a handover; notifications wait for lookups.
 HEAR_SECONDS = 3.0
 
 
@@ -64,10 +64,10 @@ async def run(
     ready: Callable[[str], None],
     given: upgrade.Handover | None = None,
 ) -> upgrade.Handover | None:
-    """Serve the drive until it is asked to end; `ready` is called when the mount answers, with what the
-    person should know about it.  What is to be handed to the next version, if it was asked for that.
+    """Serve the drive until shutdown; return the handover to the next version if an upgrade was requested.
 
-    `given`: it is mounted, and goes on from there.  Raises `UserError` if it cannot start.
+    `ready` is called when the mount answers requests, with a note for the user.  `given`: a mounted drive to
+    take over.  Raises `UserError` if the drive cannot start.
     """
     place = mounts.located(mountpoint)
     settings.paths.ensure()
@@ -102,7 +102,7 @@ async def run(
             except errors.UserError as error:
                 if given is None:
                     raise
-                # The drive was there before us, and what it has is still worth showing.
+                # The drive was mounted before and can still show its local state.
                 log.warning("%s", error.message)
                 note = error.message
             drive.start(agents)
@@ -110,8 +110,8 @@ async def run(
 
         await drive.fs.begin()
         if given is not None:
-            if given.is_revived and given.survival is not None:
-                survival.complete(given.state, given.survival, state.db)
+            if given.is_recovered and given.survival is not None:
+                survival.drop_unknown_handles(given.state, given.survival, state.db)
             drive.shown.take_over(given.state["tree"])
         note = None if state.is_known or given else await go_online()
         agents.keep(drive.shutdown.heed_signals, drive.pull.poke, name="signals")
@@ -129,7 +129,7 @@ async def run(
 
 
 def _source(settings: config.Settings) -> str:
-    """What `df` and `findmnt` call the drive: the account and its service."""
+    """Return the name that `df` and `findmnt` show: the account and its service."""
     profile = config.profile(settings)
     host = urlsplit(profile.base_url).netloc or settings.profile
     # A comma would end the mount option.
@@ -140,17 +140,17 @@ class Agent(Composition):
     """The agents of one drive, from the first contact with the service to the last upload."""
 
     _is_started = False
-    # The drive that somebody else serves next.
+    # Set when another process is to serve the drive next.
     left: upgrade.Handover | None = None
-    # By its descriptor.
+    # Descriptor of the lock of the account.
     lock = -1
     _survival: Survival | None = None
     _handlers: operations.Operations
 
     async def contact(self) -> str:
-        """The first words with the service; what a person should know if there were none.
+        """Contact the service; return a note for the user if it cannot be reached, else "".
 
-        Raises `UserError` if it refuses us.
+        Raises `UserError` if it rejects our credentials.
         """
         known, reason = self.state.is_known, ""
         try:
@@ -171,7 +171,7 @@ class Agent(Composition):
         return f"{reason} {shows} {'until' if known else 'when'} it answers."
 
     def start_handlers(self, agents: Supervisor, listener: trio.SocketListener) -> None:
-        """Start what those who answer programs need, and what needs no service."""
+        """Start the agents that file system requests need and that need no service."""
         state = self.state
         agents.keep(self.commit.run, name="commit")
         agents.keep(manifest_writer.run, state.db, state.drafts.root, self.commit, name="manifest")
@@ -182,7 +182,7 @@ class Agent(Composition):
         agents.keep(self.server.serve, listener, name="control")
 
     def start(self, agents: Supervisor) -> None:
-        """Start everything else that runs beside the mount."""
+        """Start all other agents."""
         self._is_started = True
         state, with_priority = self.state, request_scheduler.run_with_priority
         send = functools.partial(self.account.once_known, self.push.run)
@@ -214,23 +214,23 @@ class Agent(Composition):
             agents.keep(self.program_locks.run, name="program locks")
         agents.keep(self.notifications.run, name="notifications")
         agents.keep(self.history.run, name="history")
-        agents.keep(self._follow_room, name="room")
+        agents.keep(self._retry_when_possible, name="room")
         agents.keep(
             maintenance.run, state.db, state.blocks, state.reserve, state.check_cache, name="maintenance"
         )
         agents.keep(maintenance.bound_log, self.settings.paths.log, name="log file")
         agents.keep(maintenance.forget, state.db, self.settings.attribute_retention_days, name="kept")
         agents.keep(
-            maintenance.remove_leftovers, self.fs, self.hub, self._local_days, self._put_aside, name="tidy"
+            maintenance.remove_leftovers, self.fs, self.hub, self._local_days, self._recover_file, name="tidy"
         )
         if self.settings.metrics:
-            from daemon import metrics  # a start does without, as most drives do
+            from daemon import metrics  # imported late: most drives do not serve metrics
 
             agents.keep(metrics.serve, self.settings.metrics, self.status, name="metrics")
 
     async def _watch_network(self) -> None:
-        """Another network, or the end of a sleep: is the service there, and what is new?"""
-        from daemon.core.network_watch import NetworkWatch  # not before the drive is there
+        """Check the connection and poll for changes after a network change or resume from sleep."""
+        from daemon.core.network_watch import NetworkWatch  # imported late: not needed to mount
 
         def look() -> None:
             self.health.suspect()
@@ -239,17 +239,17 @@ class Agent(Composition):
         await NetworkWatch(look).run()
 
     async def _delay_shutdowns(self) -> None:
-        """Have the machine turned off only when what was saved is at the service, if it waits for that."""
-        from daemon.desktop.shutdown_inhibitor import ShutdownInhibitor  # not before the drive is there
+        """Delay a shutdown of the machine until pending changes are uploaded."""
+        from daemon.desktop.shutdown_inhibitor import ShutdownInhibitor  # imported late
 
-        await ShutdownInhibitor(lambda: queue.unfinished(self.state.db), self._last_uploads).run()
+        await ShutdownInhibitor(lambda: queue.unfinished(self.state.db), self._finish_uploads).run()
 
-    async def _last_uploads(self) -> None:
+    async def _finish_uploads(self) -> None:
         with self.push.hurrying():
-            await concurrency.first_of(self.push.drained, self._out_of_reach)
+            await concurrency.first_of(self.push.drained, self._unreachable)
 
-    async def _follow_room(self) -> None:
-        """What was refused for want of room goes when there is some, and so with what was locked."""
+    async def _retry_when_possible(self) -> None:
+        """Retry rejected operations when quota becomes available or a lock is released."""
         while True:
             await concurrency.first_of(self.account.more_room, self.file_locks.freed)
             await self.push.retry_all()
@@ -262,13 +262,13 @@ class Agent(Composition):
         welcome: Callable[[], Awaitable[None]],
         given: upgrade.Handover | None = None,
     ) -> None:
-        """Mount, serve until asked to end, and leave nothing behind that could still be sent.
+        """Mount, serve until shutdown, and upload pending changes within the drain time.
 
-        `welcome` is what there is to do when the kernel's requests are answered, before the start is
-        complete; what it raises ends the drive."""
+        `welcome` runs once the mount answers requests, before the start is complete; an exception from it
+        stops the drive."""
         memo = settings.paths.mountpoint
         self._handlers = handlers = operations.Operations(
-            self._recorded(settings, given),
+            self._port_to_mount(settings, given),
             owner=self.owner,
             copying=self.copy_detector,
             background=self.background_readers,
@@ -291,7 +291,7 @@ class Agent(Composition):
         ) as mounted:
             if given is not None:
                 given.is_served = True
-                self.hub.publish(given.untold)
+                self.hub.publish(given.unsent_changes)
             self.ground, self._status.hidden = mounted.ground, mounted.ground.hidden
             if self._survival is not None and given is None:
                 self._survival.keep_mounted(mounted.ground, self.lock, self.shown.fixed)
@@ -315,11 +315,11 @@ class Agent(Composition):
             )
             self._status.stage = "stopping"
             if self._survival is not None and self.left is None:
-                survival.let_go()
+                survival.drop_descriptors()
             self.ground, self._status.hidden = None, list
             self.open_windows.unmounting()
             if self.left is None:
-                # A drive that is handed over goes on: its manager is told of the new process alone.
+                # After a handover the drive keeps running: the service manager only learns the new PID.
                 self.watchdog.stopping(self.shutdown.drain_seconds + mount.LINGER + mount.DEADLINE)
         if self.left is not None:
             await self.server.finished(seconds=1)
@@ -328,37 +328,37 @@ class Agent(Composition):
         await self.commit.commit()
         if self._is_started:
             with trio.move_on_after(self.shutdown.drain_seconds), self.push.hurrying():
-                await concurrency.first_of(self.push.drained, self.shutdown.impatient, self._out_of_reach)
+                await concurrency.first_of(self.push.drained, self.shutdown.impatient, self._unreachable)
         self.shutdown.done.set()
         await self.server.finished(seconds=2)
 
-    def _recorded(self, settings: config.Settings, given: upgrade.Handover | None) -> FilesystemPort:
-        """What is mounted; written down, where it is to outlive this process."""
+    def _port_to_mount(self, settings: config.Settings, given: upgrade.Handover | None) -> FilesystemPort:
+        """Return the file system to mount, recorded if it must survive a crash of this process."""
         if given is not None:
             self._survival = given.survival
         elif settings.keep_mounted:
-            self._survival = Survival.begun()
+            self._survival = Survival.create()
         if self._survival is None:
             return self.shown
-        self.echoes.on_helper = self._survival.note_helper
-        return self._survival.over(self.shown, self.state.db, reads_from=self.shown.reads_from)
+        self.echoes.on_helper = self._survival.record_echo_process
+        return self._survival.wrap(self.shown, self.state.db, reads_from=self.shown.reads_from)
 
     async def _hand_over(self, mounted: mount.Mounted) -> None:
-        """Leave the drive mounted and unserved.  Raises `UserError` and `OSError`, and all is as it was."""
+        """Stop serving but leave the drive mounted.  On `UserError` and `OSError` it is served as before."""
         if self._status.stage != "mounted":
             raise errors.UserError("The drive is starting; try again in a moment.")
-        successor = await upgrade.load(sys.argv[1:])
+        successor = await upgrade.start_successor(sys.argv[1:])
         ground, connection = -1, -1
         try:
-            # It goes through the mount, and what it asks must be known as its own.
+            # The echo process uses the mount, and its requests must still be recognised as its own.
             self.open_windows.unmounting()
             await self.open_windows.alone()
             if not await self.notifier.hold(HEAR_SECONDS):
                 raise errors.UserError("A program waits for the service on the drive; try again in a moment.")
             ground = os.dup(mounted.ground.fd)
             connection = await mounted.hold()
-            # What comes later is the same, and must not fail then.
-            os.close(upgrade.spooled(await self._given()))
+            # A trial run: the same step later must not fail.
+            os.close(upgrade.write_memory_file(await self._handover_state()))
         except BaseException:
             if ground >= 0:
                 os.close(ground)
@@ -379,22 +379,22 @@ class Agent(Composition):
             await successor.dismiss()
 
     async def finish_leaving(self, lock: int) -> None:
-        """When everything but the state has ended: what there is to hand over, if anything is."""
+        """Complete a handover; called when everything but the state is closed."""
         if self.left is not None:
-            self.left.state = await self._given()
+            self.left.state = await self._handover_state()
             await self.commit.commit()
             self.left.lock = os.dup(lock)
 
-    async def _given(self) -> dict[str, Any]:
+    async def _handover_state(self) -> dict[str, Any]:
         return {
             "tree": await self.shown.handed_over(),
             "folders": self._handlers.handed_over(),
-            "untold": [upgrade.packed(change) for change in self.notifier.untold()],
+            "untold": [upgrade.change_to_json(change) for change in self.notifier.untold()],
         }
 
-    async def _put_aside(self, node: Node) -> bool:
+    async def _recover_file(self, node: Node) -> bool:
         return await rejected.keep_recovered(self.push_context, node, self._recovered)
 
-    async def _out_of_reach(self) -> None:
+    async def _unreachable(self) -> None:
         while self.health.may_work:
             await self.health.changed()

@@ -1,6 +1,6 @@
-"""`cmsfsd`: the agent in the foreground, as systemd and `cmsfs mount` start it.
+"""`cmsfsd`: the daemon in the foreground, as systemd and `cmsfs mount` start it.
 
-Rule: a failure is one sentence and an exit code, told to whoever waits for the start and to the log.
+Rule: a failure is reported as one sentence and an exit code, to the launcher and to the log.
 """
 
 import functools
@@ -28,8 +28,8 @@ from daemon import app, unsent_changes, upgrade
 from daemon.core.replaced_files import ReplacedFiles
 from daemon.survival import holder, survival
 
-# How long a thread that wants the interpreter's lock waits for it: the loop and the thread that writes to the
-# tree hand it to one another many times for each page of a listing.  The default is 5 ms.
+# How long a thread waits before it requests the GIL: the event loop and the database writer switch many times
+# for each page of a listing.  The default is 5 ms.
 SWITCH_SECONDS = 0.0005
 
 log = logging.getLogger(__name__)
@@ -55,13 +55,13 @@ class Starter:
         try:
             os.write(fd, line.encode())
         except OSError:
-            pass  # whoever it was has gone
+            pass  # the launcher has exited
         finally:
             os.close(fd)
 
 
 def _writable(_: click.Context, option: click.Parameter, fd: int | None) -> int | None:
-    """A descriptor that can be told something, which no program that the drive starts inherits."""
+    """Check that the descriptor is writable and make it non-inheritable."""
     if fd is not None:
         try:
             os.write(fd, b"")
@@ -71,8 +71,8 @@ def _writable(_: click.Context, option: click.Parameter, fd: int | None) -> int 
     return fd
 
 
-def _tell_unsent(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Say what the service does not have, and end."""
+def _print_unsent(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print changes that were never uploaded, and exit."""
     if wanted:
         for line in unsent_changes.report(config.states()):
             click.echo(line)
@@ -101,7 +101,7 @@ def _tell_unsent(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_tell_unsent,
+    callback=_print_unsent,
     help="Show which accounts have changes that were never uploaded, and exit.",
 )
 @click.version_option(cmsfs.__version__)
@@ -138,7 +138,7 @@ def main(
             settings.keep_mounted
             and take_over is None
             and not sd_notify.is_heard()
-            and survival.is_possible()
+            and survival.is_supported()
         ):
             settings.paths.ensure()
             survival.become_holder(settings.paths.notify, ready_fd)
@@ -146,15 +146,15 @@ def main(
         logs.configure(settings.log_level, form=log_format or settings.log_format)
         crashpoints.arm(config.crash_plan())
         if take_over is not None:
-            given = upgrade.received(take_over)
+            given = upgrade.receive(take_over)
         elif holder.CONNECTION in kept:
-            given = upgrade.revived(kept)
+            given = upgrade.recover(kept)
         run = functools.partial(
             app.run,
             settings,
             given=given,
             mountpoint=settings.mountpoint,
-            # A folder named on the command line must be there, since a mistake in typing would make one.
+            # A folder named on the command line must exist: a typo would create one.
             create=mountpoint is None,
             sample=sample,
             ready=starter.ready,
@@ -165,14 +165,14 @@ def main(
         sys.setswitchinterval(SWITCH_SECONDS)
         left = trio.run(run)
         if left is not None:
-            upgrade.pass_on(left, sys.argv[1:])
+            upgrade.hand_over(left, sys.argv[1:])
     except Exception as error:
-        if take_over is not None and given is None and upgrade.is_asked(take_over):
+        if take_over is not None and given is None and upgrade.is_negotiated(take_over):
             upgrade.refuse(take_over, user_messages.explain(error).message)
-        elif (take_over is not None or holder.CONNECTION in kept) and _is_to_be_mounted(given, error):
-            survival.let_go()
+        elif (take_over is not None or holder.CONNECTION in kept) and _needs_restart(given, error):
+            survival.drop_descriptors()
             log.exception("the drive cannot be taken over; it is mounted anew")
-            upgrade.execute_afresh(sys.argv[1:])
+            upgrade.restart(sys.argv[1:])
         told = user_messages.explain(error)
         if _is_bug(error):
             log.exception("exiting after an unexpected error")
@@ -181,14 +181,14 @@ def main(
         sys.exit(told.exit_code)
 
 
-def _is_to_be_mounted(given: upgrade.Handover | None, error: Exception) -> bool:
-    """Whether a drive was to be taken over that nobody serves now, and that was not unmounted."""
+def _needs_restart(given: upgrade.Handover | None, error: Exception) -> bool:
+    """Whether the take-over failed with the drive still mounted and not served."""
     was_unmounted = isinstance(error, errors.UserError) and not error.exit_code
     return not was_unmounted and (given is None or not given.is_served)
 
 
 def _is_bug(error: Exception) -> bool:
-    """Whether anything in it is not a failure that a person can be told in a sentence."""
+    """Whether it is, or contains, an error other than those we report to users."""
     expected = (errors.CmsfsError, OSError)
     if isinstance(error, ExceptionGroup):
         return error.split(expected)[1] is not None

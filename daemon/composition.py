@@ -163,7 +163,7 @@ class Composition(Answers):
         self.offers = Offers(db, client, self.remote_updates, self.hydrator, self.health)
         self.commit = GroupCommit(db, drafts.root)
         self.guard = Guard(settings, db, blocks, nursery)
-        sealer = Sealer(drafts, blocks, self.hydrator, self.commit, self.guard.suspicious)
+        sealer = Sealer(drafts, blocks, self.hydrator, self.commit, self.guard.check_contents)
         self.base_bytes = BaseBytes(db, blocks, self.hydrator, self.health)
         self.delete_guard = DeleteGuard(db, client, self.health, self.base_bytes.depends_on)
         self.copy_detector = CopyDetector()
@@ -183,7 +183,7 @@ class Composition(Answers):
             profile=profile,
             web_links=settings.web_links,
             full=self.account.doubt_space,
-            came_back=self.delete_guard.came_back,
+            deletion_refused=self.delete_guard.deletion_refused,
             before_deletion=self.base_bytes.before_deletion,
             ended=lambda ino: self.fs.reap_soon(ino),
             guard=self.guard,

@@ -1,14 +1,14 @@
-"""Hands the mounted drive to the version of cmsfs that is installed now.
+"""Hands the mounted drive over to the version of cmsfs that is installed now.
 
-That version is started and loads beside the old one, which goes on serving; so programs wait only while the
-local state is closed here and opened there.  It is given what stays open: the kernel's descriptor, the folder
-below the mount, the lock of the account, and a file in memory that says what the kernel and programs hold
-(`cmsfs/fuse/takeover.py`).  Where whoever started the drive waits for this very process, it executes the
-installed version in its own place instead.  What is asked meanwhile waits in the kernel.
+That version is started and loads while the old one still serves, so programs wait only while the local state
+is closed here and opened there.  It receives what stays open: the kernel's descriptor, the folder below the
+mount, the lock of the account, and a memory file with the state that the kernel and programs hold
+(`cmsfs/fuse/takeover.py`).  If whoever started the drive waits for this very process, it executes the
+installed version in its own place instead.  Requests that arrive meanwhile wait in the kernel.
 
-Rules: everything that can fail beforehand is tried beforehand, while the drive can still go on as it is.
-Nothing is handed over that is not recorded: should the next version not come up, this is a crash like any
-other, and loses nothing.
+Rules: every step that can fail is tried beforehand, while the drive can still continue as it is.  Everything
+handed over is also recorded: if the next version does not start, this is a crash like any other and loses
+nothing.
 """
 
 import json
@@ -34,36 +34,36 @@ from daemon.survival.survival import Survival
 
 log = logging.getLogger(__name__)
 
-# What a handover says; whoever changes its meaning counts on, and is not given what is of before.
+# The format of a handover.  Increase it when the meaning changes; other formats are refused.
 FORMAT = 2
 
-# How long the version that is installed may take to load.
+# Time limit for the installed version to load.
 LOAD_SECONDS = 60.0
 
 _TAKE_OVER = "--take-over"
 _READY = "--ready-fd"
 _DETACHED = "--detached"
 
-# What a version says that does not start, before the reason.
+# Prefix of the reason that a version sends if it cannot start.
 _REFUSAL = "refused: "
 
 
 @dataclass(slots=True)
 class Handover:
-    """A mounted drive between two processes; the numbers are descriptors."""
+    """A mounted drive on its way to another process; the integers are descriptors, except `mode`."""
 
     connection: int
     ground: int
     mode: int
     lock: int
     state: dict[str, Any]
-    # Who is given it; None: the version that is executed in the place of this one.
+    # The process that receives it; None: the version executed in place of this one.
     successor: "Successor | None" = None
-    # Of a drive that stays mounted when its daemon dies.
+    # Set if the drive stays mounted when its daemon crashes.
     survival: Survival | None = None
-    # What is handed over was found after a crash.
-    is_revived: bool = False
-    # From here on what goes wrong is no failure of the handover.
+    # It was recovered after a crash.
+    is_recovered: bool = False
+    # The handover has succeeded; later errors have another cause.
     is_served: bool = False
 
     @property
@@ -74,84 +74,83 @@ class Handover:
 
     @property
     def inheritance(self) -> Inheritance:
-        return Inheritance(self.connection, self.ground, self.mode, is_blind=self.is_revived)
+        return Inheritance(self.connection, self.ground, self.mode, is_blind=self.is_recovered)
 
     @property
-    def untold(self) -> list[Change]:
-        """Changes that the kernel has not heard of."""
+    def unsent_changes(self) -> list[Change]:
+        """Changes of which the kernel has not been notified."""
         return [Change(ChangeKind(what), *rest) for what, *rest in self.state["untold"]]
 
 
-def packed(change: Change) -> list[Any]:
-    """As JSON has it."""
+def change_to_json(change: Change) -> list[Any]:
+    """Return the change as a list for JSON."""
     return [change.what.value, change.ino, change.parent, change.name, change.is_new, change.is_same]
 
 
 class Successor:
-    """The installed version: loaded, and waiting for the drive."""
+    """The process of the installed version, which waits for the drive."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", line: socket.socket) -> None:
         self._process = process
         self._line = line
 
     async def dismiss(self) -> None:
-        """It is not to have the drive after all."""
+        """Cancel the handover and wait for the process to exit."""
         self._line.close()
         await threads.run_sync(self._process.wait)
 
-    async def hello(self) -> None:
-        """Wait until it is ready.  Raises `UserError` if it does not start, or does not read what we hand
-        over."""
-        said = ""
+    async def wait_until_ready(self) -> None:
+        """Wait until it is ready.  Raises `UserError` if it does not start or cannot read our handover."""
+        text = ""
         with trio.move_on_after(LOAD_SECONDS):
             await trio.lowlevel.wait_readable(self._line.fileno())
-            said = self._line.recv(4096).decode("utf-8", "replace")
-        if said.startswith(_REFUSAL):
-            raise errors.UserError(f"The installed version does not start: {said.removeprefix(_REFUSAL)}")
-        if said:
-            check(said)
-        if not said:
+            text = self._line.recv(4096).decode("utf-8", "replace")
+        if text.startswith(_REFUSAL):
+            raise errors.UserError(f"The installed version does not start: {text.removeprefix(_REFUSAL)}")
+        if text:
+            check_greeting(text)
+        if not text:
             self._process.kill()
             raise errors.UserError("The installed version does not start; see the log of the drive.")
 
-    def give(self, spool: int, given: "Handover") -> None:
-        """Give it the drive; this process has nothing more to do.  Raises `OSError`."""
-        # First: what it tells the service manager counts only then.
+    def send_drive(self, spool: int, given: "Handover") -> None:
+        """Send it the drive; this process then only exits.  Raises `OSError`."""
+        # Before the handover: the service manager ignores its messages until then.
         sd_notify.tell(MAINPID=self._process.pid)
         record = [] if given.survival is None else [given.survival.fd]
         socket.send_fds(self._line, [b"!"], [spool, given.connection, given.ground, given.lock, *record])
-        self._process.returncode = 0  # it is nobody's to wait for
+        self._process.returncode = 0  # so that Popen does not expect us to wait for it
 
 
-def hello() -> str:
-    """What a version that is ready says: which handovers it reads, and which local state."""
+def greeting() -> str:
+    """Return the greeting of a ready version: the formats it reads of the handover and the local state."""
     return f"{FORMAT} {database.VERSION}"
 
 
-def check(said: str) -> None:
-    """Raises `UserError` unless whoever says `hello` so can go on from here."""
-    form, _, state = said.partition(" ")
+def check_greeting(text: str) -> None:
+    """Raise `UserError` unless the version that sent this greeting can take over from this one."""
+    form, _, state = text.partition(" ")
     if form != str(FORMAT) or not state.isdigit():
         raise errors.UserError(
             "The installed version cannot take over from this one; unmount the drive and mount it again."
         )
     if int(state) < database.VERSION:
-        # It would find that out when it has the drive, and there is no way back then.
+        # It would notice only after it has the drive, when there is no way back.
         raise errors.UserError("The installed version is older, and does not read this one's local state.")
 
 
-async def load(arguments: Sequence[str]) -> Successor:
-    """Start the version that is installed with this command line, and wait until it is ready.
+async def start_successor(arguments: Sequence[str]) -> Successor:
+    """Start the installed version with this command line and return it when it is ready.
 
     Raises `UserError`, and `OSError`.
     """
     ours, theirs = socket.socketpair()
     with theirs:
         number = theirs.fileno()
-        command = [*_program(), *_without(arguments), _DETACHED, _TAKE_OVER, str(number)]
+        command = [*_program(), *_strip_one_time_options(arguments), _DETACHED, _TAKE_OVER, str(number)]
         successor = Successor(await threads.run_sync(_start, command, number), ours)
     try:
-        await successor.hello()
+        await successor.wait_until_ready()
     except BaseException:
         with trio.CancelScope(shield=True):
             await successor.dismiss()
@@ -164,36 +163,37 @@ def _start(command: list[str], number: int) -> "subprocess.Popen[bytes]":
 
 
 def may_be_another_process(arguments: Sequence[str]) -> bool:
-    """Whether nobody waits for this process to end: a service manager can be told, a launcher is gone."""
+    """Whether another process may take over: nobody waits for this one to exit, or a service manager does,
+    which can be told the new PID."""
     return sd_notify.is_heard() or _READY in arguments or _DETACHED in arguments
 
 
 def refuse(fd: int, reason: str) -> None:
-    """Tell the drive that we were to take over that we cannot."""
+    """Tell the process that wants to hand its drive over that we cannot take it."""
     with socket.socket(fileno=fd) as line:
         line.sendall(f"{_REFUSAL}{reason}".encode())
 
 
-def is_asked(fd: int) -> bool:
-    """Whether the drive goes on as it is unless we say that we are ready."""
+def is_negotiated(fd: int) -> bool:
+    """Whether the old process waits for our greeting and continues to serve without it."""
     return stat.S_ISSOCK(os.fstat(fd).st_mode)
 
 
-def spooled(state: dict[str, Any]) -> int:
-    """A file in memory with this state."""
+def write_memory_file(state: dict[str, Any]) -> int:
+    """Write the state to a memory file and return its descriptor."""
     fd = os.memfd_create("cmsfs")
     with os.fdopen(os.dup(fd), "w", encoding="utf-8") as file:
         json.dump(state, file)
     return fd
 
 
-def received(fd: int) -> Handover:
-    """What the process before us has handed over; waits for it.  Raises `ValueError`, `KeyError`, and
+def receive(fd: int) -> Handover:
+    """Wait for the handover of the previous process and return it.  Raises `ValueError`, `KeyError`, and
     `SystemExit` if it keeps the drive."""
     numbers: list[int] = []
-    if is_asked(fd):
+    if is_negotiated(fd):
         with socket.socket(fileno=fd) as line:
-            line.sendall(hello().encode())
+            line.sendall(greeting().encode())
             _, descriptors, _, _ = socket.recv_fds(line, 1, 5)
         if not descriptors:
             sys.exit(0)
@@ -210,24 +210,24 @@ def received(fd: int) -> Handover:
     ]
     for one in (connection, ground, lock, *record):
         os.set_inheritable(one, False)
-    kept = Survival.taken_over(record[0], given["state"]) if record else None
-    return Handover(connection, ground, given["mode"], lock, given["state"], survival=kept)
+    survival_state = Survival.from_handover(record[0], given["state"]) if record else None
+    return Handover(connection, ground, given["mode"], lock, given["state"], survival=survival_state)
 
 
-def revived(kept: Mapping[str, int]) -> Handover:
-    """What a daemon that died has left with whoever keeps it.
+def recover(descriptors: Mapping[str, int]) -> Handover:
+    """Return the handover of a crashed daemon, from the descriptors it had stored.
 
-    Raises `OSError`, `KeyError` and `ValueError` if it is of no use, `UserError` if the drive is unmounted.
+    Raises `OSError`, `KeyError` and `ValueError` if it is unusable, `UserError` if the drive is unmounted.
     """
-    state, found = survival.revived(kept)
-    connection, ground, lock = (kept[name] for name in survival.NAMES[:3])
-    return Handover(connection, ground, found.mode, lock, state, survival=found, is_revived=True)
+    state, recovered = survival.recover(descriptors)
+    connection, ground, lock = (descriptors[name] for name in survival.DESCRIPTORS[:3])
+    return Handover(connection, ground, recovered.mode, lock, state, survival=recovered, is_recovered=True)
 
 
-def pass_on(given: Handover, arguments: Sequence[str]) -> None:
-    """Have the installed version go on from here, in another process or in this one.  Raises `OSError`."""
+def hand_over(given: Handover, arguments: Sequence[str]) -> None:
+    """Let the installed version take over, in another process or in this one.  Raises `OSError`."""
     record = [] if given.survival is None else [given.survival.fd]
-    spool = spooled(
+    spool = write_memory_file(
         {
             "format": FORMAT,
             "connection": given.connection,
@@ -240,19 +240,19 @@ def pass_on(given: Handover, arguments: Sequence[str]) -> None:
     )
     if given.successor is not None:
         try:
-            given.successor.give(spool, given)
+            given.successor.send_drive(spool, given)
         except OSError:
             log.exception("the process that was to take over has gone")
         else:
             return
     for one in (given.connection, given.ground, given.lock, *record, spool):
         os.set_inheritable(one, True)
-    _execute([*_without(arguments), _TAKE_OVER, str(spool)])
+    _execute([*_strip_one_time_options(arguments), _TAKE_OVER, str(spool)])
 
 
-def execute_afresh(arguments: Sequence[str]) -> NoReturn:
-    """The take-over has failed: start as if this process had died and another had been started."""
-    _execute(_without(arguments))
+def restart(arguments: Sequence[str]) -> NoReturn:
+    """Execute this program again without the failed take-over, as after a crash."""
+    _execute(_strip_one_time_options(arguments))
 
 
 def _execute(arguments: list[str]) -> NoReturn:
@@ -266,8 +266,8 @@ def _program() -> list[str]:
     return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "daemon"]
 
 
-def _without(arguments: Sequence[str]) -> list[str]:
-    """The command line but for what was meant for one start alone."""
+def _strip_one_time_options(arguments: Sequence[str]) -> list[str]:
+    """Return the command line without the options that apply to one start only."""
     kept, rest = [], iter(arguments)
     for one in rest:
         if one in (_READY, _TAKE_OVER):

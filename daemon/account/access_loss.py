@@ -1,7 +1,7 @@
-"""Before an item that is no longer shared is removed: checks whether it is visible elsewhere.
+"""Before an item that is no longer shared is removed, checks whether parts of it are visible elsewhere.
 
-A folder inside it may be shared with us by itself.  Then the service shows that in the root from now on, and
-it is moved there, with the work in it, before the rest goes.
+A folder inside it may be shared with us separately.  Then the service shows it in the root from now on, and
+it is moved there, with its pending changes, before the rest is removed.
 """
 
 import logging
@@ -27,7 +27,7 @@ Item = items.Item | entries.Entry
 async def still_visible(
     db: Database, client: Client, health: Health, gone: Sequence[RemovedItem]
 ) -> list[Item]:
-    """What of these, and of what is below them here, the service shows in the root."""
+    """Return those of these items, and of the local items below them, that the service shows in the root."""
     tops = await db.query(lambda conn: _shared(conn, gone))
     if not tops:
         return []
@@ -37,7 +37,7 @@ async def still_visible(
             async for item in client.folders.items(wire_names.ROOT_ID):
                 found.append(item)
     except (errors.NotFound, errors.Forbidden, errors.BadRequest) as error:
-        # A service that lists no single folders: the next comparison finds what there is.
+        # Without folder listings, the next full comparison finds them.
         log.info("shared items could not be listed: %s", error)
         return []
     return await db.query(lambda conn: [item for item in found if _is_below(conn, item, tops)])

@@ -1,6 +1,6 @@
 """The account's state: whether the service is reachable, and the free quota.
 
-The vfs asks for both on its way (`vfs.ports.AccountPort`), so both are answered from memory.
+The vfs needs both synchronously (`vfs.ports.AccountPort`), so both are cached.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from cmsfs.wakeup import Signal
 from daemon.account.permissions import RightsReader
 from daemon.core.health import Health
 
-# `df` may be a few minutes behind.
+# The quota in `df` may be a few minutes old.
 REFRESH_SECONDS = 300.0
 SOON_SECONDS = 2.0
 DOUBT_SECONDS = 2.0
@@ -26,10 +26,10 @@ DOUBT_SECONDS = 2.0
 class Account:
     """Implements `AccountPort` of the vfs over one client.
 
-    `owner_of`: the replica that must go on being of the same user, since what waits in it was changed by that
-    one; None where users come and go with their service, as in the embedded one.  `by_link`: it is a shared
-    link's, without an account.  `belongs_to` is told whose
-    drive it is; `found_out` returns when it is known what the service offers, where services differ in that.
+    `owner_of`: the replica that must stay with the same user, since its pending changes are that user's; None
+    for services whose users are temporary, such as the embedded one.  `by_link`: the drive is a shared
+    link's, without an account.  `belongs_to` is called with the user of the drive; `found_out` returns once
+    the service's operations are known, if services differ in that.
     """
 
     def __init__(
@@ -68,16 +68,17 @@ class Account:
         self._doubt.set()
 
     async def more_room(self) -> None:
-        """Wait until the account has more room than it had."""
+        """Wait until the account has more free quota than before."""
         await self._more_room.wait()
 
     async def who(self) -> users.User:
-        """Ask the service who we are.  Raises `RemoteError`, `NeedsLogin` for somebody else than before."""
+        """Request the current user.  Raises `RemoteError`, and `NeedsLogin` if it is another user than
+        before."""
         known = kv_store.get(self._owner_of, kv_store.OWNER) if self._owner_of is not None else None
         try:
             user = await self._client.users.me()
         except (errors.BadRequest, errors.Forbidden, errors.NotFound, errors.NotSupported):
-            # A service may tell it to administrators alone; whose drive it was must not change unnoticed.
+            # A service may show this to administrators only; but a change of user must not go unnoticed.
             if self._found_out is None or known is not None:
                 raise
             user = users.User(id="")
@@ -96,18 +97,18 @@ class Account:
         return user
 
     async def _keep_login(self, replica: Database, login: str) -> None:
-        """Remember what the drive may be called while the service is out of reach."""
+        """Store the names of the drive for offline use."""
         if kv_store.get(replica, kv_store.LOGIN) != login:
             await replica.write(lambda conn: kv_store.put(conn, kv_store.LOGIN, login))
 
     async def once_known(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do `work` when the service has said, once since the start, that we are who we were: after a start
-        without it the login may be anybody's."""
+        """Run `work` once the service has confirmed, after this start, that the user is unchanged: after an
+        offline start the login may be another user's."""
         await self._known.wait()
         await work()
 
     async def refresh(self) -> None:
-        """Ask the service who we are and what room we have.  Raises `RemoteError`."""
+        """Request the user and the quota.  Raises `RemoteError`."""
         before = self._space
         with self._health.request("account"):
             user = await self.who()
@@ -121,7 +122,7 @@ class Account:
             self._more_room.pulse()
 
     def _refusal(self, user: users.User) -> str | None:
-        """Why nothing may be changed with this account."""
+        """Return why no changes are allowed with this account."""
         if self._read_only:
             return (
                 f"The {'shared link allows no changes' if self._by_link else 'configuration sets read_only'}."
@@ -131,9 +132,9 @@ class Account:
         return None
 
     async def run(self) -> None:
-        """Refresh now and then, for ever."""
+        """Refresh periodically, forever."""
         while True:
-            # After a start without the service, as soon as it can be.
+            # After an offline start, as soon as possible.
             with trio.move_on_after(REFRESH_SECONDS if self._is_fresh else SOON_SECONDS):
                 await self._doubt.wait()
                 # Somebody who is refused tries again and again.
@@ -143,7 +144,7 @@ class Account:
             try:
                 await self.refresh()
             except errors.RemoteError:
-                pass  # health has heard of it
+                pass  # health has recorded it
 
 
 def _free(space: tuple[int, int]) -> float:

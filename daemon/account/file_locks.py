@@ -1,9 +1,9 @@
-"""Files that others have locked at the service: readable here, not writable.
+"""Makes files that others have locked at the service read-only.
 
-The service says who has locked a file with every listing and every event, so nothing is asked: the few
-that are locked are read from the tree whenever something changed.
+Every listing and event includes the lock of a file, so no requests are needed: the few locked files are read
+from the tree after each change.
 
-Rule: a lock that has ended is no lock, whatever was last heard of it.
+Rule: an expired lock does not count, whatever was last received.
 """
 
 import json
@@ -23,7 +23,7 @@ from cmsfs.vfs.permissions import ALL, NodeRight
 from cmsfs.vfs.virtual.lock_owners import LockHolder
 from cmsfs.wakeup import Signal
 
-# Changes come by the page: a page later is early enough.
+# Changes arrive in pages: gather them for this time.
 GATHER_SECONDS = 0.2
 
 _CHANGES = NodeRight.WRITE | NodeRight.RENAME | NodeRight.DELETE
@@ -31,7 +31,7 @@ _CHANGES = NodeRight.WRITE | NodeRight.RENAME | NodeRight.DELETE
 
 @dataclass(frozen=True, slots=True)
 class FileLock:
-    """Somebody's lock; `ends` is seconds since the epoch, None: when it is taken away."""
+    """A lock by another user; `ends` is seconds since the epoch, None: until it is removed."""
 
     user: str
     name: str
@@ -45,7 +45,7 @@ class FileLock:
 
     @property
     def reason(self) -> str:
-        """Why the file cannot be changed, and until when."""
+        """Return why the file cannot be changed, and until when."""
         until = ""
         if self.ends is not None:
             until = f" until {datetime.fromtimestamp(self.ends):%Y-%m-%d %H:%M}"
@@ -53,14 +53,14 @@ class FileLock:
 
 
 class FileLocks:
-    """The locks that others hold on files."""
+    """Tracks the locks that others hold on files."""
 
     def __init__(self, db: Database, hub: Hub, user_id: Callable[[], str | None]) -> None:
-        """`user_id` says whose drive this is, once that is known."""
+        """`user_id` returns the user of the drive, once known."""
         self._db = db
         self._hub = hub
         self._user_id = user_id
-        # All that are heard of, whether they hold or not.
+        # All known locks, expired or not.
         self.known: dict[Ino, FileLock] = {}
         self._holding: frozenset[Ino] = frozenset()
         self._changed = Signal()
@@ -68,30 +68,30 @@ class FileLocks:
         hub.wake(self._changed)
 
     async def freed(self) -> None:
-        """Wait until a lock is gone: what was refused for it may go now."""
+        """Wait until a lock is gone, so that refused operations can be retried."""
         await self._freed.wait()
 
     def rights(self, node: Node) -> NodeRight:
-        """What somebody else's lock leaves of the rights on a node."""
+        """Return the rights on a node without those that somebody else's lock removes."""
         if (lock := self.of(node.ino)) is None:
             return ALL
         return ALL & ~_CHANGES if lock.reads else ALL & ~(_CHANGES | NodeRight.READ)
 
     def of(self, ino: Ino) -> FileLock | None:
-        """Somebody else's lock that holds now."""
+        """Return somebody else's lock that is in force."""
         lock = self.known.get(ino)
         if lock is None or lock.user == (self._user_id() or lock.user) or not lock.holds(clock.time()):
             return None
         return lock
 
     def holder(self, ino: Ino) -> LockHolder | None:
-        """Who that is, as lock files of office applications tell it."""
+        """Return the owner in the form of the lock files of office applications."""
         if (lock := self.of(ino)) is None:
             return None
         return LockHolder(lock.name, lock.login, lock.since)
 
     async def run(self) -> None:
-        """Follow what changes, for ever."""
+        """Follow changes of the tree, forever."""
         while True:
             self._changed.clear()
             self._read()
@@ -106,7 +106,7 @@ class FileLocks:
 
     def _read(self) -> None:
         rows = self._db.rows(
-            # By itself SQLite would look through the whole tree.
+            # Without this SQLite would scan the whole tree.
             "SELECT ino, item FROM node INDEXED BY node_locked"
             " WHERE instr(item, '\"lock\":') > 0 AND parent IS NOT NULL"
         )

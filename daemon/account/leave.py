@@ -1,10 +1,10 @@
 """Leaving a share: removes one's own collaboration; the item stays for everybody else.
 
-Whoever takes something away from `Shared with me` means that it is not to be shown there any more.  So what
-is sent for it is the end of one's own collaboration, never the deletion of the item.
+A user who deletes an item from `Shared with me` does not want to see it there any more.  So the request ends
+the user's own collaboration, and never deletes the item.
 
-Rule: only a collaboration of this very account with this very item is ended.  Access that comes from a group
-or from elsewhere cannot be given up here: `Forbidden`, with what to do instead.
+Rule: only a collaboration of this very account with this very item is ended.  Access through a group or a
+parent folder cannot be given up here: `Forbidden`, with advice.
 """
 
 import json
@@ -31,7 +31,7 @@ _WORDS: dict[NodeKind, Literal["file", "folder"]] = {NodeKind.FILE: "file", Node
 
 
 def leaves_share(conn: Connection, node: Node) -> bool:
-    """Whether removing this node is leaving what somebody else shares, also when it is detached already."""
+    """Whether removing this node means to leave a share; works for detached nodes, too."""
     if node.remote_id is None or node.base_parent not in (None, wire_names.ROOT_ID):
         return False
     if shares.is_shared_node(conn, node):
@@ -44,7 +44,7 @@ def leaves_share(conn: Connection, node: Node) -> bool:
 async def own_collaboration(
     client: Client, health: Health, node: Node, me: str
 ) -> collaborations.Collaboration:
-    """The account's own collaboration with the item.  Raises `Forbidden`, `NotFound`, `RemoteError`."""
+    """Return the account's own collaboration on the item.  Raises `Forbidden`, `NotFound`, `RemoteError`."""
     assert node.remote_id is not None
     if (kind := _WORDS.get(node.kind)) is not None:
         with health.request("rights"):
@@ -55,16 +55,16 @@ async def own_collaboration(
 
 
 async def leave(client: Client, health: Health, node: Node, me: str) -> None:
-    """End the account's part in the item.  Raises as `own`."""
+    """End the account's collaboration.  Raises the same errors as `own_collaboration`."""
     found = await own_collaboration(client, health, node, me)
     with health.request("delete"):
         await client.collaborations.delete(found.id)
 
 
 def record_left(conn: Connection, node: Node, changes: list[Change]) -> None:
-    """The service knows that we have left: what was read of it is wiped.
+    """Wipe the cached data of an item after we have left it.
 
-    Its sequence stays: shared anew, it comes as it is.
+    Its sequence stays: shared again, it is applied as it is.
     """
     node_rows.leave_base_folder(conn, node.ino)
     lost_access.note_wipe(conn)

@@ -1,10 +1,9 @@
 """Detects a new login after the previous one was refused.
 
-While the service refuses the login, nothing is sent, and the health's probe asks ever more seldom.  A person
-who has just logged in does not want to wait for it: a new login leaves a changed file, whichever way it was
-made (`auth.login_files`), and that is looked for.
+While the service refuses the login, nothing is sent, and the health's probe backs off.  A user who has just
+logged in should not wait for it: every kind of login changes a file (`auth.login_files`), and that is polled.
 
-Rule: it only has the service asked; whether the new login is good, the probe says.
+Rule: it only triggers the probe, which determines whether the new login is valid.
 """
 
 from pathlib import Path
@@ -15,21 +14,21 @@ from cmsfs import config
 from cmsfs.auth.login_files import login_files
 from daemon.core.health import Health
 
-# As long as a person who looks at the status after the login may have to wait, nearly.
+# Polling interval: about as long as a user who checks the status after the login should wait.
 LOOK_SECONDS = 1.0
 
 _Marks = list[tuple[int, int] | None]
 
 
 class LoginWatch:
-    """The agent that notices a new login."""
+    """The agent that detects a new login."""
 
     def __init__(self, settings: config.Settings, health: Health) -> None:
         self._files = login_files(settings)
         self._health = health
 
     async def run(self) -> None:
-        """Look whenever the login is refused, for ever."""
+        """Poll while the login is refused, forever."""
         while True:
             while not self._health.is_refused:
                 await self._health.changed()

@@ -1,9 +1,9 @@
 """Pausing sync: only requests that a program waits for are sent, for a time or until resumed.
 
-Changes gather in the journal, nothing is looked for, listed ahead or fetched for pins; what a program reads
-is fetched all the same.  A pause outlives a restart.
+Changes are kept in the journal; polling, background listings and downloads of pinned items stop; reads by
+programs still work.  A pause survives a restart.
 
-Rule: the end of a pause is a time of the clock on the wall: a laptop that slept through it is not paused.
+Rule: a pause ends at a wall-clock time: a laptop that slept through it is not paused any more.
 """
 
 import math
@@ -20,7 +20,7 @@ from daemon.core.request_scheduler import RequestScheduler
 
 FOR_EVER = "for ever"
 
-# The clock may be set, and a machine may sleep: look this often.
+# The clock may be set, and a machine may sleep: check this often.
 LOOK_SECONDS = 20.0
 
 
@@ -37,19 +37,19 @@ class Pausing:
 
     @property
     def until(self) -> datetime | None:
-        """When it ends by itself, if it does."""
+        """Return when the pause ends by itself, if it does."""
         return None if self._until in (None, math.inf) else datetime.fromtimestamp(self._until or 0, UTC)
 
     async def pause(self, seconds: float | None) -> None:
-        """Begin a pause of so long, or until `resume`."""
+        """Pause for this time, or until `resume`."""
         await self._set(math.inf if seconds is None else clock.time() + seconds)
 
     async def resume(self) -> None:
-        """End it; nothing happens if there is none."""
+        """End the pause, if there is one."""
         await self._set(None)
 
     async def run(self) -> None:
-        """End pauses when their time has come, for ever."""
+        """End pauses when their time has come, forever."""
         while True:
             left = math.inf if self._until is None else self._until - clock.time()
             if left <= 0:
@@ -69,7 +69,7 @@ class Pausing:
         self._tell()
 
     def _tell(self) -> None:
-        # The budget first: whoever hears of the end may ask at once.
+        # The request scheduler first: subscribers of the end may send requests at once.
         self._pace.hold(self._until is not None)
         if self._until is None:
             self._health.resume()

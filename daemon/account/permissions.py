@@ -1,12 +1,12 @@
 """The account's permissions on items that others own.
 
-Rights are not among the fields that the drive asks of every item: they make a page half as large again and
-twice as dear to decode (measured: 120 to 181 kB, 10 to 22 ms), and on what the account owns they are all
-there.  So what was shared with us is asked about by itself, once, when it is used; what lies below a shared
-folder has the rights of the folder's role, and where these are not all, one search finds what differs.
+Rights are not among the fields of listings: they would make a page half as large again and twice as expensive
+to decode (measured: 120 to 181 kB, 10 to 22 ms), and the account has all rights on its own items.  So the
+rights on a shared item are requested separately, once, on first use; items below a shared folder have the
+rights of the folder's role, and where that is not all rights, one search finds the exceptions.
 
-Rule: what is not known is allowed.  A refusal rests on what the service has said of that very item, or of the
-shared folder above it.
+Rule: unknown rights count as granted.  A refusal is based on the service's answer about that very item, or
+the shared folder above it.
 """
 
 import json
@@ -35,13 +35,13 @@ from daemon.core.supervisor import Starts
 
 log = logging.getLogger(__name__)
 
-# A role that was changed shows after this, where no event tells of it.
+# Cache time: a changed role takes effect after this, if no event reports it.
 FRESH_SECONDS = 600.0
 
-# An opener waits so long for what he may do; then the service says it with the bytes.
+# Time limit of an open for the rights; afterwards the service checks them with the download.
 WAIT_SECONDS = 5.0
 
-# Owners remembered; one takes some 100 bytes.
+# Limit of cached owners; one takes about 100 bytes.
 OWNERS = 10_000
 
 FIELDS = ["id", "type", "permissions"]
@@ -60,7 +60,7 @@ class RightsReader:
         self._health = health
         self._nursery = nursery
         self._file_locks = file_locks
-        # What is known to be missing: of the node itself, of what is below it.
+        # Missing rights: on the node itself, and on everything below it.
         self.said: dict[Ino, tuple[NodeRight, NodeRight]] = {}
         self._asked_at: dict[Ino, float] = {}
         self._asking: dict[Ino, trio.Event] = {}
@@ -74,12 +74,12 @@ class RightsReader:
         return self._health.is_read_only
 
     def close_root(self) -> None:
-        """Nothing can be made in the root: it is none of the service's folders."""
+        """Forbid changes in the root, which is no folder of the service."""
         self.said[ROOT] = (NodeRight.READ | NodeRight.LEAVE, ALL)
 
     def on(self, node: Node) -> NodeRight:
-        """The rights on a node, less what somebody else's lock on it takes, and what the service has no
-        operation for."""
+        """Return the rights on a node, without those removed by somebody else's lock or unsupported by the
+        service."""
         rights = self.of(node) if self.said else ALL
         if self._client.offers.lacking and node.remote_id is not None and not node.is_folder:
             change = Ability.CHANGES if node.kind is NodeKind.LINK else Ability.VERSIONS
@@ -87,14 +87,14 @@ class RightsReader:
         return rights & self._file_locks.rights(node) if self._file_locks.known else rights
 
     def reason(self, node: Node) -> str | None:
-        """Why somebody else's lock stands against a change, and until when."""
+        """Return why somebody else's lock prevents a change, and until when."""
         lock = self._file_locks.of(node.ino)
         return lock.reason if lock is not None else None
 
     def of(self, node: Node) -> NodeRight:
-        """The rights that the account's role gives on a node; all where nothing is known to be missing."""
+        """Return the rights of the account's role on a node; all if none are known to be missing."""
         if not self.said or node.remote_id is None or node.is_lost:
-            return ALL  # what is not shown to us any more is here for a person to decide on
+            return ALL  # an item we lost access to stays here for the user to decide
         if (said := self.said.get(node.ino)) is not None:
             return said[0]
         current = node.parent
@@ -106,12 +106,12 @@ class RightsReader:
         return ALL
 
     def unreadable(self) -> list[Ino]:
-        """Nodes whose bytes, or those of what is below them, may not be read."""
+        """Return nodes whose contents, or those below them, may not be read."""
         return [ino for ino, said in self.said.items() if NodeRight.READ not in said[0] & said[1]]
 
     async def learn(self, node: Node) -> NodeRight:
-        """As `on`, after asking for the rights that a use of this node depends on, if it belongs to somebody
-        else and they are not known.
+        """Like `on`, after requesting rights needed to use this node, if it belongs to somebody else and they
+        are not known.
 
         Waits a few seconds at most, and never fails.
         """
@@ -129,7 +129,7 @@ class RightsReader:
         return trio.current_time() - self._asked_at.get(shared.ino, float("-inf")) < FRESH_SECONDS
 
     def doubt(self, found: Iterable[tuple[NodeKind, str]]) -> None:
-        """The roles on these items may have changed: what was asked about before is asked about at once."""
+        """Refresh the rights of these items, whose roles may have changed, if they were requested before."""
         for kind, item_id in found:
             node = tree.find_remote(self._db, kind, item_id)
             shared = self._shared(node) if node is not None else None
@@ -147,7 +147,7 @@ class RightsReader:
         return asking
 
     def _shared(self, node: Node) -> Node | None:
-        """The highest folder of somebody else above the node, or the node itself: what was shared with us."""
+        """Return the topmost foreign folder above the node, or the node itself: what was shared with us."""
         found: Node | None = None
         current: Node | None = node
         while current is not None and current.ino != ROOT and not self._is_ours(current):
@@ -167,7 +167,7 @@ class RightsReader:
                 self._owners.popitem(last=False)
         return known[1]
 
-    # ---- asking ----
+    # ---- requests ----
 
     async def _permissions(self, node: Node, item_id: str) -> items.Permissions | None:
         if Ability.ITEMS in self._client.offers.lacking:
@@ -207,9 +207,9 @@ class RightsReader:
                     self._begin(node)
 
     async def _sweep(self, top: Node, below: NodeRight) -> None:
-        """Find what is below a shared folder and has other rights than it gives.
+        """Find items below a shared folder with other rights than it gives.
 
-        What a search does not reach, beyond its first ten thousand, keeps the folder's.
+        Items beyond the first ten thousand results keep the folder's rights.
         """
         assert top.remote_id is not None
         query = Query(query=EVERYTHING, ancestor_folder_ids=[top.remote_id], fields=FIELDS, limit=MAX_LIMIT)
@@ -230,13 +230,14 @@ class RightsReader:
 
 
 def _told(kind: NodeKind, found: items.Permissions | None) -> tuple[NodeRight, NodeRight]:
-    """The rights on an item and on what is below it; what the service leaves out is allowed."""
+    """Return the rights on an item and on everything below it; those not reported count as granted."""
     if found is None:
         return ALL, ALL
     read, write = found.can_download is not False, found.can_upload is not False
     rename, delete = found.can_rename is not False, found.can_delete is not False
     itself = _rights(read, rename if kind is NodeKind.LINK else write, rename, delete)
-    # Who may rename a folder may move and delete what is in it, while the folder itself is its owner's.
+    # Permission to rename a folder includes moving and deleting its contents; the folder itself is its
+    # owner's.
     return itself, _rights(read, write, rename, rename)
 
 
@@ -254,10 +255,10 @@ def _rights(read: bool, write: bool, rename: bool, delete: bool) -> NodeRight:
 
 
 def _below(kind: NodeKind, folder: NodeRight) -> NodeRight:
-    """The rights that a folder gives on something in it.
+    """Return the rights that a folder gives on an item in it.
 
-    Who may only put things into a folder does not change the files that are there; and what a web link says
-    is among its properties, as its name is.
+    Permission to upload into a folder does not include changing existing files; the address of a web link
+    counts as one of its properties, like its name.
     """
     if kind is NodeKind.FOLDER:
         return folder

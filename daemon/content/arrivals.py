@@ -1,4 +1,4 @@
-"""Brings an item into the tree that the service has just made or given back, before anybody is told of it."""
+"""Applies an item that the service has just created or restored to the tree, before the caller reports it."""
 
 from sqlite3 import Connection
 
@@ -8,7 +8,7 @@ from daemon.push.context import PushContext
 
 
 async def arrived(context: PushContext, item: Remote) -> Node | None:
-    """Apply an item; its node.  A folder is listed soon, as nothing tells its content."""
+    """Apply an item and return its node.  A folder is listed soon, since nothing reports its contents."""
 
     def note(conn: Connection) -> None:
         node = tree.remote_at(conn, item.kind, item.id)

@@ -1,14 +1,14 @@
-"""Copies files and folders at the service, of any size: no byte comes here, and none is sent.
+"""Copies files and folders at the service, of any size, without downloads or uploads.
 
-What is copied is what the service has, so it has to have all of it first; a copy has the description and tags
-of its original, and the metadata that its template says is copied along.
+The service copies what it has, so pending changes of the source are uploaded first.  A copy has the
+description and tags of its original, and the metadata that its template marks for copying.
 
-Without a connection a file is copied here at once, and recorded with the version that was meant: the
-service makes the copy out of that later, whatever the original is by then.  A folder is made anew then,
-with a copy of each file that is in it: recorded as one the service would copy what is in it by then, and
-not what was meant.
+Without a connection a file is copied locally at once and recorded with the version that was meant: the
+service later copies that version, whatever the original is by then.  A folder is then created, with a copy of
+each of its files: recorded as one copy of the folder, the service would copy its later contents, not the
+intended ones.
 
-Rule: what cannot be copied whole is not copied.
+Rule: what cannot be copied completely is not copied.
 """
 
 import errno
@@ -34,7 +34,7 @@ from daemon.fetch import path_lookup
 from daemon.push.context import PushContext
 from daemon.push.dispatcher import Dispatcher
 
-# How long is waited for what has to be sent first.
+# Time limit for pending changes to be uploaded first.
 SEND_SECONDS = 60.0
 
 _WHY_NOT = {
@@ -54,14 +54,14 @@ class _Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RemoteCopies:
-    """Copies on behalf of a person.  All raise `UserError` with a sentence, and `CmsfsError`."""
+    """Copies on behalf of the user.  All methods raise `UserError` with a sentence, and `CmsfsError`."""
 
     context: PushContext
     push: Dispatcher
     account: AccountPort
 
     async def copy(self, source: str, destination: str) -> str:
-        """Copy the item at a path into a folder, or to a new name; the path of the copy."""
+        """Copy the item at a path into a folder, or to a new name; return the path of the copy."""
         if not self.context.profile.copies:
             raise errors.UserError("This service cannot copy; `cp` reads the file and uploads it again.")
         node = await self._find(source)
@@ -93,7 +93,7 @@ class RemoteCopies:
         return path
 
     async def _record(self, node: Node, source: str, target: _Target) -> None:
-        """Copy an item here, for the service to make it so when it can be reached."""
+        """Copy an item locally, for the service to copy once it is reachable."""
         folder = await self._writable(target, is_there=False)
         now = clock.time_ns()
 
@@ -125,7 +125,7 @@ class RemoteCopies:
         return await path_lookup.find(self.context.db, self.context.hydrator, path)
 
     async def _target(self, node: Node, destination: str) -> _Target:
-        """The folder and the name that a destination means: a folder, or a new name in one."""
+        """Return the folder and name that a destination means: a folder, or a new name in one."""
         db = self.context.db
         above, _, name = destination.rstrip("/").rpartition("/")
         folder = await self._find(above) if name else await self._find("/")
@@ -158,7 +158,7 @@ class RemoteCopies:
             raise errors.UserError(f"{folder.name} could not be listed: {error.strerror}.") from None
 
     async def _sent(self, node: Node, source: str) -> Node:
-        """The node, once the service has it with all that is below it."""
+        """Return the node once it is uploaded with everything below it."""
         why: set[str] = set()
 
         async def is_sent() -> bool:
@@ -176,7 +176,7 @@ class RemoteCopies:
         return now
 
     async def _writable(self, target: _Target, *, is_there: bool = True) -> Node:
-        """The folder of a copy, once the service has it if it has to be `is_there`."""
+        """Return the target folder, once it is uploaded if it must be there (`is_there`)."""
         folder = target.folder
         try:
             rights = await self.account.rights.learn(folder)
@@ -197,7 +197,7 @@ class RemoteCopies:
 
 
 def _copied(conn: Connection, original: Node, folder: Ino, name: str, now: int) -> Ino:
-    """A copy of one item, which is to be sent."""
+    """Create the local copy of one item, with an operation to send it."""
     if original.is_folder:
         ino = tree.insert(conn, folder, name, NodeKind.FOLDER, now_ns=now, mode=original.mode)
         tree.mark_listed(conn, ino, at=now // 10**9)
@@ -213,6 +213,6 @@ def _copied(conn: Connection, original: Node, folder: Ino, name: str, now: int) 
     if original.remote_id is not None and original.base_sha1 == original.sha1:
         found = CopySource(original.remote_id, original.version, original.sha1, True)
         copy_sources.note(conn, ino, found)
-        # Where its bytes are, should the original get others.
+        # Keep the source of its contents, in case the original changes.
         tree.keep_version(conn, original.sha1, original.remote_id, original.version)
     return ino

@@ -1,10 +1,11 @@
 """Locks documents at the service while they are open in an office application here.
 
-The application's lock file appears (`vfs.heuristics.lockfiles`): the document is locked at the service, so
-that others see who works on it; the lock file goes: it is unlocked.  A lock ends by itself after an hour, and
-is renewed while the application is there, so that nothing stays locked when this machine is gone.
+When the application's lock file appears (`vfs.heuristics.lockfiles`), the document is locked at the service,
+so that others see who edits it; when the lock file disappears, it is unlocked.  A lock expires after an hour
+and is renewed while the application runs, so that nothing stays locked when this machine is gone.
 
-Rule: this never delays and never fails what a program does; what cannot be locked is worked on without.
+Rule: this never delays or fails a program's request; a document that cannot be locked is edited without a
+lock.
 """
 
 import logging
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 LASTS_SECONDS = 3600
 RENEW_SECONDS = 2400
 
-_Key = tuple[Ino, str]  # of a lock file: its folder and its name
+_Key = tuple[Ino, str]  # a lock file: its folder and name
 
 
 class DocumentLocks:
@@ -40,7 +41,7 @@ class DocumentLocks:
         self._remote_updates = remote_updates
         self._health = health
         self._send, self._receive = trio.open_memory_channel[tuple[_Key, bool]](math.inf)
-        # What is locked, by its id: another node may stand for it by the time that it is unlocked.
+        # Locked documents by ID: another node may stand for the item by the time it is unlocked.
         self._held: dict[_Key, str] = {}
 
     def appeared(self, parent: Ino, name: str) -> None:
@@ -52,11 +53,11 @@ class DocumentLocks:
             self._send.send_nowait(((parent, name), False))
 
     def holds(self, item_id: str) -> bool:
-        """Whether a document is open for which this file is locked."""
+        """Whether this file is locked for a document that is open."""
         return item_id in self._held.values()
 
     async def run(self) -> None:
-        """Lock and unlock, for ever; what was open when the last run ended is taken up again."""
+        """Lock and unlock, forever; documents open at the end of the last run are handled again."""
         for row in self._db.rows("SELECT parent, name FROM node WHERE local AND +parent IS NOT NULL"):
             self.appeared(row["parent"], row["name"])
         while True:
@@ -73,7 +74,7 @@ class DocumentLocks:
                 await self._unlock(held)
 
     async def _lock(self, item_id: str) -> bool:
-        """Whether the file is locked for us now."""
+        """Lock the file; return whether it is locked for us."""
         ends = clock.datetime_now(UTC) + timedelta(seconds=LASTS_SECONDS)
         try:
             with self._health.request("locks"):

@@ -1,9 +1,9 @@
-"""The account's favorites: what they are, and changes of them.
+"""Reads and changes the account's favorites.
 
-A listing does not tell which items are favorites, and no event tells of a change: the whole collection is
-read when it is wanted, at most every few minutes, and kept over a restart.
+Listings do not show which items are favorites, and no event reports a change: the whole collection is read on
+demand, at most every few minutes, and stored for the next start.
 
-Rule: what is shown (an emblem) never waits for the service; what is asked for by name may, for a while.
+Rule: what is shown passively (an emblem) never waits for the service; an explicit request may, for a while.
 """
 
 import errno
@@ -26,11 +26,11 @@ from daemon.core.supervisor import Starts
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS = 300.0
-# Where there are none.
+# Cache time if the service has no favorites.
 REFUSED_SECONDS = 3600.0
 WAIT_SECONDS = 5.0
 
-# Key of `cursor`: the favorites, `kind/id` each, as they were read last.
+# Key of `cursor`: the favorites as last read, `kind/id` each.
 KNOWN = "favorites"
 
 _KINDS = (NodeKind.FILE, NodeKind.FOLDER, NodeKind.LINK)
@@ -52,16 +52,16 @@ class Favorites:
         self._changes = 0
 
     def doubt(self) -> None:
-        """Read them again before they are shown next."""
+        """Read the favorites again before they are shown next."""
         self._current_until = 0.0
 
     def is_one(self, node: Node) -> bool:
-        """Whether an item is known to be a favorite; what is old is read again behind this."""
+        """Whether an item is known to be a favorite; refreshes old data in the background."""
         self._begin()
         return self._known is not None and _key(node) in self._known
 
     async def find(self, node: Node) -> bool | None:
-        """As `ports.FavoritesPort.find`."""
+        """See `ports.FavoritesPort.find`."""
         if node.kind not in _KINDS:
             return None
         if (asking := self._begin()) is not None:
@@ -70,7 +70,7 @@ class Favorites:
         return None if self._known is None else _key(node) in self._known
 
     async def set(self, node: Node, *, is_one: bool) -> None:
-        """As `ports.FavoritesPort.set`."""
+        """See `ports.FavoritesPort.set`."""
         if node.local or node.kind not in _KINDS or node.ino == ROOT:
             raise errno_map.oserror(errno.ENOTSUP, node.name)
         if node.remote_id is None:
@@ -91,7 +91,8 @@ class Favorites:
         self._hub.publish([Change(ChangeKind.ATTRIBUTES, node.ino)])
 
     def _begin(self) -> trio.Event | None:
-        """Have them read, if what is known is old; None if it is not, or nobody can be asked."""
+        """Start reading if the known favorites are old; None if they are not, or the service is
+        unreachable."""
         if self._asking is None and clock.monotonic() >= self._current_until and self._health.can_ask:
             self._asking = trio.Event()
             self._nursery.start_soon(self._ask, self._asking, name="favorites")
@@ -103,7 +104,7 @@ class Favorites:
             with self._health.request("favorites"):
                 entries = await self._client.favorites.list()
                 found = frozenset([f"{item.type}/{item.id}" async for item in entries])
-            if changes == self._changes:  # or what was read is older than what was set here
+            if changes == self._changes:  # else the answer is older than a local change
                 self._current_until = clock.monotonic() + FRESH_SECONDS
                 await self._keep(found)
         except (errors.Forbidden, errors.NotFound, errors.NotSupported):

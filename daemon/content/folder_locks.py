@@ -1,10 +1,10 @@
-"""Folders that are locked at the service: what would move or delete one is refused at the call.
+"""Refuses to move or delete folders that are locked at the service.
 
-No listing and no event tells of such a lock, so the service is asked when a folder is about to be moved or
-deleted.  Somebody waits in `mv`, and `rm -r` deletes a thousand folders: few questions are asked in a row,
-and an answer holds for a while.  Beyond that the journal finds out, and what was refused comes back.
+Neither listings nor events report such a lock, so the service is asked when a folder is about to be moved or
+deleted.  A program waits, and `rm -r` deletes a thousand folders: the number of consecutive requests is
+limited, and answers are cached.  Beyond that the journal finds out, and refused changes are undone.
 
-Rule: what is not known is allowed; the service has the last word.
+Rule: without an answer the change is allowed; the service has the last word.
 """
 
 import errno
@@ -26,24 +26,24 @@ from daemon.core.health import Health
 
 log = logging.getLogger(__name__)
 
-# Somebody waits in `mv`.
+# Time limit; a program waits.
 WAIT_SECONDS = 3.0
 
-# A lock is made by a person, and seldom; who has just taken one away tries again.
+# Cache time of an unlocked folder: locks are rare, and a user who has just removed one tries again.
 FREE_SECONDS = 60.0
 LOCKED_SECONDS = 5.0
-# Where one may not ask (co-owners alone may), or where the service knows no such locks.
+# Cache time if we may not ask (only co-owners may), or the service has no such locks.
 REFUSED_SECONDS = 600.0
 
-# After a question that was not answered in time.
+# Pause after a request that timed out.
 SILENT_SECONDS = 60.0
 
-# So many questions in a row; `rm -r` goes on without.
+# Maximum number of consecutive requests; `rm -r` continues without.
 QUESTIONS = 8
 QUESTIONS_SECONDS = 10.0
 REMEMBERED = 1000
 
-# Key of `cursor`: the locked folders by their ids, for the time without a connection.
+# Key of `cursor`: the IDs of locked folders, for offline use.
 KNOWN = "folder_locks"
 
 
@@ -60,7 +60,7 @@ class FolderLockGuard:
         self._silent_until = 0.0
 
     async def check(self, node: Node, *, removes: bool) -> None:
-        """As `ports.FolderLocksPort.check`."""
+        """See `ports.FolderLocksPort.check`."""
         if not node.is_folder or node.remote_id is None or node.ino == ROOT:
             return
         if self._is_due(node.remote_id):

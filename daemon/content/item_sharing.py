@@ -1,7 +1,7 @@
-"""How an item is shared: its link and the terms of it, and the people of it.
+"""Shared links of items, and their collaborators.
 
-Rule: of a link that exists only the terms that are given change; asking for one never opens more than the
-service's default does.
+Rule: changing an existing link affects only the given settings; a new link never grants more than the
+service's default.
 """
 
 from datetime import datetime
@@ -24,38 +24,39 @@ _KINDS: dict[NodeKind, ItemKind] = {
 
 
 class ItemSharing:
-    """The shared link and the people of items, as the service has them."""
+    """The shared link and the collaborators of items, as the service has them."""
 
     def __init__(self, client: Client, health: Health) -> None:
         self._client = client
         self._health = health
 
     async def link(self, node: Node) -> items.SharedLink | None:
-        """The link of an item, if it has one.  Raises `RemoteError`, `UserError` for what is not sent yet."""
+        """Return the link of an item, if it has one.  Raises `RemoteError`, `UserError` if it is not
+        uploaded."""
         with self._health.request("share"):
             return await self._client.shared_links.get(*_key(node))
 
     async def share(self, node: Node, terms: items.NewSharedLink | None) -> items.SharedLink:
-        """Make a link, or change the terms of it.  Raises what `link` does."""
+        """Create a link, or change its settings.  Raises the same errors as `link`."""
         key = self._for_change(node)
         with self._health.request("share"):
             return await self._client.shared_links.share(*key, terms)
 
     async def unshare(self, node: Node) -> None:
-        """Take the link away."""
+        """Remove the link."""
         key = self._for_change(node)
         with self._health.request("share"):
             await self._client.shared_links.unshare(*key)
 
     async def people(self, node: Node) -> list[collaborations.Collaboration]:
-        """Who collaborates on a file or folder, or is invited to; the owner is not among them."""
+        """Return the collaborations of a file or folder, including invitations but not the owner."""
         with self._health.request("people"):
             return [one async for one in self._client.collaborations.of(*_shareable(node))]
 
     async def invite(
         self, node: Node, person: str, role: collaborations.Role, ends: datetime | None
     ) -> collaborations.Collaboration:
-        """Share an item with a person, named by the address or ID that they log in with."""
+        """Share an item with a user, given by login address or ID."""
         self._for_change(node)
         with self._health.request("people"):
             (done,) = await people.invite(self._client, *_shareable(node), [person], role, ends)

@@ -1,10 +1,10 @@
-"""What shared links in the drive's `.url` files show, asked of the service in the name of the link.
+"""Lists what shared links in the drive's `.url` files show.
 
-Only links of the drive's own service: an address elsewhere is never asked for anything.  A link with a
-password is not opened here, since there is nobody to ask; `cmsfs mount LINK` does.
+Only links of the drive's own service are requested, never other addresses.  A link with a password is not
+opened here, since there is nobody to ask for it; `cmsfs mount LINK` does.
 
-Rule: the drive asks with its own account, so that a link that is for an enterprise or a few people shows what
-it shows to this user.
+Rule: requests use the drive's own account, so a link restricted to an enterprise or some users shows what
+this user may see.
 """
 
 import json
@@ -21,7 +21,7 @@ from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from daemon.core.health import Health
 
-# What was heard of a folder holds for so long; whoever opens it gets what is so old at most.
+# Cache time of a folder's contents, and so their maximum age when a program opens it.
 FRESH_SECONDS = 30.0
 OPENED_SECONDS = 2.0
 REMEMBERED = 500
@@ -46,7 +46,8 @@ class LinkedFolders:
         self._heard: OrderedDict[tuple[str, str | None], tuple[float, list[Remote]]] = OrderedDict()
 
     async def links(self) -> list[tuple[str, str]]:
-        """The shared links of this service in `.url` files: a name of its own for each, and the address."""
+        """Return the shared links of this service in `.url` files: a unique name for each, and the
+        address."""
         found = await self._db.query(self._links)
         taken: set[str] = set()
         lines = []
@@ -72,9 +73,9 @@ class LinkedFolders:
         return parts.netloc in self._hosts and _PATH.fullmatch(parts.path) is not None
 
     async def inside(self, url: str, folder_id: str | None, *, anew: bool) -> Sequence[Remote]:
-        """What is in the folder that a link shows, or in one below; a file is the only one of its link.
+        """Return the items in the folder of a link, or in one below; for a link to a file, the file.
 
-        As it was last heard of while the service is out of reach.  Raises `RemoteError`.
+        Returns cached items while the service is unreachable.  Raises `RemoteError`.
         """
         key, now = (url, folder_id), clock.monotonic()
         before = self._heard.get(key)
@@ -105,5 +106,5 @@ class LinkedFolders:
             return [remote_from_item(item) async for item in listed]
 
     def will_read(self, url: str, file_id: str) -> None:
-        """The contents of this file will be asked for, which only the link shows."""
+        """Note that the contents of this file will be requested, which only the link gives access to."""
         self._client.files.shown_by(url, file_id)

@@ -1,10 +1,10 @@
-"""Searches what is known on this machine, for when the service cannot be asked.
+"""Searches local data, for when the service is unreachable.
 
-Names, descriptions and tags of everything that is known, and the text of the text files on this disk.  The
-words are those of the service's own search (`cmsfs.query.fts_query`), and so is the index: one is made for
-each search, in memory, of what the filters leave.
+It covers names, descriptions and tags of all known items, and the text of cached text files.  The query
+language is that of the service's search (`cmsfs.query.fts_query`), and so is the index: one is built in
+memory for each search, from the items that pass the filters.
 
-Rule: what is not known here is not guessed: metadata and comments are at the service alone.
+Rule: what is not known locally is not guessed: metadata and comments are only at the service.
 """
 
 import dataclasses
@@ -60,14 +60,14 @@ PARTIAL = "names, attributes and text files on this machine; the service was not
 
 
 class PathOf(Protocol):
-    """Where the bytes of a content are; `dirty`: not at the service yet."""
+    """Returns the path of a cached content; `dirty`: not uploaded yet."""
 
     def __call__(self, sha1: str, *, dirty: bool) -> Path: ...
 
 
 @dataclass(slots=True)
 class LocalResults:
-    """What was found; implements `SearchPort`."""
+    """Results of a local search; implements `SearchPort`."""
 
     matches: Sequence[Match]
     total: int
@@ -75,7 +75,7 @@ class LocalResults:
     partial: str = PARTIAL
 
     def is_gone(self, match: Match) -> bool:
-        return False  # it is asked anew often enough
+        return False  # results are searched anew often enough
 
     async def more(self) -> Sequence[Match]:
         self.is_complete = True
@@ -90,9 +90,9 @@ class LocalSearch:
         self._path_of = path_of
 
     async def search(self, wanted: parser.ParsedSearch, folders: Sequence[Ino]) -> LocalResults:
-        """What fits; in these folders, if there are any.
+        """Return the matches; only below these folders, if any are given.
 
-        Raises `OSError`: ENETDOWN for what only the service can tell.
+        Raises `OSError`: ENETDOWN for what only the service knows.
         """
         if wanted.metadata is not None or "comments" in wanted.parts:
             raise errno_map.oserror(errno.ENETDOWN, "only the service knows metadata and comments")
@@ -115,7 +115,7 @@ class LocalSearch:
         return LocalResults(matches, total=len(order))
 
     def _fitting(self, rows: dict[Ino, Row], wanted: parser.ParsedSearch) -> list[Ino]:
-        """Those that the words find, the best first."""
+        """Return the items that the query finds, best first."""
         columns = wanted.parts or fts_query.COLUMNS
         compiled = fts_query.compile_query(wanted.text, columns)
         if compiled is None:
@@ -205,7 +205,7 @@ def _is_owned(owner: dict[str, object], names: Sequence[str]) -> bool:
 
 
 def _path(conn: Connection, ino: Ino) -> str | None:
-    """Where it is, from the top; None: not on the drive any more."""
+    """Return the path from the root; None: not on the drive any more."""
     parts: list[str] = []
     current: Ino | None = ino
     while current is not None and current != ROOT:

@@ -1,7 +1,7 @@
-"""Where on the drive an item is that the service found.
+"""Determines the path on the drive of an item that a search at the service found.
 
-The replica says: it knows what was renamed or deleted here a moment ago.  An item that it does not know is
-placed by the folders that the service names above it.
+The replica is asked first: it knows recent local renames and deletions.  An unknown item is placed by the
+parent folders that the service returns.
 """
 
 from cmsfs.models.content import items
@@ -11,7 +11,7 @@ from cmsfs.replica.sharing import offers, shares
 from cmsfs.sqlite import Database
 from cmsfs.vfs.virtual.search_results import Match
 
-# What has to be asked of an item to place it.
+# Fields that are needed to place an item.
 FIELDS = ["name", "parent", "owned_by", "path_collection", "created_at", "modified_at", "content_modified_at"]
 
 
@@ -23,8 +23,8 @@ class MatchPlaces:
         self._root = tree.root_id(db)
 
     def is_gone(self, match: Match) -> bool:
-        """Whether the drive shows it no longer there: a folder on its way is known, and nothing has that name
-        in it."""
+        """Whether the item is not on the drive any more: a folder of its path is listed and has no entry of
+        that name."""
         ino = ROOT
         for name in match.path.split("/"):
             node = tree.find_child(self._db, ino, name)
@@ -34,7 +34,7 @@ class MatchPlaces:
         return False
 
     def of(self, item: items.Item) -> Match | None:
-        """Where an item is; None: not on this drive."""
+        """Return the place of an item; None: not on this drive."""
         remote = remote_from_item(item)
         node = tree.find_remote(self._db, remote.kind, remote.id)
         if node is not None:
@@ -50,12 +50,12 @@ class MatchPlaces:
         return Match(remote.kind, remote.id, path, remote.mtime_ns, size)
 
     def _path(self, node: Node) -> str | None:
-        """Where a known item is here; None: it was deleted here, or is the top itself."""
+        """Return the path of a known item; None: deleted here, or the root itself."""
         path = tree.path(self._db, node.ino)
         return path[1:] if path.startswith("/") and node.ino != ROOT else None
 
     def _folder_of(self, item: items.Item) -> list[str] | None:
-        """Where the item's folder is on the drive; None: not below the drive's top."""
+        """Return the path of the item's folder; None: not below the root of the drive."""
         found = shares.rules_of(self._db)
         if item.parent is not None and not shares.is_shared(found, remote_from_item(item)):
             parent = tree.find_remote(self._db, NodeKind.FOLDER, item.parent.id)
@@ -73,7 +73,7 @@ class MatchPlaces:
         return [*shelf, *(naming.file_name(NodeKind.FOLDER, folder.name or folder.id) for folder in below)]
 
     def _is_offered(self, found: shares.Rules, item: items.Item, top: str | None) -> bool:
-        """Whether the item is, or is below, what others share and the person has not accepted."""
+        """Whether the item is in a share that the user has not accepted."""
         owner = item.owned_by.id if item.owned_by is not None else None
         if found.me is None or owner in (None, found.me):
             return False
@@ -83,7 +83,7 @@ class MatchPlaces:
         return not is_here and not offers.is_accepted(self._db, kind, item_id)
 
     def _shelf(self, found: shares.Rules, item: items.Item) -> list[str]:
-        """The folder that what others share is in."""
+        """Return the folder for items that others share."""
         owner = item.owned_by.id if item.owned_by is not None else None
         if found.in_root or found.me is None or owner in (None, found.me):
             return []

@@ -1,9 +1,9 @@
-"""Reads and sets what the folders of `.by` show: templates, and items by their metadata.
+"""Provides the folders of `.by`: templates, and items by their metadata.
 
-Items come from metadata queries, a hundred a page, with the values of the template's fields.  Values are set
-through the file system, so that an item that is not uploaded yet takes them as well.
+Items come from metadata queries, a hundred per page, with the values of the template's fields.  Values are
+set through the file system, so that this works for items that are not uploaded yet, too.
 
-Rule: reading changes nothing, and asks no item for itself.
+Rule: reading changes nothing and requests no single items.
 """
 
 import errno
@@ -59,7 +59,7 @@ class MetadataBrowser:
         return not self._health.can_ask
 
     async def templates(self) -> Sequence[TemplateView]:
-        """As `MetadataPort.templates`; while there is no network those that were read last."""
+        """See `MetadataPort.templates`; offline, returns the templates read last."""
         if Ability.METADATA_QUERIES in self._client.offers.lacking:
             raise not_offered(Ability.METADATA_QUERIES)
         known = self._templates
@@ -77,7 +77,7 @@ class MetadataBrowser:
     async def items(
         self, template: TemplateView, filters: Sequence[ValueFilter], most: int
     ) -> tuple[Sequence[MetadataRow], bool]:
-        """As `MetadataPort.items`."""
+        """See `MetadataPort.items`."""
         self._health.check()
         places = MatchPlaces(self._db)
         found: dict[tuple[object, str], MetadataRow] = {}
@@ -95,13 +95,13 @@ class MetadataBrowser:
             query.model_fields_set.add("marker")
 
     def find(self, parent: Ino, name: str) -> Ino:
-        """As `MetadataPort.find`."""
+        """See `MetadataPort.find`."""
         if (node := tree.find_child(self._db, parent, name)) is None:
             raise errno_map.oserror(errno.ENOENT, name)
         return node.ino
 
     async def find_path(self, path: str) -> Ino:
-        """As `MetadataPort.find_path`."""
+        """See `MetadataPort.find_path`."""
         try:
             return (await path_lookup.find(self._db, self._hydrator, path)).ino
         except errors.UserError:
@@ -109,7 +109,7 @@ class MetadataBrowser:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
 
     async def options(self, ino: Ino, template: TemplateView, field: str) -> list[str]:
-        """As `MetadataPort.options`."""
+        """See `MetadataPort.options`."""
         try:
             text = (await self._get_value(ino, _attribute(template, field))).decode()
         except OSError as error:
@@ -120,14 +120,14 @@ class MetadataBrowser:
         return [str(one) for one in value]
 
     async def assign(self, ino: Ino, template: TemplateView, field: str, text: str) -> None:
-        """As `MetadataPort.assign`."""
+        """See `MetadataPort.assign`."""
         await self._set_value(ino, _attribute(template, field), text.encode())
 
 
 def _view(template: metadata.Template, scope: Literal["enterprise", "global"]) -> TemplateView:
     key = template.template_key or template.id
     return TemplateView(
-        # As `user.cms.metadata` and searches name it.
+        # The name used by `user.cms.metadata` and searches.
         name=key if scope == "enterprise" else f"global.{key}",
         scope=template.scope or scope,
         key=key,
@@ -175,7 +175,7 @@ def _query(
     return metadata_queries.MetadataQuery.model_validate(asked)
 
 
-# A query may name a hundred fields of an item in all.
+# A query may name at most a hundred fields of an item.
 _MOST_FIELDS = 90
 
 

@@ -1,7 +1,7 @@
-"""What folders were at a moment, asked of the service when somebody looks: events, the trash, versions.
+"""Determines past contents of folders on demand, from events, the trash and versions.
 
-Events and the trash are asked for once, and again for a later moment; what was heard is kept while it is
-used, and answers without the service.
+Events and the trash are requested once, and again for a later moment; the answers are kept while they are in
+use and serve requests without the service.
 """
 
 import errno
@@ -27,14 +27,14 @@ from cmsfs.vfs.virtual.past_folders import PastEntries, PastItem
 from daemon.core.health import Health
 from daemon.core.supervisor import Starts
 
-# Moments that are kept, and how long after they were last looked at.
+# Number of moments that are cached, and how long after their last use.
 REMEMBERED = 8
 FORGET_SECONDS = 900.0
 
 
 class PastFolders:
-    """Implements `PastPort` of the vfs; `user` says whose drive it is, `check` raises the `OSError` where a
-    file may not be read."""
+    """Implements `PastPort` of the vfs; `user` returns the owner of the drive, `check` raises `OSError` for a
+    file that may not be read."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PastFolders:
             and (then := await self._folder_then(node, moment)) is not None
         ):
             return self._item(then)
-        # It was made since, or there is none any more: what was there then had the name.
+        # It is newer, or does not exist now: find the folder that had the name then.
         if above is None or not name or (number := self._number(above)) is None:
             return None
         found = await self.entries(number, moment)
@@ -119,7 +119,7 @@ class PastFolders:
             with self._health.request("past"):
                 await self._client.items.get("file", item.id)
         except errors.NotFound as error:
-            # The service gives out no bytes of what is in its trash.
+            # The service does not deliver contents of items in its trash.
             reason = "it is in the trash, or gone; `cmsfs restore` brings back what is in the trash"
             raise errno_map.oserror(errno.EACCES, reason) from error
 

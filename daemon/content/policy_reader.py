@@ -1,9 +1,9 @@
 """Reads the assignments of legal holds and retention policies.
 
-There is no request for "what holds this item": policies are listed, then the assignments of each.  Both are
-for administrators.
+The API cannot list what holds an item: policies are listed, then the assignments of each.  Both requests are
+for administrators only.
 
-Rule: all of it or nothing; half of the policies would say of what the others hold that nothing does.
+Rule: all or nothing; an incomplete list would show items under hold as free.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -21,12 +21,12 @@ _ASSIGNMENT_FIELDS = [name for name in retention.RetentionAssignment.model_field
 
 
 async def all_assignments(client: Client) -> list[PolicyAssignment]:
-    """All assignments, with their policies in them.  Raises `Forbidden` for who may not read them."""
+    """Return all assignments, with their policies.  Raises `Forbidden` without permission."""
     return await _holds(client) + await _retention(client)
 
 
 async def holds_in_force(client: Client) -> AsyncIterator[str]:
-    """The names of legal holds that are assigned to something, where assignments cannot be read."""
+    """Return the names of assigned legal holds, if assignments cannot be read."""
     async for policy in client.legal_holds.list(fields=_HOLD_FIELDS):
         counts = policy.assignment_counts
         if policy.status != RELEASED and (counts is None or any(counts.model_dump().values())):

@@ -1,11 +1,11 @@
 """Mirrors programs' own write locks (`flock`, `fcntl`) on files of the drive as locks at the service.
 
-The kernel keeps these locks for the drive and asks nobody, and `/proc/locks` names each with the inode that
-it is on.  A lock that is seen twice in a row is made at the service, for an hour at a time; when the program
-gives it back or ends, however it ends, the file is unlocked.  What is locked is remembered on disk: a start
-unlocks what nobody holds any more.
+The kernel manages these locks for the drive without any request, and `/proc/locks` lists each with its
+inode.  A lock seen twice in a row is created at the service, for an hour at a time; when the program releases
+it or exits, the file is unlocked.  Locked files are stored: after a restart, files that nobody locks any more
+are unlocked.
 
-Rule: this never delays and never fails what a program does; a file that has a lock already is left alone.
+Rule: this never delays or fails a program's request; a file that is already locked is left alone.
 """
 
 import json
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 TABLE = Path("/proc/locks")
 
-# Databases lock for moments, many times a second: nobody else wants to hear of that.
+# Polling interval.  Databases take short locks many times a second, which concern nobody else.
 LOOK_SECONDS = 2.0
 
 
@@ -68,12 +68,12 @@ class ProgramLocks:
         self._mountpoint = mountpoint
         self._is_held = is_held
         self._seen: frozenset[Ino] = frozenset()
-        # By the inode: the item, and when its lock was made.
+        # By inode: the item, and when its lock was created.
         self._held: dict[Ino, tuple[str, float]] = {}
         self._refused: set[Ino] = set()
 
     async def run(self) -> None:
-        """Follow what programs lock, for ever."""
+        """Mirror the locks of programs, forever."""
         await self._health.reachable()
         earlier = set(json.loads(kv_store.get(self._db, kv_store.PROGRAM_LOCKS) or "[]"))
         while True:
@@ -91,7 +91,7 @@ class ProgramLocks:
             await trio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Lock and unlock what that takes now."""
+        """Lock and unlock files as needed now."""
         if not self._health.can_ask:
             return
         now = await self._locked()
@@ -109,7 +109,7 @@ class ProgramLocks:
             await self._remember()
 
     def _wanted(self, ino: Ino) -> Node | None:
-        """The file to lock; None: it is locked by somebody, cannot be, or is not uploaded yet."""
+        """Return the file to lock; None: it is locked already, cannot be locked, or is not uploaded yet."""
         node = tree.find(self._db, ino)
         if node is None or node.kind is not NodeKind.FILE or node.remote_id is None or ino in self._refused:
             return None

@@ -1,10 +1,10 @@
 """Runs the searches of `.search` at the service and maps the results to the tree.
 
-The words are understood by `cmsfs.query`; what they name, folders of the drive, people, templates of
-metadata, is looked up here.  Where a match is, the replica says: it knows what was renamed or deleted here a
-moment ago.  A match that it does not know is placed by the folders that the service names above it.
+`cmsfs.query` parses the query; the names in it, of folders, users and metadata templates, are resolved here.
+Matches are placed by the replica, which knows recent local renames and deletions; an unknown match is placed
+by the parent folders that the service returns.
 
-Rule: one request a page, as somebody reads; nothing is asked ahead.
+Rule: one request per page, as pages are read; nothing is requested ahead.
 """
 
 import errno
@@ -30,7 +30,7 @@ from daemon.core.health import Health
 from daemon.fetch import path_lookup
 from daemon.fetch.hydrate import Hydrator
 
-# The service's largest page: the drive's searches are few, and counted by the minute.
+# The largest page of the service: searches on the drive are rare, and limited per minute.
 PAGE = search.MAX_LIMIT
 
 
@@ -45,7 +45,7 @@ class RemoteSearch:
         health: Health,
         local: LocalSearch | None = None,
     ) -> None:
-        """`local`: what is searched while the service cannot be asked."""
+        """`local`: the search to use while the service is unreachable."""
         self._db = db
         self._client = client
         self._hydrator = hydrator
@@ -60,7 +60,7 @@ class RemoteSearch:
         self._health.check()
         folders = [await self._folder(path) for path in wanted.folders]
         if not folders and (root := tree.root_id(self._db)) != wire_names.ROOT_ID:
-            folders = [root]  # a drive that begins at a folder finds nothing beside it
+            folders = [root]  # a drive with a folder as its root finds nothing outside it
         if wanted.metadata is not None and wanted.metadata.query:
             return await self._begin_query(wanted.metadata, folders)
         query = wanted.query(
@@ -105,8 +105,8 @@ class RemoteSearch:
         return node.remote_id
 
     async def _owner(self, who: str) -> str:
-        """The id of a user whom a person calls by login, name or id, or `me`."""
-        # Who owns anything here is known here; few may ask for the enterprise's users.
+        """Return the ID of a user given by login, name or ID, or `me`."""
+        # Owners of items are known locally; few users may list the users of the enterprise.
         if who != "me" and (found := await self._db.query(lambda conn: _known_owner(conn, who))):
             return found
         with self._health.request("search"):
@@ -139,7 +139,7 @@ class _SearchPages:
         query.model_fields_set.update(("fields", "limit", "offset"))
         page = await self._client.search.page(query)
         self.total = page.total_count
-        # A page may be short, since items that we may not see were taken out after it was cut.
+        # A page may be short: the service removes items without access after paging.
         self._offset += page.limit if page.limit > 0 else len(page.entries)
         self.is_complete = not page.entries or self._offset >= min(page.total_count, search.MAX_OFFSET)
         return page.entries
@@ -183,18 +183,18 @@ class RunningSearch:
         return self._pages.is_complete
 
     async def more(self) -> Sequence[Match]:
-        """The next page, of what is on this drive.  Cancelled: it can be asked for again."""
+        """Return the next page of matches on this drive.  Cancelled: it can be requested again."""
         with self._health.request("search"):
             entries = await self._pages.next()
         return [match for item in entries if (match := self._places.of(item)) is not None]
 
     def is_gone(self, match: Match) -> bool:
-        """As `SearchPort.is_gone`."""
+        """See `SearchPort.is_gone`."""
         return self._places.is_gone(match)
 
 
 def _known_owner(conn: Connection, who: str) -> str | None:
-    """The id of an owner of something in the replica, by login or name."""
+    """Return the ID of an owner of something in the replica, by login or name."""
     rows = conn.execute(
         "SELECT DISTINCT json_extract(item, '$.owned_by') FROM node WHERE item IS NOT NULL"
     ).fetchall()

@@ -1,10 +1,10 @@
 """The service's trash for the drive: list, restore, purge, and delete into it synchronously.
 
-Nothing here is journaled: who restores or purges needs the answer.  A restored item is applied to the tree
-before the program has its answer, and so is a deletion.
+Nothing here is journaled: a program that restores or purges needs the result.  Restores and deletions are
+applied to the tree before the program gets its answer.
 
-Rule: what is put into the trash was at the service first, with all that is below it; what is not, or is
-about to leave it, refuses the request.
+Rule: an item is deleted into the trash only if it is uploaded with everything below it; otherwise, or while
+it is being deleted, the request is refused.
 """
 
 import errno
@@ -42,17 +42,18 @@ from daemon.push.dispatcher import Dispatcher
 
 log = logging.getLogger(__name__)
 
-# Who looks into the trash waits so long for deletions that are on their way there.
+# Time limit for pending deletions when a program lists the trash.
 SETTLE_SECONDS = 5.0
-# Who moves something there, or out of there into a new folder, for what has to be sent first.
+# Time limit for pending uploads when a program moves something into the trash, or out of it into a new
+# folder.
 SEND_SECONDS = 10.0
 
-# How often a file whose etag is not the one we know is looked at again, while its bytes are.
+# Number of retries for a file whose etag differs while its contents are unchanged.
 ATTEMPTS = 3
 
 
 class _Listed:
-    """The trash by its own listing."""
+    """The trash, read by its own listing."""
 
     def __init__(self, client: Client, health: Health) -> None:
         self._client = client
@@ -73,7 +74,7 @@ class _Listed:
 
 
 class _Searched:
-    """The trash by search, where that is all there is: its first ten thousand items."""
+    """The trash, read by search if there is no listing: its first ten thousand items."""
 
     def __init__(self, client: Client, health: Health) -> None:
         self._client = client
@@ -108,12 +109,12 @@ class RemoteTrash:
     context: PushContext
     push: Dispatcher
     account: AccountPort
-    deletions: int = 0  # requests to delete something, when this was last looked at
+    deletions: int = 0  # number of deletion requests at the last listing
     is_outdated: bool = False
 
     @property
     def is_whole(self) -> bool:
-        """Whether the service has more than the operations of its specification."""
+        """Whether the service has operations beyond its specification."""
         return self.context.profile.trash
 
     def pages(self) -> TrashPages:
@@ -136,14 +137,14 @@ class RemoteTrash:
         return was_outdated or before != self.deletions
 
     def outdated(self) -> None:
-        """A person asks for what is at the service now: who looks next is shown that."""
+        """Drop cached listings at the user's request, so that the next one is current."""
         self.is_outdated = True
 
     def original_path(self, item: Remote) -> str:
         name = naming.file_name(item.kind, item.name)
         folder = self._original_folder(item)
         if folder is not None and folder.parent is None and folder.ino != ROOT:
-            return f"({folder.name})/{name}"  # it is in the trash itself, or gone
+            return f"({folder.name})/{name}"  # the folder is in the trash itself, or gone
         if folder is not None:
             return f"{tree.path(self.context.db, folder.ino).rstrip('/')}/{name}"
         parent = item.item.parent
@@ -190,7 +191,7 @@ class RemoteTrash:
         return await self._arrived(moved, folder)
 
     async def _folder(self, ino: Ino) -> Node:
-        """The folder to restore to, which the service has to know."""
+        """Return the folder to restore to, which must be uploaded."""
         folder = tree.find(self.context.db, ino)
         if folder is None:
             raise errno_map.oserror(errno.ENOENT)
@@ -209,20 +210,20 @@ class RemoteTrash:
         return folder
 
     async def _back(self, item: Remote, folder: Node, wanted: str) -> Remote:
-        """Have the service restore an item: as it was called or as wanted, there or where it came from."""
+        """Restore an item at the service, with its old or the wanted name and folder."""
         new_name = wanted if wanted != item.name else None
         try:
             return await self._restore(item, folder, new_name)
         except errors.Conflict:
             if queue.unfinished(self.context.db):
-                # What has the name there may be on its way to another one.
+                # The item with that name may have a pending rename.
                 with self.push.hurrying(), trio.move_on_after(SEND_SECONDS):
                     await self.push.drained()
             elif not self.is_whole or item.parent_id == folder.remote_id:
                 raise
         if not self.is_whole or item.parent_id == folder.remote_id:
             return await self._restore(item, folder, new_name)
-        # The name is taken where it came from, and that is not where it is to go.
+        # The name is in use in the original folder, which is not the target.
         return await self._restore(item, folder, naming.distinct(wanted, f"restored {item.id}"))
 
     async def _restore(self, item: Remote, folder: Node, name: str | None) -> Remote:
@@ -241,7 +242,7 @@ class RemoteTrash:
         return remote_from_item(answer)
 
     async def _arrived(self, item: Remote, folder: Node | None) -> Ino:
-        """Apply an item that is back; its node."""
+        """Apply a restored item; return its node."""
         node = await arrived(self.context, item)
         if node is None:
             raise errno_map.oserror(errno.EIO, "what was restored is not in the tree")
@@ -296,7 +297,7 @@ class RemoteTrash:
         assert node.remote_id is not None
         began = clock.monotonic()
         await (self._leave(node) if is_left else self._delete(node))
-        # Unsent work that came in this moment stays, in a folder that is made again.
+        # Changes made at this moment stay, in a folder that is created anew.
         ino, sequence = node.ino, 0 if is_left else node.sequence + 1
 
         def txn(conn: Connection) -> tuple[list[Ino], list[Change]]:
@@ -316,11 +317,11 @@ class RemoteTrash:
         try:
             await leave.leave(self.context.client, self.context.health, node, me)
         except errors.NotFound:
-            pass  # it is not shared with us any more
+            pass  # no longer shared with us
         log.info("%s is no longer shown; its owner still has it, unchanged", node.name)
 
     async def _sent(self, node: Node) -> Node:
-        """The node, once the service has it with all that is below it.  Raises `OSError` (EBUSY)."""
+        """Return the node once it is uploaded with everything below it.  Raises `OSError` (EBUSY)."""
         why: set[str] = set()
 
         async def is_sent() -> bool:
@@ -340,7 +341,7 @@ class RemoteTrash:
         return now
 
     async def _delete(self, node: Node) -> None:
-        """Ask the service.  A file goes only with the bytes that are known here.  Raises `CmsfsError`."""
+        """Delete the item; a file only with the contents known here.  Raises `CmsfsError`."""
         assert node.remote_id is not None
         await self.context.before_deletion(None if node.kind is NodeKind.FOLDER else node.remote_id)
         if node.kind is not NodeKind.FILE:

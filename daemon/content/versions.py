@@ -18,9 +18,9 @@ class VersionHistory:
         self._health = health
 
     async def past(self, file_id: str) -> Sequence[PastVersion]:
-        """The versions before the current one that are not in the trash, the newest first.
+        """Return the versions before the current one that are not in the trash, newest first.
 
-        Raises `RemoteError`; `Offline` at once while the service is out of reach.
+        Raises `RemoteError`; `Offline` at once while the service is unreachable.
         """
         if Ability.HISTORY in self._client.offers.lacking:
             raise errors.NotSupported(405, "not_offered", f"This service cannot {Ability.HISTORY.cannot}")
@@ -33,7 +33,7 @@ class VersionHistory:
         ]
 
     async def beginning(self, file_id: str, version: PastVersion, most: int) -> bytes:
-        """The first bytes of an earlier version.  Raises `RemoteError`."""
+        """Return the first bytes of an earlier version.  Raises `RemoteError`."""
         if not version.size:
             return b""
         with self._health.request("read"):

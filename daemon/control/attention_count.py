@@ -1,4 +1,4 @@
-"""How much needs a person, counted now and then: it takes queries of its own."""
+"""Counts the items that need the user's attention; cached, since it takes several queries."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +10,7 @@ COUNT_SECONDS = 15.0
 
 
 class AttentionCount:
-    """The count, and when it was made."""
+    """The cached count, with its time."""
 
     def __init__(self, conflicts: Callable[[], Awaitable[control.Conflicts]]) -> None:
         self._conflicts = conflicts
@@ -19,7 +19,7 @@ class AttentionCount:
         self._at = float("-inf")
 
     async def value(self, held: int) -> int:
-        """The count; `held` of the changes are refused as of now, and others make it count anew."""
+        """Return the count; a changed number `held` of rejected operations invalidates the cache."""
         now = trio.current_time()
         if held != self._held or now - self._at > COUNT_SECONDS:
             self._held, self._at = held, now
@@ -28,8 +28,8 @@ class AttentionCount:
 
 
 def count(waiting: control.Conflicts) -> int:
-    """What waits for a person: refused and failing changes, conflict copies, recovered files, offers,
-    what the guard asks."""
+    """Return the number of items that need attention: rejected and failing changes, conflict copies,
+    recovered files, offers, the question of the guard."""
     offered = sum(not one.declined for one in waiting.offers)
     refused = len(waiting.held) + len(waiting.stuck)
     found = len(waiting.copies) + len(waiting.recovered)

@@ -1,6 +1,6 @@
-"""The requests of the control socket: one method each, registered by `answers`.
+"""Handlers of the control socket's requests: one method each, registered by `answers`.
 
-Rule: nothing is decided here; each answer is an agent's.
+Rule: no decisions are made here; each handler asks an agent.
 """
 
 import sys
@@ -41,16 +41,16 @@ from daemon.push.guard import Guard
 from daemon.sharing.offers import Offers
 from daemon.shutdown import Shutdown, Upgrading
 
-# The kernel tells that a file is closed a moment after `close` has returned to the program.
+# The kernel reports the closing of a file shortly after `close` has returned to the program.
 CLOSING_SECONDS = 2.0
 CLOSING_LOOKS = 100
 
 
 class PagePort(Protocol):
-    """The drive's own page, which `daemon.ui` serves."""
+    """The drive's web page, served by `daemon.ui`."""
 
     async def open(self, section: str, path: str) -> str:
-        """An address that shows it, good once.  Raises `UserError` for a section that there is none of."""
+        """Return a one-time address of the page.  Raises `UserError` for an unknown section."""
 
 
 class Answers:
@@ -190,7 +190,7 @@ class Answers:
 
     @answers(control.UndoChanges, tells_progress=True)
     async def undo_changes(self, dry_run: bool) -> control.GuardUndone:
-        undone = await self.push.take_back(self._recovered, dry_run=dry_run)
+        undone = await self.push.undo_mass_change(self._recovered, dry_run=dry_run)
         await self.notifier.settled_soon()
         return undone
 
@@ -232,7 +232,7 @@ class Answers:
     async def adopt(self) -> control.Adopted:
         if self.ground is None:
             raise errors.UserError("The drive is not mounted yet.")
-        # A process of its own: who writes to the mount from here waits for this very process.
+        # In a separate process: one that writes to the mount from here would wait for this very process.
         done = await trio.run_process(
             [
                 sys.executable,
@@ -281,11 +281,11 @@ class Answers:
         return control.PageAddress(url=await self._page.open(section, path))
 
     def moment(self) -> control.QueueStatus:
-        """What changes from second to second."""
+        """Return the status that changes from second to second."""
         return self._status.queue()
 
     def downloads(self) -> list[tuple[str, int, int]]:
-        """The files of which bytes are on their way: path, bytes here, size."""
+        """Return the files being downloaded: path, bytes cached, size."""
         return self._status.downloads()
 
     @answers(control.SetLogLevel)

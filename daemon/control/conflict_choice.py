@@ -1,9 +1,9 @@
-"""Settles a conflict as a person has chosen: their copy, what has the name, or both.
+"""Resolves a conflict as the user has chosen: the copy, the original, or both.
 
-What goes is put into the service's trash or becomes an earlier version, as if a program had done it: nothing
-is lost by a choice.
+The other version goes to the service's trash or becomes an earlier version, as if a program had done it: no
+choice loses data.
 
-Rule: it is settled between the two versions that the person has seen, and no others.
+Rule: the choice applies only to the two versions that the user has seen.
 """
 
 import enum
@@ -18,20 +18,20 @@ from cmsfs.vfs.tree.filesystem import Filesystem
 
 CHANGED = "One of the versions has changed meanwhile; look at them again."
 
-# In the name of a copy that was kept beside the other.
+# Part of the name of a copy that is kept beside the original.
 KEPT = "my version"
 
 
 class Keep(enum.StrEnum):
-    """What a person may choose."""
+    """The choices of the user."""
 
-    MINE = "mine"  # the copy takes the name, with the other as its earlier version
+    MINE = "mine"  # the copy takes the name, with the original as its earlier version
     THEIRS = "theirs"  # the copy goes to the trash
-    BOTH = "both"  # the copy stays, as a file of its own
+    BOTH = "both"  # the copy stays, as a separate file
 
 
 def original(db: Database, copy: Node) -> Node | None:
-    """What has the name that a conflict copy lost, if anything has."""
+    """Return the item with the name that a conflict copy lost, if there is one."""
     name = naming.original_name(copy.name)
     if name is None or copy.parent is None:
         return None
@@ -39,10 +39,10 @@ def original(db: Database, copy: Node) -> Node | None:
 
 
 def mark(node: Node | None) -> str:
-    """What tells one version of an item from the next."""
+    """Return a value that differs between versions of an item."""
     if node is None:
         return ""
-    # What is in a draft has no name of its own yet.
+    # The contents of a draft have no SHA-1 yet.
     drafted = "" if node.draft is None else f"{node.draft}.{node.mtime_ns}"
     return f"{node.ino}.{node.sha1 or ''}.{drafted}.{node.size}"
 
@@ -50,10 +50,10 @@ def mark(node: Node | None) -> str:
 async def settle(
     fs: Filesystem, hub: Hub, db: Database, copy: Node, keep: Keep, seen: tuple[str, str]
 ) -> str:
-    """Carry out a choice between the copy and its original; what it is called now, if it stays.
+    """Resolve the conflict between the copy and its original; return the copy's new name, if it stays.
 
-    `seen`: the marks of both as the person saw them.  Raises `UserError`, and `OSError` as a program would
-    get it.
+    `seen`: the marks of both as the user saw them.  Raises `UserError`, and the `OSError` that a program
+    would get.
     """
     name, other = naming.original_name(copy.name), original(db, copy)
     if name is None or copy.parent is None:
@@ -83,7 +83,7 @@ async def settle(
 
 
 def _free_name(db: Database, copy: Node, name: str) -> str:
-    """What a copy is called that stays beside the other."""
+    """Return a free name for a copy that stays beside the original."""
     assert copy.parent is not None
     wanted = naming.distinct(name, KEPT)
     for number in itertools.count(2):

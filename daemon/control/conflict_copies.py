@@ -8,7 +8,7 @@ from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
 
-# In the very words of the index's condition, else it would not be used.
+# Worded exactly as the condition of the partial index, or SQLite would not use it.
 _COPIES = (
     f"SELECT ino FROM node WHERE parent IS NOT NULL AND instr(name, '{naming.CONFLICT_MARK}') > 0"
     " ORDER BY mtime_ns DESC"
@@ -16,7 +16,7 @@ _COPIES = (
 
 
 async def copies(db: Database) -> list[attention.ConflictCopyStatus]:
-    """Every conflict copy, the newest first."""
+    """Return every conflict copy, newest first."""
 
     def read(conn: Connection) -> list[Ino]:
         return [row["ino"] for row in conn.execute(_COPIES)]

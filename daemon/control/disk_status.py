@@ -5,7 +5,7 @@ from cmsfs.disk_reserve import DiskReserve
 
 
 def problems(reserve: DiskReserve, blocks: BlockCache) -> list[str]:
-    """A sentence for each thing that cannot be done for want of room; none while all is well."""
+    """Return a sentence for each function that lacks disk space."""
     found = []
     if blocks.is_short:
         found.append("Free space on the cache's disk is below `keep_free_bytes`: downloads are not cached.")

@@ -1,4 +1,4 @@
-"""Answers `cmsfs search` from the drive: as `.search` does, offline too."""
+"""Answers `cmsfs search` from the drive, like `.search`, also offline."""
 
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from cmsfs.vfs.virtual.search_results import FinderPort, Match
 
 
 async def search(finder: FinderPort, query: str, limit: int) -> FoundItems:
-    """Up to so many matches.  Raises `UserError` for words that mean nothing, and as `FinderPort.begin`."""
+    """Return up to `limit` matches.  Raises `UserError` for an invalid query, and as `FinderPort.begin`."""
     try:
         running = await finder.begin(query)
     except FileNotFoundError as error:

@@ -1,10 +1,11 @@
 """The server of the control socket, which answers `cmsfs status`, `sync` and `umount`.
 
-One request a connection, answers as `ipc.control` says; which method answers it is declared there
-(`answers`), and looked up here.  Only this user may connect: the socket is
-0600 in a folder of 0700, and the kernel tells who is at the other end.
+One request per connection, in the protocol of `ipc.control`; methods are registered as handlers by
+`answers`.  Only this user may connect: the socket is 0600 in a folder of 0700, and the kernel reports the
+peer's user.
 
-Rule: nothing here reaches into the mount, and a caller that goes away or talks nonsense disturbs nobody.
+Rule: nothing here accesses the mount, and a client that disconnects or sends invalid data affects nobody
+else.
 """
 
 import inspect
@@ -35,13 +36,13 @@ log = logging.getLogger(__name__)
 MAX_LINE = 64 * 1024
 REQUEST_SECONDS = 10.0
 
-# The command line takes 15 s of silence for a daemon that hangs.
+# Interval of progress messages: the command line takes 15 s of silence for a hanging daemon.
 PROGRESS_SECONDS = 0.5
 
-# A status of a large tree takes some milliseconds.
+# Interval of repeated answers: a status of a large tree takes some milliseconds.
 WATCH_SECONDS = 1.0
 
-# Another process of this user may be slow, but not this slow.
+# Time limit for a client to read: another process of this user may be slow, but not this slow.
 SEND_SECONDS = 10.0
 
 _UCRED = struct.Struct("iII")
@@ -49,16 +50,16 @@ _UCRED = struct.Struct("iII")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a request is answered: by a method that takes the request's fields."""
+    """How a request is answered: the handler, which takes the request's fields, and the options."""
 
     method: Callable[..., Any]
-    tells_progress: bool  # every moment, until the answer is there
-    ends_with_caller: bool  # and not only with the answer
-    repeats: bool  # answered again and again until the caller hangs up
-    only_changes: bool  # and then only with answers that are new
+    tells_progress: bool  # send progress until the answer is ready
+    ends_with_caller: bool  # cancel the handler when the client disconnects
+    repeats: bool  # answer repeatedly until the client disconnects
+    only_changes: bool  # skip repeated answers that are unchanged
 
 
-# All commands, by the requests that they answer.
+# All commands, by request type.
 COMMANDS: dict[type[control.Request], Command] = {}
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -72,10 +73,10 @@ def answers(
     repeats: bool = False,
     only_changes: bool = False,
 ) -> Callable[[Method], Method]:
-    """Make a method of the drive the answer to a request.
+    """Register a method of the drive as the handler of a request.
 
-    It takes the request's fields as keywords and may be asynchronous.  What it returns is the last message: a
-    message of `ipc.control`, or for a `Done` nothing or what the person should know.
+    It takes the request's fields as keywords and may be asynchronous.  Its result is the last message: a
+    message of `ipc.control`, or for a `Done` None or a note for the user.
     """
 
     def declare(method: Method) -> Method:
@@ -101,11 +102,11 @@ class ControlServer:
         try:
             await trio.serve_listeners(self._handle, [listener])
         except* trio.ClosedResourceError:
-            # The drive ends, and cancels us at the same moment: nothing may be left of this but that.
+            # The drive shuts down and cancels us at the same moment: swallow only this error.
             pass
 
     async def finished(self, seconds: float) -> None:
-        """Wait until nobody is being answered, but not for ever."""
+        """Wait until all requests are answered, at most this long."""
         with trio.move_on_after(seconds):
             while self._talking:
                 await self._silent.wait()
@@ -114,16 +115,16 @@ class ControlServer:
         self._talking += 1
         try:
             async with stream:
-                await self._converse(stream)
+                await self._serve_connection(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            pass  # the caller went away
+            pass  # the client disconnected
         except Exception:
             log.exception("unexpected error while handling a command")
         finally:
             self._talking -= 1
             self._silent.pulse()
 
-    async def _converse(self, stream: trio.SocketStream) -> None:
+    async def _serve_connection(self, stream: trio.SocketStream) -> None:
         if not _is_same_user(stream.socket):
             return
         with trio.fail_after(REQUEST_SECONDS):
@@ -131,14 +132,14 @@ class ControlServer:
         try:
             request = control.parse_request(line)
         except pydantic.ValidationError as error:
-            await _say(stream, control.Failure(message=_refusal(error)))
+            await _send(stream, control.Failure(message=_refusal(error)))
             return
         await self._answer(stream, request)
 
     async def _answer(self, stream: trio.SocketStream, request: control.Request) -> None:
         command = COMMANDS[type(request)]
         if not (command.ends_with_caller or command.repeats):
-            await _say(stream, await self._carry_out(stream, command, request))
+            await _send(stream, await self._carry_out(stream, command, request))
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
@@ -146,7 +147,7 @@ class ControlServer:
             while True:
                 answer = await self._carry_out(stream, command, request)
                 if not (command.only_changes and answer == last):
-                    await _say(stream, answer)
+                    await _send(stream, answer)
                 last = answer
                 if not command.repeats:
                     break
@@ -156,7 +157,7 @@ class ControlServer:
     async def _carry_out(
         self, stream: trio.SocketStream, command: Command, request: control.Request
     ) -> pydantic.BaseModel:
-        """The last message, be it a failure."""
+        """Carry out a command; return the last message, also for a failure."""
         done: list[pydantic.BaseModel] = []
 
         async def work() -> None:
@@ -171,21 +172,23 @@ class ControlServer:
                 told = explain(error)
                 done.append(control.Failure(message=told.message, exit_code=told.exit_code))
 
-        # A tree of a million items takes minutes, and so does a service that stalls: the caller hears that
-        # it goes on.
-        await (self._tell_until(stream, work) if command.tells_progress else work())
+        # A tree of a million items takes minutes, and so does a stalled service: progress shows that the
+        # command still runs.
+        await (self._send_progress_until(stream, work) if command.tells_progress else work())
         return done[0]
 
-    async def _tell_until(self, stream: trio.SocketStream, work: Callable[[], Awaitable[None]]) -> None:
-        """Tell of progress, every moment, until the work is done."""
+    async def _send_progress_until(
+        self, stream: trio.SocketStream, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Send progress messages until the work is done."""
 
         async def tell() -> None:
             while True:
-                await _say(stream, self._progress())
+                await _send(stream, self._progress())
                 await trio.sleep(PROGRESS_SECONDS)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_quietly, tell)
+            nursery.start_soon(_ignore_disconnect, tell)
             await work()
             nursery.cancel_scope.cancel()
 
@@ -195,11 +198,11 @@ class ControlServer:
             pending=counts.get("ready", 0) + counts.get("running", 0),
             held=counts.get("held", 0),
             bytes_pending=queue.unsent_bytes(self._db),
-            message=self._waits_for(),
+            message=self._delay_reason(),
         )
 
-    def _waits_for(self) -> str:
-        """Why it takes longer than the bytes do, if it does."""
+    def _delay_reason(self) -> str:
+        """Return why the transfer takes longer than its bytes would, if it does."""
         if not self._health.may_work:
             return f"{self._health.state}: {self._health.reason}"
         failed = next((op for op in queue.failed(self._db) if op.state != "held"), None)
@@ -207,7 +210,7 @@ class ControlServer:
 
 
 def _refusal(error: pydantic.ValidationError) -> str:
-    """Why a line is no request."""
+    """Return why a line is not a valid request."""
     first = error.errors(include_url=False)[0]
     if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid") or not first["loc"]:
         return "The daemon does not support this request."
@@ -215,8 +218,8 @@ def _refusal(error: pydantic.ValidationError) -> str:
     return f"The daemon cannot read this request ({kind}): {'.'.join(field)}: {first['msg']}."
 
 
-async def _quietly(tell: Callable[[], Awaitable[None]]) -> None:
-    """A stop goes on when the one who asked for it has gone."""
+async def _ignore_disconnect(tell: Callable[[], Awaitable[None]]) -> None:
+    """Ignore that the client disconnected: a requested stop continues."""
     try:
         await tell()
     except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
@@ -232,13 +235,13 @@ async def _line(stream: trio.SocketStream) -> bytes:
     return bytes(data.partition(b"\n")[0])
 
 
-async def _say(stream: trio.SocketStream, message: pydantic.BaseModel) -> None:
+async def _send(stream: trio.SocketStream, message: pydantic.BaseModel) -> None:
     with trio.fail_after(SEND_SECONDS):
         await stream.send_all(control.encode(message))
 
 
 async def _cancel_at_end(stream: trio.SocketStream, scope: trio.CancelScope) -> None:
-    """End what was asked for when the caller closes the connection."""
+    """Cancel the command when the client closes the connection."""
     try:
         while await stream.receive_some():
             pass
@@ -255,16 +258,16 @@ def _is_same_user(peer: trio.socket.SocketType) -> bool:
 
 @asynccontextmanager
 async def listening(path: Path) -> AsyncIterator[trio.SocketListener]:
-    """The socket at `path`, for as long as the block lasts.  The caller holds the account's lock, so what
-    is there already is a dead daemon's."""
+    """Listen on a socket at `path` while the block lasts.  The caller holds the account's lock, so an
+    existing socket is left over from a dead daemon."""
     path.unlink(missing_ok=True)
-    # sun_path holds 107 bytes; through a descriptor of the folder any path is short.
+    # sun_path is limited to 107 bytes; through a descriptor of the folder any path is short.
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-            # Nobody can connect before `listen`.
+            # Before `listen`, so that nobody can connect earlier.
             path.chmod(0o600)
             listener.listen(16)
         except BaseException:

@@ -37,7 +37,7 @@ from daemon.push.dispatcher import Dispatcher
 from daemon.push.guard import Guard
 from daemon.push.loop_detector import is_looping
 
-# So many of what lies below the drive are named.
+# How many of the hidden files below the mount are named.
 HIDDEN_NAMES = 3
 
 _STATES: Mapping[str, str] = {"ready": "waiting", "running": "running", "held": "held"}
@@ -85,9 +85,9 @@ class StatusReport:
         self._pull = pull
         self._crawler = crawler
         self._whole = whole
-        # What lies in the mountpoint, below the drive; `main` knows once it is mounted.
+        # Returns the files in the mountpoint, below the drive; set once it is mounted.
         self.hidden: Callable[[], list[str]] = list
-        # How far the drive is, as it says of itself.
+        # The phase of the life cycle, as the drive reports it.
         self.stage: control.Stage = "starting"
         self._governors: list[StallDetector] = [pull.governor]
         self._started = clock.datetime_now(UTC)
@@ -103,7 +103,7 @@ class StatusReport:
         )
 
     async def whole(self) -> control.DriveStatus:
-        """Everything there is to tell."""
+        """Return the complete status."""
         health = diagnostics.HealthStatus(
             state=self._health.state.value,
             since=self._health.since,
@@ -146,7 +146,7 @@ class StatusReport:
         )
 
     def guard(self) -> attention.GuardNotice | None:
-        """What the guard asks about, and how many changes wait for that."""
+        """Return the question of the guard, with the number of changes that it holds."""
         if (notice := self._guard.notice) is None:
             return None
         held = []
@@ -169,7 +169,7 @@ class StatusReport:
         )
 
     def of(self, node: Node) -> control.PathStatus:
-        """How one item stands."""
+        """Return the status of one item."""
         holder = pins.holder(self._db, node.ino)
         found = control.PathStatus(
             path=tree.path(self._db, node.ino),
@@ -186,7 +186,7 @@ class StatusReport:
         return found.model_copy(update={"size": node.size, "cached_bytes": cached})
 
     def queue(self) -> control.QueueStatus:
-        """What is to be uploaded."""
+        """Return what is to be uploaded."""
         counts = queue.counts(self._db)
         return control.QueueStatus(
             waiting=counts.get("ready", 0),
@@ -197,7 +197,7 @@ class StatusReport:
         )
 
     def downloads(self) -> list[tuple[str, int, int]]:
-        """The files of which bytes are on their way: path, bytes that are here, size."""
+        """Return the files being downloaded: path, bytes cached, size."""
         found = []
         for sha1 in sorted(self._hydrator.coming()):
             inos = tree.nodes_with_content(self._db, sha1)
@@ -208,13 +208,13 @@ class StatusReport:
         return found
 
     def held(self) -> list[attention.PendingChange]:
-        """The changes that wait for a person."""
+        """Return the changes that wait for the user's decision."""
         return [self._op(op) for op in queue.listed(self._db, control.MAX_OPS) if op.state == "held"]
 
     def tired(self) -> list[attention.PendingChange]:
-        """The changes that have got nowhere for a minute, though nobody refuses them."""
+        """Return the changes that are stuck for a minute or more without a refusal."""
         if not self._health.may_work:
-            return []  # that the service is out of reach is told already
+            return []  # the status already shows that the service is unreachable
         return [self._op(op) for op in queue.failed(self._db) if is_looping(op)][: control.MAX_OPS]
 
     def _op(self, op: Op) -> attention.PendingChange:
@@ -247,7 +247,7 @@ class StatusReport:
             left_out_items=len(left_out),
             came_wrong=[
                 tree.path(self._db, ino)
-                for sha1 in self._hydrator.came_wrong()
+                for sha1 in self._hydrator.corrupt_contents()
                 for ino in tree.nodes_with_content(self._db, sha1)
             ][:HIDDEN_NAMES],
         )
@@ -258,9 +258,7 @@ class StatusReport:
 
     async def _local(self) -> diagnostics.LocalStatus:
         sql = "SELECT count(*), coalesce(sum(size), 0) FROM node INDEXED BY node_local WHERE local"
-        sql += (
-            " AND local <> 2 AND parent IS NOT NULL"  # left to itself, SQLite takes the larger index for this
-        )
+        sql += " AND local <> 2 AND parent IS NOT NULL"  # otherwise SQLite chooses the larger index
         items, size = await self._db.query(lambda conn: tuple(conn.execute(sql).fetchone()))
         return diagnostics.LocalStatus(items=items, bytes=size)
 

@@ -1,1 +1,1 @@
-"""What the rest of the agent builds on: request scheduling, health, supervision, remote updates."""
+"""Foundations of the daemon: request scheduling, health, supervision, remote updates."""

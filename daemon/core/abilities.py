@@ -1,7 +1,7 @@
-"""What the service of this drive offers: found out once at each start, and kept for starts without it.
+"""Determines which operations the service offers, once per start, and stores the result for offline starts.
 
-Until the service has been asked, the answer of an earlier start holds; without one everything counts as
-offered, and nothing is sent before it has been asked (`Account.who`).
+Until the service has answered, the result of an earlier start applies; without one all operations count as
+offered, and nothing is sent before the service has answered (`Account.who`).
 """
 
 import json
@@ -31,9 +31,9 @@ class ServiceAbilities:
             client.offers.lacking = frozenset(known[word] for word in words if word in known)
 
     async def find_out(self) -> None:
-        """Ask the service, unless it has told all since the start.  Raises `RemoteError`.
+        """Ask the service, unless it has answered completely since the start.  Raises `RemoteError`.
 
-        What it leaves open counts as it did before, or as not offered, and is asked again.
+        What stays unclear counts as before, or as not offered, and is asked again.
         """
         if self._is_asked:
             return

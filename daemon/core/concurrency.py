@@ -1,6 +1,6 @@
 """Runs a bounded number of tasks over a list; raises a single exception unwrapped.
 
-A nursery alone wraps what its tasks raise into a group, which no `except errors.NotFound` would match.
+A nursery alone wraps exceptions of its tasks in a group, which `except errors.NotFound` would not match.
 """
 
 import itertools
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 async def for_each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tasks: int) -> None:
-    """Await `do` for every piece of work, `tasks` at a time; the first exception ends the rest."""
+    """Await `do` for every item, `tasks` at a time; the first exception cancels the others."""
     queue = iter(work)
     failures: list[Exception] = []
 
     async def worker(first: T) -> None:
-        # atomic: no await between taking a piece and the next look at the queue
+        # atomic: no await between taking an item and checking the queue again
         for piece in itertools.chain([first], queue):
             try:
                 await do(piece)
@@ -27,7 +27,7 @@ async def for_each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tas
                 nursery.cancel_scope.cancel()
                 return
 
-    # A short list needs no more tasks than it has pieces, and one piece or nothing needs none.
+    # A short list needs no more tasks than items, and one item or none needs no tasks.
     begun = list(itertools.islice(queue, tasks))
     if len(begun) < 2:
         for piece in itertools.chain(begun, queue):
@@ -41,7 +41,7 @@ async def for_each(work: Iterable[T], do: Callable[[T], Awaitable[None]], *, tas
 
 
 async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:
-    """Return when the first of these has; the others are cancelled."""
+    """Return when the first of these returns; the others are cancelled."""
     async with trio.open_nursery() as nursery:
 
         async def one(wait: Callable[[], Awaitable[None]]) -> None:

@@ -1,8 +1,8 @@
-"""What has happened lately, as a person would tell it: transfers, changes of others, conflicts, refusals.
+"""Collects recent events for the user: transfers, remote changes, conflicts, refusals.
 
-Whoever carries something out says so here, at once and in passing; the drive's page shows it, and keeps it.
+Each module reports its events here directly; the drive's web page shows and stores them.
 
-Rule: nothing is written and nothing is looked up here but the path of an item; what is told is bounded.
+Rule: reporting writes nothing and looks up nothing but the path of an item; the number of events is limited.
 """
 
 import socket
@@ -21,22 +21,22 @@ from cmsfs.wakeup import Signal
 
 MOST = 500
 
-# Somebody who is not named.
+# Placeholder for an unnamed user.
 OTHERS = "others"
 
-# Of one page of remote changes; a person reads no more of a folder that was copied.
+# Maximum number of events per page of remote changes; nobody reads more of a copied folder.
 MOST_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One of them."""
+    """One event."""
 
     at: int  # seconds since the epoch
     what: str  # uploaded, downloaded, created, renamed, changed, deleted, conflict, refused
     path: str
     who: str = ""  # "" for this computer
-    more: str = ""  # the name before, or why
+    more: str = ""  # the previous name, or the reason
     size: int = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -44,42 +44,42 @@ class Happening:
 
 
 class Happenings:
-    """Collects them; `told` is set when there are new ones."""
+    """Collects events; `told` is set when there are new ones."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self.recent: deque[Happening] = deque(maxlen=MOST)
         self.told = Signal()
-        self.fetched: Counter[str] = Counter()  # bytes, by SHA-1, since they were asked for last
+        self.fetched: Counter[str] = Counter()  # bytes downloaded by SHA-1 since the last `take_downloads`
         self.bytes_up = self.bytes_down = 0  # since the start
         self._conflicts = 0
         self._last_conflict = ""
 
     def note(self, what: str, path: str, *, who: str = "", more: str = "", size: int = 0) -> None:
-        """Something has happened now."""
+        """Add an event that happens now."""
         if self.fetched:
             self.take_downloads()  # in their order
         self.recent.append(Happening(int(clock.time()), what, path, who, more, size))
         self.told.set()
 
     def sent(self, what: str, ino: Ino, *, size: int = 0) -> None:
-        """A change of this computer is at the service."""
+        """Add an event for a local change that is uploaded."""
         self.bytes_up += size
         path = tree.path(self._db, ino)
-        if path.startswith("("):  # it has no place any more
+        if path.startswith("("):  # it has no path any more
             path = path.removeprefix("(").removesuffix(")")
         self.note(what, path, size=size)
 
     def fetched_bytes(self, sha1: str, nbytes: int) -> None:
-        """So much of a content has come; it is told of when it is asked for, all of it at once, and wakes
-        nobody: it is on the way of every read."""
+        """Count downloaded bytes of a content.  They become events later, all at once, and wake nobody: this
+        runs for every read."""
         self.bytes_down += nbytes
         self.fetched[sha1] += nbytes
         if len(self.fetched) > MOST:
             del self.fetched[next(iter(self.fetched))]
 
     def take_downloads(self) -> None:
-        """Tell of what has come."""
+        """Add events for the downloads counted so far."""
         found, self.fetched = self.fetched, Counter()
         for sha1, nbytes in found.items():
             inos = tree.nodes_with_content(self._db, sha1)
@@ -92,11 +92,11 @@ class Happenings:
                 self.note("downloaded", path, size=nbytes)
 
     def conflicts_told(self) -> tuple[int, str]:
-        """How many conflict copies this computer has made since the start, and the name of the last."""
+        """Return the number of conflict copies made here since the start, and the name of the last one."""
         return self._conflicts, self._last_conflict
 
     def look_for_conflicts(self, made: Sequence[Change]) -> None:
-        """Tell of the conflict copies among changes."""
+        """Add events for the conflict copies among these changes."""
         for one in made:
             if one.what is not ChangeKind.ENTRY or one.parent is None or naming.CONFLICT_MARK not in one.name:
                 continue
@@ -111,7 +111,7 @@ class Happenings:
                 self._last_conflict = one.name
 
     def heard(self, found: Sequence[items.Item | object], made: Sequence[Change]) -> None:
-        """The service told of changes, which are made here by now."""
+        """Add events for remote changes that have been applied."""
         who: Mapping[tuple[NodeKind, str], str] = {
             (NodeKind(one.type), one.id): one.modified_by.name or one.modified_by.login or ""
             for one in found

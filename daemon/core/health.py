@@ -1,13 +1,14 @@
 """The connection state machine (online, offline, ...), driven by the outcomes of requests.
 
-What the connection is like comes from the requests; that the drive is paused, from the person; that it may
-only be read, from the account.  A pause hides the rest, a trouble with the connection hides "read-only".
+Requests determine the state of the connection, the user a pause, and the account whether the drive is
+read-only.  A pause hides the other states, a connection problem hides "read-only".
 
-Every request of the agent runs inside `request(purpose)`, which counts it and learns from how it ends.  A
-failure that may lie in the connection makes a probe run at once; the probe decides, and repeats until all
-is well.  So whoever waits is told within the time of one refused connection, and recovery needs nobody.
+Every request of the daemon runs inside `request(purpose)`, which counts it and records its outcome.  A
+failure that may be the connection's triggers a probe at once; the probe decides, and repeats until the
+service answers. So waiters learn of an outage within the time of one refused connection, and recovery is
+automatic.
 
-Rule: an answer of the service, even a refusal of the one request, is a sign of health.
+Rule: any answer of the service, even the refusal of a request, counts as healthy.
 """
 
 import enum
@@ -29,57 +30,57 @@ from cmsfs.wakeup import Signal
 
 log = logging.getLogger(__name__)
 
-# A laptop that comes back to its network is online again within a second or two; a service that is down
-# for the night is asked twice a minute.
+# Probe interval with backoff: a laptop back on its network is online again within a second or two; a service
+# that is down for the night is probed twice a minute.
 FIRST_PROBE_SECONDS = 1.0
 LONGEST_PROBE_SECONDS = 30.0
 
-# A probe is a tiny question; a service that takes longer for it is of no use to a reader either.
+# A probe is a tiny request; a service that takes longer for it is of no use to a reader either.
 PROBE_DEADLINE_SECONDS = 6.0
 
 
 class HealthState(enum.StrEnum):
-    """As `cmsfs status` shows it."""
+    """The state that `cmsfs status` shows."""
 
-    STARTING = "starting"  # nothing was asked yet
+    STARTING = "starting"  # no request has ended yet
     ONLINE = "online"
     OFFLINE = "offline"  # no connection, or no answer
-    UNAUTHORISED = "unauthorised"  # the credentials or the token are refused
-    DEGRADED = "degraded"  # it answers, and fails
+    UNAUTHORISED = "unauthorised"  # credentials or token rejected
+    DEGRADED = "degraded"  # it answers with errors
     READ_ONLY = "read-only"  # the account, or the settings, allow no changes
-    PAUSED = "paused"  # the person wants no traffic but what a program waits for
+    PAUSED = "paused"  # the user allows only requests that a program waits for
 
 
-# The connection after a request that was answered.
+# The state of the connection after a successful request.
 _ANSWERING = (HealthState.ONLINE, "")
 
 
 class Health:
-    """The state, why, since when; and the counts of requests by purpose."""
+    """The state, its reason and start; and the number of requests by purpose."""
 
     def __init__(self, *, root_gone: str = refusals.ROOT_GONE) -> None:
-        # What is told when the folder that the drive begins at is not shown any more.
+        # The message if the folder at the root of the drive is not accessible any more.
         self.root_gone = root_gone
         self.state = HealthState.STARTING
         self.reason = ""
         self.since = clock.datetime_now(UTC)
         self._connection = (HealthState.STARTING, "")
-        # What is asked before every request is kept, not worked out each time (`_settle`).
-        # Whether a request has a chance: a service that failed one may well answer the next.
+        # These flags are read before every request, so they are cached, not computed (`_settle`).
+        # Whether a request may succeed: a service that failed one may well answer the next.
         self.can_ask = True
-        # Whether what no program waits for may be asked for: it has a chance, and nobody paused it.
+        # Whether background requests are allowed: they may succeed, and the user has not paused the drive.
         self.may_work = True
         self._paused: str | None = None
         self._read_only: str | None = None
         self._rootless: str | None = None
-        # Whether nothing at all may be changed.
+        # Whether no changes at all are allowed.
         self.is_read_only = False
         self.requests: Counter[str] = Counter()
         self._subscribers: list[Callable[[], None]] = []
         self._changed = Signal()
         self._doubt = Signal()
 
-    # ---- what others ask ----
+    # ---- queries ----
 
     @property
     def is_online(self) -> bool:
@@ -87,12 +88,12 @@ class Health:
 
     @property
     def is_offline(self) -> bool:
-        """Whether the service cannot be reached."""
+        """Whether the service is unreachable."""
         return self._connection[0] is HealthState.OFFLINE
 
     @property
     def is_refused(self) -> bool:
-        """Whether the service does not accept the login, which only a person can mend."""
+        """Whether the service rejects the login, which only the user can fix."""
         return self._connection[0] is HealthState.UNAUTHORISED
 
     @property
@@ -100,7 +101,7 @@ class Health:
         return self._paused is not None
 
     def check(self) -> None:
-        """Raise at once the `OSError` that a request would end with, if that is known already."""
+        """Raise at once the `OSError` with which a request would fail, if that is known."""
         state, reason = self._connection
         if state is HealthState.OFFLINE:
             raise errno_map.oserror(errno.ENETDOWN, reason)
@@ -112,19 +113,19 @@ class Health:
         await self._changed.wait()
 
     async def reachable(self) -> None:
-        """Wait until work that no program waits for may go on."""
+        """Wait until background work may continue."""
         while not self.may_work:
             await self._changed.wait()
 
     def subscribe(self, heard: Callable[[], None]) -> None:
-        """Have `heard` called at once after each change of state; it must not wait."""
+        """Call `heard` synchronously after each change of state; it must not block."""
         self._subscribers.append(heard)
 
-    # ---- what it learns from ----
+    # ---- outcomes of requests ----
 
     @contextmanager
     def request(self, purpose: str) -> Iterator[None]:
-        """One request: counted, and its outcome noted."""
+        """Count one request and record its outcome."""
         self.requests[purpose] += 1
         try:
             yield
@@ -135,11 +136,11 @@ class Health:
             self.answered()
 
     def answered(self) -> None:
-        """The service did what it was asked."""
+        """Record a successful request."""
         self._become(*_ANSWERING)
 
     def failed(self, error: errors.RemoteError) -> None:
-        """A request ended with this."""
+        """Record a failed request."""
         state = _state_of(error)
         if isinstance(error, errors.RootGone):
             self.begins(error.message)
@@ -149,22 +150,22 @@ class Health:
             self._become(state, explain(error).message)
             self._doubt.set()
         else:
-            # One broken connection is no outage: the probe finds out.
+            # One broken connection is no outage: let the probe decide.
             self._doubt.set()
 
     def suspect(self) -> None:
-        """Ask the service now; somebody has a reason to believe that things have changed."""
+        """Probe now; the caller has a reason to believe that the state has changed."""
         self._doubt.set()
 
-    # ---- what the person and the account say ----
+    # ---- settings of the user and the account ----
 
     def asked_for(self) -> None:
-        """A person asks how things are, or for something to be done: is the service back?"""
+        """Probe if the service is unreachable: the user asks for the status or an action."""
         if not self.can_ask:
             self.suspect()
 
     def pause(self, reason: str) -> None:
-        """The person wants quiet; again: for another reason."""
+        """Pause the drive; called again, change the reason."""
         self._paused = reason
         self._settle()
 
@@ -173,12 +174,13 @@ class Health:
         self._settle()
 
     def allow_changes(self, refusal: str | None) -> None:
-        """Why nothing may be changed; None: it may."""
+        """Set the reason why no changes are allowed; None: they are."""
         self._read_only = refusal
         self._settle()
 
     def begins(self, refusal: str | None) -> None:
-        """Why the drive begins nowhere at the service, so that nothing may be changed; None: it does."""
+        """Set the reason why the root folder is missing at the service, so that no changes are allowed; None:
+        it is there."""
         if refusal is not None and self._rootless is None:
             log.warning("%s", refusal)
         self._rootless = refusal
@@ -189,8 +191,7 @@ class Health:
         self._settle(tell=state is not before)
 
     def _settle(self, *, tell: bool = False) -> None:
-        """Make of all that is known the one state that is shown, and tell if it, or the connection, is
-        another one."""
+        """Determine the one state to show, and notify subscribers if it, or the connection, has changed."""
         self.is_read_only = self._read_only is not None or self._rootless is not None
         state, reason = self._connection
         self.can_ask = state not in (HealthState.OFFLINE, HealthState.UNAUTHORISED)
@@ -205,7 +206,7 @@ class Health:
             self.state, self.since = state, clock.datetime_now(UTC)
         elif not tell:
             return
-        # atomic: whoever is woken sees the new state
+        # atomic: woken tasks see the new state
         self._changed.pulse()
         for heard in self._subscribers:
             heard()
@@ -213,7 +214,7 @@ class Health:
     # ---- the probe ----
 
     async def run(self, probe: Callable[[], Awaitable[object]]) -> None:
-        """Ask `probe` whenever there is doubt, and go on until the service answers; for ever."""
+        """Call `probe` on suspicion, and repeat until the service answers; forever."""
         while True:
             await self._doubt.wait()
             self._doubt.clear()
@@ -221,7 +222,7 @@ class Health:
             while not await self._probe(probe):
                 with trio.move_on_after(wait * chance.uniform(0.7, 1.3)):
                     await self._doubt.wait()
-                    # Told to look now; but not more often than this, however many failures are told.
+                    # Probe now, but not more often than this, however many failures are reported.
                     await trio.sleep(FIRST_PROBE_SECONDS)
                 self._doubt.clear()
                 wait = min(wait * 2, LONGEST_PROBE_SECONDS)
@@ -238,11 +239,11 @@ class Health:
         else:
             state, reason = _ANSWERING
         self._become(state, reason)
-        return state is HealthState.ONLINE  # whatever is shown
+        return state is HealthState.ONLINE  # whatever state is shown
 
 
 def _state_of(error: errors.RemoteError) -> HealthState:
-    """What the failure of a request, taken as a probe, says of the service."""
+    """Return the state that the failure of a probe implies."""
     match error:
         case errors.Offline() | errors.RemoteTimeout():
             return HealthState.OFFLINE

@@ -1,11 +1,12 @@
-"""Looks at single items by search, where the service shows none by its ID.
+"""Finds single items by search, for services without access by ID.
 
-When an item was made never changes, and few are made in the same second: that finds it wherever it is and
-whatever it is called.  What neither the living nor the trash show may be gone, or not be in the index yet.
+The creation time of an item never changes, and few are created in the same second: it finds the item wherever
+it is and whatever its name.  An item in neither the search results nor the trash may be gone, or not indexed
+yet.
 
-Whoever calls this notes for the drive's health how it ended; `NotShown` says nothing of that.
+Callers report the outcome to the drive's health; `NotShown` says nothing about it.
 
-Rule: only the trash, and of a folder that nothing can be searched below it, say that an item is gone.
+Rule: an item counts as gone only if it is in the trash, or is a folder below which nothing can be searched.
 """
 
 import json
@@ -24,14 +25,14 @@ from cmsfs.replica.nodes import Node, NodeKind
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
-# How far searches lag behind: ten minutes in most cases, as services say.
+# Index lag of searches: ten minutes in most cases, according to services.
 INDEX_LAG = timedelta(minutes=30)
 
 _SECOND = timedelta(seconds=1)
 
 
 async def look_at(db: Database | None, client: Client, kind: NodeKind, item_id: str) -> items.Item:
-    """The item as the service has it now: by its ID, or where that is not offered as `find` has it."""
+    """Return the item as the service has it now: by its ID, or by `find` where that is not offered."""
     if Ability.ITEMS in client.offers.lacking:
         return await find(db, client, kind, item_id)
     return await client.items.get(kind, item_id)
@@ -45,9 +46,9 @@ async def find(
     *,
     fields: Sequence[str] = (),
 ) -> items.Item:
-    """The item as the index has it, with these fields beside those of listings.
+    """Return the item as the index has it, with these fields in addition to those of listings.
 
-    Raises `NotFound` for one that is gone, `NotShown` where that is not known.
+    Raises `NotFound` if it is gone, `NotShown` if that is not known.
     """
     query = _about(db, kind, item_id)
     if fields:
@@ -65,7 +66,7 @@ async def find(
 
 
 async def check_folder(client: Client, folder_id: str) -> None:
-    """Return if the folder is there.  Raises `NotFound`, and `Forbidden` or `Gone` where items have IDs."""
+    """Return if the folder exists.  Raises `NotFound`, and `Forbidden` or `Gone` where items have IDs."""
     if Ability.ITEMS in client.offers.lacking:
         query = Query(query=EVERYTHING, ancestor_folder_ids=[folder_id], limit=1, fields=["id"])
         await client.search.page(query)
@@ -74,8 +75,8 @@ async def check_folder(client: Client, folder_id: str) -> None:
 
 
 def has_left_the_index(db: Database, node: Node) -> bool:
-    """Whether an item that no search shows was in the index for long: it has been there longer, unchanged,
-    than searches lag behind, and is a file or web link, which nothing but a search could show."""
+    """Whether an item that no search shows has left the index: it has been there unchanged for longer than
+    the index lag, and is a file or web link, which only a search could show."""
     said = json.loads(tree.item_json(db, node.ino) or "{}")
     moments = [said[key] for key in ("created_at", "modified_at") if said.get(key)]
     newest = max(map(base.parse_timestamp, moments), default=None)
@@ -83,7 +84,7 @@ def has_left_the_index(db: Database, node: Node) -> bool:
 
 
 async def at_place(client: Client, folder_id: str, name: str) -> items.Item | None:
-    """Who has this name in a folder, among what was changed there last."""
+    """Return the item with this name in a folder, among those changed there last."""
     query = Query(
         query=EVERYTHING,
         ancestor_folder_ids=[folder_id],
@@ -104,7 +105,7 @@ async def at_place(client: Client, folder_id: str, name: str) -> items.Item | No
 
 
 def _about(db: Database | None, kind: NodeKind, item_id: str) -> Query:
-    """What finds the item: when it was made, or that it is one of the newest."""
+    """Return the query for the item: by its creation time, or among the newest items."""
     node = tree.find_remote(db, kind, item_id) if db is not None else None
     said = json.loads(tree.item_json(db, node.ino) or "{}") if db is not None and node is not None else {}
     if made := said.get("created_at"):
@@ -115,7 +116,7 @@ def _about(db: Database | None, kind: NodeKind, item_id: str) -> Query:
 
 
 async def _among(client: Client, query: Query, item_id: str) -> items.Item | None:
-    """The item with this ID among what a search shows; of the newest the first page will do."""
+    """Return the item with this ID from the results; of the newest items only the first page is read."""
     offset = 0
     while True:
         asked = query.model_copy(update={"offset": offset})

@@ -1,9 +1,9 @@
-"""Notices that the machine has moved to another network, or woke up: then there is a look at once.
+"""Detects a change of network and resume from sleep, and checks the connection then.
 
-The kernel tells of addresses and routes over netlink, the session manager of sleep over the system's D-Bus.
-A machine that has either does without the other; nothing is asked again and again for it.
+The kernel reports addresses and routes over netlink, the session manager sleep over the system D-Bus.  Either
+works without the other; nothing is polled.
 
-Rule: what is told is a reason to look, no more: the probe finds out whether the service answers.
+Rule: a report is only a reason to check: the probe determines whether the service answers.
 """
 
 import logging
@@ -17,13 +17,13 @@ from jeepney.io.trio import open_dbus_connection
 
 log = logging.getLogger(__name__)
 
-# Addresses and routes come and go in bursts; when there was none for so long, the network is there.
+# Addresses and routes change in bursts; after this time without a change the network is stable.
 SETTLE_SECONDS = 1.0
 
-# Where they never rest (containers that come and go), a look this often is enough.
+# If they never settle (containers that start and stop), check this often.
 REST_SECONDS = 15.0
 
-# A system without D-Bus, or whose bus was restarted, is asked again after so long.
+# Retry interval for a system without D-Bus, or whose bus was restarted.
 BUS_AGAIN_SECONDS = 600.0
 
 # linux/rtnetlink.h: IPv4 addresses and routes, IPv6 addresses.
@@ -35,7 +35,7 @@ LOGIN = DBusAddress(
 
 
 class NetworkWatch:
-    """Calls `look` when there is reason to believe that the service can be reached again, or no more."""
+    """Calls `look` when the service may have become reachable or unreachable."""
 
     def __init__(self, look: Callable[[], None]) -> None:
         self._look = look
@@ -53,7 +53,7 @@ class NetworkWatch:
                 await self.follow_addresses(told)
 
     async def follow_addresses(self, told: socket.socket) -> None:
-        """Look whenever the kernel tells of other addresses or routes, once they have settled."""
+        """Call `look` when addresses or routes have changed and settled."""
         while True:
             await trio.lowlevel.wait_readable(told)
             settled = False
@@ -67,21 +67,22 @@ class NetworkWatch:
             await trio.sleep(REST_SECONDS)
 
     async def follow_sleep(self) -> None:
-        """Look whenever the machine wakes up."""
+        """Call `look` when the machine resumes from sleep."""
         while True:
             try:
                 await self._wakes()
-            # Whatever a bus, or what claims to be one, may do: the library has no root of its exceptions.
+            # A bus, or what claims to be one, may raise anything: the library has no base class of its
+            # exceptions.
             except Exception as error:
                 log.debug("whether the machine sleeps is not told: %r", error)
             await trio.sleep(BUS_AGAIN_SECONDS)
 
     async def _wakes(self) -> None:
-        """Until the bus is gone."""
+        """Wait for resume signals until the bus is gone."""
         rule = MatchRule(
             type="signal", sender=LOGIN.bus_name, interface=LOGIN.interface, member="PrepareForSleep"
         )
-        # The bus puts the sender's unique name in what it delivers, so this side matches without it.
+        # Delivered signals carry the sender's unique name, so the local rule matches without it.
         heard = MatchRule(type="signal", interface=LOGIN.interface, member="PrepareForSleep")
         async with await open_dbus_connection(bus="SYSTEM") as bus:
             await bus.send(new_method_call(message_bus, "AddMatch", "s", (rule.serialise(),)))
@@ -93,7 +94,7 @@ class NetworkWatch:
 
 
 def open_netlink() -> socket.socket:
-    """What the kernel tells of addresses and routes.  Raises `OSError`."""
+    """Open a socket for changes of addresses and routes.  Raises `OSError`."""
     told = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
     try:
         told.bind((0, _GROUPS))
@@ -110,4 +111,4 @@ def _drain(told: socket.socket) -> None:
     except BlockingIOError:
         pass
     except OSError:
-        pass  # it told more than it kept: that is told, too
+        pass  # messages were lost, which itself reports a change

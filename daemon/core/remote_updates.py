@@ -1,9 +1,9 @@
 """Applies remote items to the tree and then invalidates the kernel's caches; the only way in.
 
-Listings and polls hand their pages to `apply`.  What the push is making at this moment is left aside: the
-item that a page shows may be our own, whose answer is still on its way, and would be taken for somebody
-else's of the same name.  So it is with what was sent without an answer (`replica.rows.in_flight`), until
-the push has found out.  What is left aside is a doubt (`merge.local_work`), which is settled later.
+Listings and polls pass their pages to `apply`.  Items that the push is creating at this moment are deferred:
+an item on a page may be our own, whose response is still in flight, and would be taken for somebody else's
+item of the same name.  The same applies to requests without a response (`replica.rows.in_flight`), until the
+push has found out.  Deferred updates (`merge.local_work`) are settled later.
 
 Rule: publish after the commit.
 """
@@ -29,15 +29,16 @@ from daemon.core.unstorable import BLAMED, UnstorableItems
 
 log = logging.getLogger(__name__)
 
-_Place = tuple[str | None, str]  # the folder's id at the service, the key of the name
+_Place = tuple[str | None, str]  # the folder's ID at the service, the key of the name
 
 
-# Deletions of items that are not here, by id: a page of before may still be on its way.
+# Limit of remembered deletions of unknown items, by ID: an older page may still arrive.
 REMEMBERED = 10_000
 
 
 class RemovedItem(NamedTuple):
-    """An item that the service no longer has, or no longer shows; `sequence` as of then, None: not told."""
+    """An item that the service does not have or show any more; `sequence` of its deletion, None: not
+    reported."""
 
     kind: NodeKind
     id: str
@@ -52,15 +53,15 @@ class RemoteUpdates:
         self._hub = hub
         self._making: Counter[_Place] = Counter()
         self._deleted: OrderedDict[ItemKey, int] = OrderedDict()
-        # What a listing showed all the same, though the deletion that was heard of is said to be the younger.
+        # Items in a listing whose reported deletion is newer.
         self._disputed: OrderedDict[ItemKey, None] = OrderedDict()
         self.misfits = UnstorableItems()
-        self.applied = 0  # changes made here, since the start
+        self.applied = 0  # number of changes since the start
         self.happenings = Happenings(db)
 
     @contextmanager
     def making(self, parent_id: str, name: str) -> Iterator[None]:
-        """While an item of this name is being made in this folder."""
+        """Context while an item of this name is being created in this folder."""
         place = (parent_id, wire_names.name_key(name))
         self._making[place] += 1
         try:
@@ -71,7 +72,7 @@ class RemoteUpdates:
                 del self._making[place]
 
     def is_being_made(self, folder: str, name_key: str) -> bool:
-        """Whether an item of this name in this folder may be our own, of which we have not heard yet."""
+        """Whether an item of this name in this folder may be our own, whose response is pending."""
         return (folder, name_key) in self._making.keys() | in_flight.places(self._db)
 
     async def apply(
@@ -85,18 +86,18 @@ class RemoteUpdates:
         note: Callable[[Connection], None] | None = None,
         is_answer: bool = False,
     ) -> int:
-        """Bring the tree up to what these items say (`generation` is that of a listing), then without what is
-        gone, and `note` something in the same transaction, which also ends the doubts that are `settled` by
-        it.  Items that are `believed` may be older than what is known; what `is_answer` to a request of this
-        drive is nothing that somebody else did.
+        """Update the tree to these items (`generation` is that of a listing), remove those in `gone`, and
+        call `note`, in one transaction, which also ends the deferred updates `settled` by it.  Items that are
+        `believed` may be older than the known state; an `is_answer` to our own request is no change by
+        others.
 
-        What was moved away from a folder that is gone has to be moved first.  How many changes that made.
+        Items are moved out of a deleted folder before it is removed.  Returns the number of changes.
         """
         if not found and not gone and not settled and note is None:
             return 0
-        # What begins to be made while the transaction waits for its turn cannot be on this page, unless an
-        # earlier attempt made it; the push expects that.
-        # Nor can an answer be: it is about an item that was known by its ID.
+        # An item whose creation begins while the transaction waits cannot be on this page, unless an earlier
+        # attempt created it, which the push expects.  Nor can an answer contain it: that is about an item
+        # known by its ID.
         making = set() if is_answer else self._making.keys() | in_flight.places(self._db)
         remotes, waiting, not_here = self._sorted(found, making, is_listing=generation is not None)
         left_out: list[Remote] = []
@@ -113,12 +114,12 @@ class RemoteUpdates:
                     ),
                 )
             number = kv_store.generation(conn) if generation is None else generation
-            # What a listing shows may be older than what we know, and is asked about then.
+            # A listing may be older than the known state; such items are requested.
             take = functools.partial(
                 apply_remote.apply, generation=number, is_listing=generation is not None, believed=believed
             )
             made = _applied(conn, remotes, take, left_out) if remotes else []
-            # What cannot be held is no proof that what is here of it is gone.
+            # An item that cannot be stored is not thereby deleted.
             for one in (*not_here, *left_out):
                 tree.note_seen(conn, one.kind, one.id, number)
             for each in gone:
@@ -132,28 +133,28 @@ class RemoteUpdates:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
         self.applied += len(made)
         self._hub.publish(made, is_own=is_answer)
-        # What a listing shows is no news.
+        # A listing reports no new changes.
         if made and generation is None and not is_answer:
             self.happenings.heard(found, made)
         return len(made)
 
     def forget_deleted(self) -> None:
-        """The service has begun anew: what was deleted may be there again, under its old number."""
+        """Forget deletions after the service was restored: items may exist again with lower numbers."""
         self._deleted.clear()
         self._disputed.clear()
 
     def disputed(self) -> list[ItemKey]:
-        """What was listed and left out as deleted since the last call: the service is to be asked."""
+        """Return items listed and ignored as deleted since the last call: the service must be asked."""
         found = list(self._disputed)
         self._disputed.clear()
         return found
 
     def is_there(self, key: ItemKey) -> None:
-        """The service has it, as it says itself: that it was deleted is no longer believed."""
+        """Forget the deletion of an item that the service confirms to have."""
         self._deleted.pop(key, None)
 
     def publish(self, found: Sequence[changes.Change]) -> None:
-        """Tell of changes that somebody else has committed."""
+        """Publish changes that the caller has committed."""
         self.applied += len(found)
         self._hub.publish(found)
         self.happenings.look_for_conflicts(found)
@@ -161,7 +162,8 @@ class RemoteUpdates:
     def _sorted(
         self, found: Sequence[items.Item | entries.Entry], making: Set[_Place], *, is_listing: bool
     ) -> tuple[list[Remote], list[Remote], list[Remote]]:
-        """What can be applied now, what has to wait since it may be our own, and what cannot be held here."""
+        """Split items into those to apply now, those to defer as possibly our own, and those that cannot be
+        stored."""
         now: list[Remote] = []
         later: list[Remote] = []
         never: list[Remote] = []
@@ -193,11 +195,11 @@ class RemoteUpdates:
                 while len(self._deleted) > REMEMBERED:
                     self._deleted.popitem(last=False)
             return []
-        # What is older than what we know was followed by a return.
+        # A deletion older than the known state was followed by a restore.
         if one.sequence is not None and one.sequence < node.sequence:
             return []
         if node.parent is None and node.base_parent is None:
-            # It was deleted here; older news may have brought back what was in it.
+            # It was deleted here; older updates may have restored its contents.
             return deletions.remove_below(conn, node.ino) if node.is_folder else []
         return deletions.remove_gone(conn, node.ino, sequence=one.sequence or 0)
 
@@ -208,7 +210,7 @@ def _applied(
     take: Callable[[Connection, Sequence[Remote]], list[changes.Change]],
     left_out: list[Remote],
 ) -> list[changes.Change]:
-    """All of them together; where that fails one by one, without those that are to blame."""
+    """Apply all of them together; if that fails, one by one without the ones that fail."""
     conn.execute("SAVEPOINT page")
     try:
         return take(conn, remotes)

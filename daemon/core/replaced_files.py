@@ -1,10 +1,11 @@
-"""Notices that cmsfs was installed anew under a running process, and keeps the new modules out of it.
+"""Detects that cmsfs was reinstalled under a running process, and prevents it from loading the new modules.
 
-An upgrade replaces the files of a drive that goes on with the old version.  What that has not loaded by then
-it must not load any more: the module would be another version's.  So all that a drive may load late is loaded
-soon after its start (`load_the_rest`).  What few ever load, the page, is refused then, with the remedy.
+An upgrade replaces the files of a drive that continues with the old version.  Modules not loaded by then must
+not be loaded any more: they would belong to another version.  So modules that a drive may load late are
+loaded soon after its start (`load_the_rest`).  Modules that few drives load, the web page, are then refused
+with advice.
 
-Rule: a version is told by its own file being the same one, not by its number: a package may be built twice.
+Rule: a version is identified by its file, not by its number: a package may be built twice.
 """
 
 import importlib
@@ -20,7 +21,7 @@ import cmsfs
 from cmsfs import errors
 from cmsfs.client import capabilities
 
-# What a drive loads with the first use: each is named where it is imported, and why.
+# Modules that are imported on first use; the reason is at each import.
 LATE = (
     "cmsfs.client.transport.connections",
     "cmsfs.client.transport.direct_transport",
@@ -32,18 +33,18 @@ _OURS = ("cmsfs.", "daemon.")
 
 
 class AnotherVersion(errors.UserError, ImportError):
-    """What was to be loaded belongs to a version that is not the running one."""
+    """A module to be loaded belongs to another version than the running one."""
 
 
 class ReplacedFiles(importlib.abc.MetaPathFinder):
-    """The installation that this process was started from."""
+    """The installation from which this process was started."""
 
     def __init__(self, mark: Path = Path(cmsfs.__file__)) -> None:
         self._mark = mark
         self._seen = _identity(mark)
 
     def installed(self) -> str:
-        """The version that is installed by now, if these are other files than the running ones; else ""."""
+        """Return the installed version if its files are not the running ones; else ""."""
         found = _identity(self._mark)
         if found == self._seen:
             return ""
@@ -53,7 +54,7 @@ class ReplacedFiles(importlib.abc.MetaPathFinder):
         return version[1] if version else "unknown"
 
     def guard(self) -> None:
-        """From now on, no module of ours is loaded from other files."""
+        """From now on, refuse to load our modules from other files."""
         sys.meta_path.insert(0, self)
 
     def find_spec(
@@ -76,7 +77,7 @@ def _identity(mark: Path) -> tuple[int, int, int] | None:
 
 
 def load_the_rest() -> None:
-    """Load what would be loaded later.  In a thread: it takes a moment."""
+    """Load the late modules.  Runs in a thread: it takes a moment."""
     capabilities.load_all()
     for name in LATE:
         importlib.import_module(name)

@@ -1,16 +1,15 @@
-"""The request scheduler: the account's rate budget, and which request goes first.
+"""The request scheduler: the account's rate budget, and the priority of requests.
 
-Every attempt of every request passes `RequestScheduler.turn` (it is the client's `RateGate`).  Who it is for
-is said by whoever starts the work: `with with_priority(Priority.LISTING): ...` holds for everything awaited
-inside and for tasks started there.  What nobody has said anything about is interactive: somebody waits for
-it.  Work for which somebody may come to wait is a `RequestContext`, whose class can be raised while its
-request waits for a turn.
+Every attempt of every request passes `RequestScheduler.turn` (it is the client's `RateGate`).  The code that
+starts the work sets the priority: `with with_priority(Priority.LISTING): ...` applies to everything awaited
+inside and to tasks started there.  The default is interactive: a program waits.  Work for which a program may
+come to wait is a `RequestContext`, whose priority can be raised while its request is queued.
 
-Three things are shared out: the requests a minute that the profile allows (a bucket each for all, for
-searches and for uploads), the wait that a 429 asks for, and the attention of the service, of which work in
-the background takes little while somebody waits.
+Three resources are shared: the requests per minute that the profile allows (a bucket each for all, for
+searches and for uploads), the delay that a 429 asks for, and the capacity of the service, of which background
+work uses little while a program waits.
 
-Rule: a class never waits for a later one; work in the background always gets on.
+Rule: a request never waits for one of lower priority; background work always makes progress.
 """
 
 import contextvars
@@ -28,53 +27,53 @@ from cmsfs.wakeup import Signal
 
 
 class Priority(enum.IntEnum):
-    """Whom a request is for, the most urgent first."""
+    """Purpose of a request, the most urgent first."""
 
     INTERACTIVE = 0  # a program waits in a system call
-    UPLOAD = 1  # what was written here and is nowhere else yet
-    AHEAD = 2  # what a program will read next, by all appearance
-    OPENED = 3  # the tree below a folder that was opened just now
-    CHANGES = 4  # what others did
-    LISTING = 5  # the tree, before anybody asks
-    PIN = 6  # what is to be kept here
+    UPLOAD = 1  # local changes that exist nowhere else yet
+    AHEAD = 2  # what a program will probably read next
+    OPENED = 3  # the tree below a recently opened folder
+    CHANGES = 4  # remote changes
+    LISTING = 5  # the tree, before a program needs it
+    PIN = 6  # pinned contents
 
 
-# Programs that read: a pause does not hold them up.
+# Programs that read: a pause does not affect them.
 _READING = (Priority.INTERACTIVE, Priority.AHEAD)
 
-# Beside these the background takes little.
+# While these are active, background work uses little.
 _BEFORE_BACKGROUND = (*_READING, Priority.OPENED)
 
-# From here on it is background: nobody notices if it takes longer.
+# Background priorities start here: delays go unnoticed.
 _BACKGROUND = Priority.LISTING
 
-# Requests of the background under way: as many as keep a distant service busy; and one while somebody waits.
+# Background requests in flight: enough to keep a distant service busy; one while a program waits.
 BACKGROUND_AT_ONCE = 4
 BACKGROUND_BESIDE = 1
-# Uploads beside who reads: a hundred small files would else be in line before each read.
+# Uploads in flight while programs read: a hundred small files would otherwise queue before each read.
 UPLOADS_BESIDE = 4
-# Whoever waited a moment ago goes on in a moment: a walk is one request after the other.
+# A program that waited recently will soon wait again: a walk is one request after the other.
 CALM_SECONDS = 0.5
 
-# Of what a minute allows this part may be spent at once, when nothing was spent for a while; the rest comes
-# evenly, so that no minute, wherever it begins, sees more than is allowed.
+# This part of a minute's budget may be spent at once after a pause; the rest is spread evenly, so that no
+# minute, wherever it begins, exceeds the limit.
 BURST = 0.25
-# Of that, this part is for those who wait, and for uploads.
+# This part of the burst is reserved for programs that wait, and for uploads.
 RESERVE = 0.5
 
-# A 429 that does not say when to come back.
+# Delay after a 429 without Retry-After.
 UNTOLD_SECONDS = 2.0
 
 
 @dataclass(eq=False)
 class RequestContext:
-    """What requests are made for, with the class that it has by now."""
+    """The purpose of requests, with its current priority."""
 
     on: Priority
-    waiting: Callable[[], None] | None = field(default=None, init=False)  # called when it is more urgent
+    waiting: Callable[[], None] | None = field(default=None, init=False)  # called when the priority rises
 
     def hurry(self, on: Priority) -> None:
-        """It is as urgent as this, from now on; what waits for its turn already, too."""
+        """Raise the priority from now on, also for queued requests."""
         if on < self.on:
             self.on = on
             if self.waiting is not None:
@@ -85,14 +84,14 @@ _errand: contextvars.ContextVar[RequestContext | None] = contextvars.ContextVar(
 
 
 def current() -> Priority:
-    """The class of requests that are made here."""
+    """Return the priority of requests made here."""
     errand = _errand.get()
     return Priority.INTERACTIVE if errand is None else errand.on
 
 
 @contextmanager
 def with_priority(on: Priority | RequestContext) -> Iterator[None]:
-    """Requests made inside, and by tasks started inside, are of this class, or for this errand."""
+    """Set the priority or context of requests made inside, also by tasks started inside."""
     token = _errand.set(on if isinstance(on, RequestContext) else RequestContext(on))
     try:
         yield
@@ -101,7 +100,7 @@ def with_priority(on: Priority | RequestContext) -> Iterator[None]:
 
 
 async def run_with_priority(on: Priority, do: Callable[[], Awaitable[None]]) -> None:
-    """Await `do` with its requests in this class; for tasks."""
+    """Await `do` with this priority; for tasks."""
     with with_priority(on):
         await do()
 
@@ -116,11 +115,11 @@ class Bucket:
         self._at = trio.current_time()
 
     def wait(self, *, reserve: float) -> float:
-        """Seconds until one may be taken with so much left behind."""
+        """Return the seconds until a token can be taken with this reserve left."""
         now = trio.current_time()
         self._tokens = min(self._tokens + (now - self._at) * self._rate, self.capacity)
         self._at = now
-        # The arithmetic of a wait that is just over may leave a crumb.
+        # Rounding may leave a tiny remainder at the end of a wait.
         missing = 1 + min(reserve, self.capacity - 1) - self._tokens
         return missing / self._rate if missing > 1e-9 else 0.0
 
@@ -128,7 +127,7 @@ class Bucket:
         self._tokens -= 1
 
     def empty(self) -> None:
-        """The service counts otherwise than we do."""
+        """Empty the bucket: the service counts differently."""
         self._tokens = 0.0
 
 
@@ -138,7 +137,7 @@ class RequestScheduler:
     def __init__(self, limits: config.Limits) -> None:
         self._for_all = [Bucket(limits.requests_per_minute)] if limits.requests_per_minute else []
         own = {"search": limits.searches_per_minute, "upload": limits.uploads_per_minute}
-        # What a request of a kind is taken from, where that is not the same as for all others.
+        # The buckets for each kind of request that has a limit of its own.
         self._buckets = {kind: [*self._for_all, Bucket(most)] for kind, most in own.items() if most}
         self._not_before = -math.inf
         self._last_waited = -math.inf
@@ -148,36 +147,36 @@ class RequestScheduler:
         self._held = False
 
     def hold(self, held: bool) -> None:
-        """Let nothing go but what programs read, or let it go again."""
+        """Hold all requests but those of programs that read, or release them."""
         self._held = held
         self._moved.pulse()
 
     @property
     def queues(self) -> dict[str, tuple[int, int]]:
-        """By class that has any: requests that wait, and that are under way."""
+        """Return the number of queued requests and of those in flight, by priority."""
         found = {one.name.lower(): (self._waiting[one], self._running[one]) for one in Priority}
         return {name: counts for name, counts in found.items() if any(counts)}
 
     @property
     def held_up(self) -> float:
-        """Seconds until the service wants to be asked again; 0: it is content."""
+        """Return the seconds until the service accepts requests again; 0: now."""
         return max(self._not_before - trio.current_time(), 0.0)
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their turn."""
+        """Return the number of queued requests."""
         return self._waiting.total()
 
     @asynccontextmanager
     async def turn(self, kind: str) -> AsyncIterator[None]:
-        """One attempt.  Cancelled while waiting: nothing was spent."""
-        # Tokens are no part of the allowance; whoever needs one holds a turn already.
+        """Hold a turn for one attempt.  Cancelled while queued: nothing was spent."""
+        # Token requests are not limited; the request that needs one holds a turn already.
         if kind == "token":
             yield
             return
         errand = _errand.get() or RequestContext(Priority.INTERACTIVE)
         buckets = self._buckets.get(kind, self._for_all)
-        # atomic: no await between the last look and the taking
+        # atomic: no await between the last check and taking the turn
         if self._wait(errand.on, buckets) > 0:
             await self._queue(errand, buckets)
         mine = errand.on
@@ -190,19 +189,19 @@ class RequestScheduler:
             self._running[mine] -= 1
             if mine in _READING:
                 self._last_waited = trio.current_time()
-            # Only when somebody listens: this runs at every request.
+            # Only with waiters: this runs for every request.
             if self._waiting.total():
                 self._moved.pulse()
 
     def refused(self, kind: str, retry_after: float | None) -> None:
-        """Nobody asks again before the service wants it; then slowly."""
+        """Hold all requests for the requested delay; then continue slowly."""
         wait = UNTOLD_SECONDS if retry_after is None else retry_after
         self._not_before = max(self._not_before, trio.current_time() + wait)
         for bucket in self._buckets.get(kind, self._for_all):
             bucket.empty()
 
     async def _queue(self, errand: RequestContext, buckets: list[Bucket]) -> None:
-        """Return when it is this one's turn, of the class that it has then."""
+        """Return when it is the request's turn, at its current priority."""
         errand.waiting = self._moved.pulse
         try:
             while (wait := self._wait(mine := errand.on, buckets)) > 0:
@@ -213,11 +212,11 @@ class RequestScheduler:
                 finally:
                     self._waiting[mine] -= 1
         finally:
-            # Whom this one stood before may go.
+            # Requests queued behind this one may proceed.
             self._moved.pulse()
 
     def _wait(self, mine: Priority, buckets: list[Bucket]) -> float:
-        """Seconds until it may be this one's turn; infinite: until something moves."""
+        """Return the seconds until it may be this request's turn; infinite: until something changes."""
         if self._held and mine not in _READING:
             return math.inf
         wait = self._not_before - trio.current_time()

@@ -1,10 +1,10 @@
 """Checks that the folder at the root of a restricted drive still exists at the service.
 
-In the trash, or not shared any more, it takes everything below it along, for the time that it is away.  So
-the drive keeps what it shows and what waits to be sent, and lets nothing be changed until the folder is back,
-by its id.
+A folder that is in the trash or not shared any more takes everything below it along for that time.  So the
+drive keeps its tree and its pending changes, and allows no changes until the folder is back, with the same
+ID.
 
-Rule: where the drive begins at a folder, nothing counts as gone before this has been asked.
+Rule: on a drive with such a root, nothing counts as gone before this check.
 """
 
 from cmsfs import errors
@@ -17,9 +17,9 @@ from daemon.core.health import Health
 
 
 async def check(db: Database, client: Client, health: Health) -> None:
-    """Ask for the folder, where the drive begins at one: another root cannot go.
+    """Request the root folder of a restricted drive; any other root cannot disappear.
 
-    Raises `RootGone`, which `health` tells from then on, until this finds the folder again; and what a
+    Raises `RootGone`, which `health` reports from then on until this finds the folder again; and what a
     request raises.
     """
     root = tree.root_id(db)

@@ -1,21 +1,21 @@
 """Detects request loops that make no progress, slows them down and names them in the log.
 
-A loop tells its governor of each round, whether it got on.  Rounds that do not are let go a few times at
-once, since most of what fails fails once, and then ever more seldom; never more than one a second on average.
+A loop reports to its detector whether each round made progress.  A few rounds without progress continue at
+once, since most failures are transient, then with growing pauses; at most one round a second on average.
 
-Rule: what has made no progress for a minute is told by name, with what helps.
+Rule: a loop without progress for a minute is reported by name, with advice.
 """
 
 from dataclasses import dataclass
 
 import trio
 
-# Rounds without progress that go at once.
+# Rounds without progress that continue at once.
 FREE_ROUNDS = 2
 FIRST_REST_SECONDS = 2.0
 LONGEST_REST_SECONDS = 60.0
 
-# How long without progress until a person is told.
+# Time without progress until the user is told.
 TOLD_SECONDS = 60.0
 
 
@@ -38,11 +38,11 @@ class StallDetector:
         self._reason = ""
 
     def progressed(self) -> None:
-        """The last round brought something, or there was nothing to do."""
+        """Record that the last round made progress, or that there was nothing to do."""
         self._rounds = 0
 
     def stood_still(self, reason: str) -> float:
-        """The last round brought nothing; how long to rest before the next one."""
+        """Record a round without progress; return the pause before the next one."""
         if not self._rounds:
             self._since = trio.current_time()
         self._rounds += 1
@@ -53,7 +53,7 @@ class StallDetector:
 
     @property
     def stalled(self) -> Stall | None:
-        """What to tell, if it has lasted."""
+        """Return the stall to report, if it has lasted long enough."""
         lasted = trio.current_time() - self._since
         if not self._rounds or lasted < TOLD_SECONDS:
             return None

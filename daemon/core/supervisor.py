@@ -1,9 +1,9 @@
 """Starts background tasks and restarts them when they fail.
 
-A failure that nobody expected in what lists folders, follows changes or warns of them must not take the drive
-away from the programs that use it: without a handler of its own, an exception of one task ends all others.
+An unexpected failure while listing folders, polling for changes or showing notifications must not unmount the
+drive: an unhandled exception of one task would cancel all others.
 
-Rule: nothing fails in silence.  Each failure is a line with a traceback.
+Rule: no failure is silent.  Each one is logged with a traceback.
 """
 
 import logging
@@ -14,13 +14,13 @@ import trio
 
 log = logging.getLogger(__name__)
 
-# How long what has failed rests, ever longer while it goes on failing.
+# Pause before a failed task is restarted, with backoff.
 FIRST_REST_SECONDS = 1.0
 LONGEST_REST_SECONDS = 300.0
 
 
 class Starts(Protocol):
-    """Where a task is started: a nursery, or `Supervisor`."""
+    """Starts tasks: a nursery, or `Supervisor`."""
 
     def start_soon(
         self, work: Callable[..., Awaitable[object]], /, *args: Any, name: object = None
@@ -28,21 +28,23 @@ class Starts(Protocol):
 
 
 class Supervisor:
-    """Starts tasks in a nursery; their failures stay with them."""
+    """Starts tasks in a nursery and contains their failures."""
 
     def __init__(self, nursery: Starts) -> None:
         self._nursery = nursery
 
     def keep(self, work: Callable[..., Awaitable[object]], /, *args: Any, name: str) -> None:
-        """Have this run until it returns; it is begun again after a failure."""
-        self._nursery.start_soon(_kept, work, args, name, name=name)
+        """Run this until it returns; restart it after a failure."""
+        self._nursery.start_soon(_run_with_restarts, work, args, name, name=name)
 
     def start_soon(self, work: Callable[..., Awaitable[object]], /, *args: Any, name: object = None) -> None:
-        """Have this run once; whoever waits for what it brings hears from itself that it failed."""
+        """Run this once; callers that wait for its result learn of a failure from the task itself."""
         self._nursery.start_soon(_once, work, args, name=name)
 
 
-async def _kept(work: Callable[..., Awaitable[object]], args: tuple[Any, ...], name: str) -> None:
+async def _run_with_restarts(
+    work: Callable[..., Awaitable[object]], args: tuple[Any, ...], name: str
+) -> None:
     rest = FIRST_REST_SECONDS
     while True:
         began = trio.current_time()

@@ -1,9 +1,9 @@
 """Downloads one run of blocks into the cache, resuming after network failures.
 
-Hydrate decides what is fetched and who waits for it; here bytes come, are kept as they land, and a
-connection that breaks, falls silent or ends too early is replaced by another that goes on where it stopped.
+Hydrate decides what is downloaded and who waits for it.  This module receives the bytes, stores them as they
+arrive, and replaces a connection that breaks, stalls or ends early by another that resumes the range.
 
-Rule: only bytes of whole blocks are kept, and only from an answer that is the range that was asked for.
+Rule: only whole blocks are stored, and only from a response with exactly the requested range.
 """
 
 import errno
@@ -29,25 +29,25 @@ from daemon.fetch.single_flight import Work
 
 log = logging.getLogger(__name__)
 
-# Blocks written in one go; the first of a request goes alone, somebody waits for it.
+# Bytes written in one go; the first block of a request is written alone, since a reader waits for it.
 WRITE_BYTES = 1024 * 1024
 
-# Of a run that is so long still, the thread that receives it does all else, too.
-POURED_BYTES = 1024 * 1024
+# A run with at least this much left is written by the thread that receives it.
+THREAD_WRITE_BYTES = 1024 * 1024
 
-# A file up to this size is one request and one piece: it is never read before it was checked.
+# A file up to this size is one request and one run: it is never read before it was verified.
 WHOLE_BYTES = 1024 * 1024
 
-# Connections that may break or fall silent one after another without a single block having come.
-FRUITLESS = 3
+# Maximum number of consecutive connections that fail without a single block.
+MAX_EMPTY_CONNECTIONS = 3
 
-# The part of the readers' deadline after which a silent connection is given up for another.
-PATIENCE = 0.4
+# The share of the readers' deadline after which a silent connection is replaced.
+SILENCE_SHARE = 0.4
 
 
 @dataclass(eq=False, kw_only=True)
 class BlockRun(Work):
-    """A download: the blocks `first` to `last` of a content; `first` moves on as they land."""
+    """A download of blocks `first` to `last` of a content; `first` advances as they are stored."""
 
     content: Content
     remote_id: str
@@ -59,7 +59,7 @@ class BlockRun(Work):
         return run_bytes(self.content.size, self.first, self.last)
 
     def has_landed(self, index: int) -> bool:
-        """Whether a block of it can be read, or could be when it came."""
+        """Whether a block of it can be read, or could be when it arrived."""
         return self.first > index
 
 
@@ -76,59 +76,61 @@ class BlockDownloader:
         self._network_seconds = network_seconds
 
     async def fetch(self, run: BlockRun) -> None:
-        """Bring the run into the cache; who waits is told of blocks that can be read now.
+        """Download the run into the cache and notify waiters of readable blocks.
 
-        Where the disk has no room for it, it is brought into memory, to be read and not kept.
+        Without space on the disk it is downloaded into memory, to be read but not kept.
 
-        Raises `RemoteError`, `IntegrityError` or OSError.  Cancelled: what landed is there.
+        Raises `RemoteError`, `IntegrityError` or OSError.  Cancelled: stored blocks stay.
         """
         try:
             async with self._blocks.reserved(run.nbytes, spare=not run.urgent, pinned=run.pinned) as room:
-                await self._bring(run, room)
+                await self._download(run, room)
         except OSError as error:
             may_pass = run.urgent or self._blocks.may_pass(run.nbytes)
             if error.errno != errno.ENOSPC or run.pinned or not may_pass:
                 raise
-            await self._bring(run, None)
+            await self._download(run, None)
 
-    async def _bring(self, run: BlockRun, room: Reservation | None) -> None:
-        began, fruitless = trio.current_time(), 0
+    async def _download(self, run: BlockRun, room: Reservation | None) -> None:
+        began, empty_connections = trio.current_time(), 0
         while True:
             first = run.first
             try:
                 await self._attempt(run, room)
                 if run.first > run.last:
                     return
-                # The file that was being filled is there no longer: what is missing comes anew.
-                fruitless += 1
-                if fruitless > FRUITLESS:
+                # The file being filled was deleted: download the missing blocks again.
+                empty_connections += 1
+                if empty_connections > MAX_EMPTY_CONNECTIONS:
                     raise errno_map.oserror(errno.EIO, "a content's file does not stay")
             except errors.RemoteError as failure:
                 if run.first > first:
-                    began, fruitless = trio.current_time(), 0
-                fruitless += 1
-                wait = self._wait(failure, run, fruitless)
+                    began, empty_connections = trio.current_time(), 0
+                empty_connections += 1
+                wait = self._retry_delay(failure, run, empty_connections)
                 if wait is None or trio.current_time() + wait > began + self._network_seconds:
                     raise
                 log.info("resuming a download at block %d of %d: %s", run.first, run.last + 1, failure)
                 await trio.sleep(wait)
 
-    def _wait(self, failure: errors.RemoteError, run: BlockRun, fruitless: int) -> float | None:
-        """How long to wait before another connection is tried; None: there is no use."""
+    def _retry_delay(
+        self, failure: errors.RemoteError, run: BlockRun, empty_connections: int
+    ) -> float | None:
+        """Return the delay before the next connection; None to give up."""
         if isinstance(failure, errors.RateLimited):
             return failure.retry_after
-        if fruitless >= FRUITLESS or not self._health.can_ask:
+        if empty_connections >= MAX_EMPTY_CONNECTIONS or not self._health.can_ask:
             return None
         if isinstance(failure, errors.RemoteTimeout):
             return 0.0
-        # Before there is an answer, the client has tried again by itself.
+        # Before a response the client has already retried.
         broke = isinstance(failure, errors.Offline | errors.ProtocolError) and run.answered
-        return 0.1 * fruitless if broke else None
+        return 0.1 * empty_connections if broke else None
 
     async def _attempt(self, run: BlockRun, room: Reservation | None) -> None:
         content, start = run.content, run.first * BLOCK
         is_whole = start == 0 and run.nbytes == content.size <= WHOLE_BYTES
-        patience = self._network_seconds * PATIENCE
+        patience = self._network_seconds * SILENCE_SHARE
         run.answered = False
         with self._health.request("read"):
             with trio.move_on_after(patience) as silence:
@@ -143,7 +145,7 @@ class BlockDownloader:
                     run.answered, heard = True, trio.current_time()
                     async for chunk in chunks:
                         run.progressed()
-                        if run.at > heard + 1:  # setting a deadline is dearer than a chunk of bytes
+                        if run.at > heard + 1:  # setting a deadline costs more than a chunk of bytes
                             silence.deadline, heard = run.at + patience, run.at
                         pieces.append(chunk)
                         held += len(chunk)
@@ -152,12 +154,12 @@ class BlockDownloader:
                         data = memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
                         usable = held if held == run.nbytes else held - held % BLOCK
                         silence.deadline = float("inf")  # the disk may be slow
-                        await self._keep(run, data[:usable], room)
+                        await self._store(run, data[:usable], room)
                         heard = trio.current_time()
                         silence.deadline = heard + patience
                         rest = bytes(data[usable:])
-                        if room is not None and run.nbytes >= POURED_BYTES:
-                            found = await self._poured(run, chunks, rest, room, silence)
+                        if room is not None and run.nbytes >= THREAD_WRITE_BYTES:
+                            found = await self._write_in_thread(run, chunks, rest, room, silence)
                             if found is None:
                                 return
                             rest, heard = found, trio.current_time()
@@ -167,7 +169,7 @@ class BlockDownloader:
                 return
             raise errors.RemoteTimeout(f"no data received for {patience:g} s")
 
-    async def _poured(
+    async def _write_in_thread(
         self,
         run: BlockRun,
         chunks: AsyncIterator[bytes],
@@ -175,16 +177,16 @@ class BlockDownloader:
         room: Reservation,
         silence: trio.CancelScope,
     ) -> bytes | None:
-        """Have what comes written by the thread that receives it, for as long as that can be; `rest` is here
-        already.  What is here behind the last block then; None if the file has been lost."""
+        """Let the receiving thread write the data for as long as possible; `rest` has already been received.
+        Returns the bytes received after the last stored block; None if the cache file was lost."""
         if not isinstance(chunks, ContentStream):
             return rest
-        content, patience = run.content, self._network_seconds * PATIENCE
+        content, patience = run.content, self._network_seconds * SILENCE_SHARE
 
         def told(behind: int, nbytes: int) -> None:
             run.progressed()
             room.left -= nbytes
-            # atomic: no await between the blocks being here and everybody being told
+            # atomic: no await between storing the blocks and notifying waiters
             run.first = behind
             run.moved()
 
@@ -206,13 +208,13 @@ class BlockDownloader:
                     break
             return landing.rest
 
-    async def _keep(self, run: BlockRun, data: memoryview, room: Reservation | None) -> None:
+    async def _store(self, run: BlockRun, data: memoryview, room: Reservation | None) -> None:
         content, first = run.content, run.first
         if room is None:
             self._blocks.pass_through(content.sha1, content.size, first, data)
         else:
             await self._blocks.write_blocks(content.sha1, content.size, first, data)
             room.left -= len(data)
-        # atomic: no await between the blocks being here and everybody being told
+        # atomic: no await between storing the blocks and notifying waiters
         run.first += -(-len(data) // BLOCK)
         run.moved()

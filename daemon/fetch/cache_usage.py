@@ -1,6 +1,6 @@
-"""How much of the cache belongs to which folder.
+"""Reports how much of the cache belongs to which folder.
 
-Rule: one look climbs from every cached content to the folder that is asked about; it is a read for a thread.
+Rule: the query walks up from every cached content to the folder; run it in a thread.
 """
 
 from collections import Counter
@@ -16,9 +16,9 @@ _CACHED = """
 
 
 def below(conn: Connection, folder: Ino) -> Counter[Ino]:
-    """The bytes on this disk of each item of a folder, with all that is below it.
+    """Return the cached bytes of each item of a folder, including everything below it.
 
-    Bytes that several files have are counted for each of them.
+    Contents that several files share are counted for each of them.
     """
     found: Counter[Ino] = Counter()
     known: dict[Ino, Ino | None] = {}
@@ -32,7 +32,7 @@ def below(conn: Connection, folder: Ino) -> Counter[Ino]:
 def _item(
     conn: Connection, ino: Ino, parent: Ino | None, folder: Ino, known: dict[Ino, Ino | None]
 ) -> Ino | None:
-    """The item of the folder that a node is, or is below."""
+    """Return the direct child of the folder that contains a node, or is the node."""
     way: list[Ino] = []
     found: Ino | None = None
     while parent is not None:

@@ -1,10 +1,9 @@
 """Frees disk space on request: evicts contents that can be downloaded again.
 
-Whatever is read afterwards is fetched anew, so nothing is lost by it; what would be lost stays: bytes that
-the service does not have.  So does what is pinned, unless its pin is taken away by the same call, and what is
-open.
+Evicted contents are downloaded again when they are read.  Contents that the service does not have stay, and
+so do pinned ones, unless the same call unpins them, and open ones.
 
-Rule: bytes are dropped by `Evictor.evict` alone, which looks at each content at that very moment.
+Rule: contents are evicted by `Evictor.evict` alone, which checks each content immediately before.
 """
 
 import logging
@@ -24,12 +23,12 @@ from daemon.fetch.pins import Pins
 
 log = logging.getLogger(__name__)
 
-# Contents dropped, or marked in one transaction, before others have their turn: some 50 µs each.
+# Contents evicted, or unmarked in one transaction, before other tasks run: about 50 µs each.
 AT_ONCE = 100
 
 
 class Eviction:
-    """Frees disk space when asked to."""
+    """Frees disk space on request."""
 
     def __init__(self, db: Database, blocks: BlockCache, hydrator: Hydrator, keeper: Pins, hub: Hub) -> None:
         self._db = db
@@ -39,10 +38,10 @@ class Eviction:
         self._hub = hub
 
     async def free(self, ino: Ino, *, unpin: bool) -> control.Freed:
-        """Drop the cached bytes of an item, and of all that is below it; what was dropped, and what stays.
+        """Evict the contents of an item and of everything below it; return what was freed and what stays.
 
-        `unpin`: the pins on these end first.  Raises `UserError` if the item itself is pinned otherwise.
-        Cancelled: some are dropped, and pins may have ended.
+        `unpin`: unpin these items first.  Raises `UserError` if the item itself is pinned otherwise.
+        Cancelled: some contents are evicted, and items may be unpinned.
         """
         path, above = tree.path(self._db, ino), pins.holder(self._db, ino)
         if above is not None and above != ino:
@@ -51,7 +50,7 @@ class Eviction:
             raise errors.UserError(f"{path} is pinned; `cmsfs free --unpin` unpins it, too.")
         if unpin:
             await self._keeper.unpin_below(ino)
-        # A round that has looked before the pins ended must not mark anything afterwards.
+        # A pin round that started before must not mark contents afterwards.
         async with self._keeper.marking:
             await self._blocks.flush()
             found = await self._db.query(lambda conn: evictable.measure(conn, ino))
@@ -75,7 +74,7 @@ class Eviction:
                     files += found.contents[sha1]
                     count += dropped
                     gone.append(sha1)
-            # The kernel has pages of them, of whichever file.
+            # The kernel caches pages of them, of whichever file.
             self._hub.publish(
                 Change(ChangeKind.CONTENT, ino, is_same=True)
                 for sha1 in gone

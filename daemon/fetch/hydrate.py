@@ -1,12 +1,11 @@
 """Downloads missing listings and blocks when the vfs or the push needs them.
 
-Single flight: for each folder and each block there is at most one request under way, and whoever wants
-the same joins it.  A listing of a folder above counts, since it covers all below.  Two limiters keep
-read-ahead from standing in the way of readers; a reader that wants what read-ahead has only queued
-takes it over.
+Single flight: for each folder and each block there is at most one request in flight, and later callers join
+it.  The listing of a folder above counts, since it covers everything below.  Separate limiters keep
+read-ahead from delaying readers; a reader that needs a queued read-ahead request takes it over.
 
-Rule: raises `OSError` only, at once when the service is known to be out of reach, and after
-`network_seconds` without progress in any case.
+Rule: raises only `OSError`, immediately if the service is known to be unreachable, and in any case after
+`network_seconds` without progress.
 """
 
 import errno
@@ -40,30 +39,31 @@ log = logging.getLogger(__name__)
 FOREGROUND = 8
 BACKGROUND = 6
 PREFETCH = 16
-# Of small files twice as many: on a link of 40 ms they are a matter of round trips, not of bytes.
+# Twice as many small files: on a link with 40 ms latency they depend on round trips, not on bytes.
 PREFETCH_SMALL, SMALL_BYTES = 32, 64 * 1024
 PINNED = 4
 
-# A run of missing blocks becomes one request, up to this: a large window of read-ahead is several requests
-# side by side, since one connection does not fill a long link.  Each costs the loop what two MiB do.
+# Maximum size of a request for consecutive missing blocks: a large read-ahead window becomes several
+# concurrent requests, since one connection does not fill a long link.  A request costs the event loop as much
+# as 2 MiB.
 MAX_RUN = 8 * 1024 * 1024 // BLOCK
 
-# A pinned content comes in pieces of this many runs: a demand for each block of a whole disk image would be
-# hundreds of thousands.
+# A pinned content is requested in pieces of this many runs: one demand for each block of a disk image would
+# be hundreds of thousands.
 PINNED_RUNS = 4
 
-# What has brought bytes so recently goes on, whatever is said of the connection.
+# A download that received bytes this recently continues, whatever the state of the connection.
 SILENT_SECONDS = 2.0
 
 STOPPING = "the daemon is shutting down"
 
-# What came wrong is told for so long, and of so many contents.
-WRONG_SECONDS = 3600.0
+# Contents that failed verification are remembered this long, up to this many.
+CORRUPT_SECONDS = 3600.0
 MOST_WRONG = 100
 
 
 class Hydrator:
-    """The vfs's hydrator over one client; its work runs in the given nursery."""
+    """Downloads listings and blocks for the vfs with one client; its tasks run in the given nursery."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class Hydrator:
         self._nursery = nursery
         self._network_seconds = network_seconds
         self._listings: dict[Ino, Work] = {}
-        # By SHA-1: the runs that are asked for, until they have ended.  Few at a time, of hundreds of blocks.
+        # Runs in flight or queued, by SHA-1.  There are few at a time, each of hundreds of blocks.
         self._fetches: dict[str, list[BlockRun]] = {}
         self._fetching = BlockDownloader(db, client, blocks, health, network_seconds=network_seconds)
-        # Told of what has come: a content, and how many bytes of it.
+        # Called for downloaded data: the SHA-1 and the number of bytes.
         self.fetched: Callable[[str, int], None] = lambda sha1, nbytes: None
-        self._under_way: dict[trio.CancelScope, Work] = {}
-        self._came_wrong: dict[str, float] = {}  # when, by SHA-1
-        health.subscribe(self._heard)
+        self._in_flight: dict[trio.CancelScope, Work] = {}
+        self._corrupt: dict[str, float] = {}  # time of the failed verification, by SHA-1
+        health.subscribe(self._on_health_change)
         self._foreground = trio.CapacityLimiter(FOREGROUND)
         self._background = trio.CapacityLimiter(BACKGROUND)
         self._spare = trio.CapacityLimiter(PREFETCH)
@@ -105,20 +105,20 @@ class Hydrator:
 
     @property
     def is_listing(self) -> bool:
-        """Whether a listing is under way."""
+        """Whether a listing is in progress."""
         return bool(self._listings)
 
     async def listing(self, folder: Ino) -> None:
-        """Return once everything in the folder is known."""
-        # More than once if a listing of a folder above began before this one was moved there.
+        """Return once the folder is completely listed."""
+        # Repeats if the listing of a folder above began before this one was moved there.
         while not tree.is_listed(self._db, folder) and tree.find(self._db, folder) is not None:
             work = self._demand_listing(folder)
-            # A folder above with a very large tree is not waited for.
+            # Do not wait for a folder above with a very large tree.
             wait = work.wait if self._listings.get(folder) is work else work.wait_unless_grown
             await wait(self._network_seconds, self._health.suspect)
 
     def list_soon(self, folder: Ino) -> None:
-        """Have the folder listed if it is not; never waits, never fails."""
+        """Start listing the folder if it is not listed; never waits, never fails."""
         if self._health.can_ask and not tree.is_listed(self._db, folder):
             self._demand_listing(folder)
 
@@ -169,7 +169,7 @@ class Hydrator:
                     here = partial(run.has_landed, index)
                     await run.wait(self._network_seconds, self._health.suspect, until=here)
                 except OSError as error:
-                    # There was no room to spare for it ahead; for who waits there may be.
+                    # Read-ahead found no free space for it; a reader may get some.
                     if run.taken_over and error.errno == errno.ENOSPC:
                         break
                     raise
@@ -177,18 +177,18 @@ class Hydrator:
                 return
 
     def ahead(self, content: Content, first: int, last: int, *, kept: bool = False) -> None:
-        """Fetch these blocks behind whatever readers wait for; never waits, never fails."""
+        """Download these blocks at lower priority than readers; never waits, never fails."""
         if self._health.can_ask and content.remote_id is not None:
             self._demand_blocks(content, first, last, urgent=False, pinned=kept)
 
     def coming(self) -> set[str]:
-        """The contents of which blocks are on their way."""
+        """Return the contents that are being downloaded."""
         return set(self._fetches)
 
     async def keep(self, content: Content) -> None:
-        """Return once all of a pinned content is here and checked; behind everybody who waits.
+        """Return once a pinned content is completely downloaded and verified; at lower priority than readers.
 
-        Raises OSError.  Cancelled: what is under way comes all the same.
+        Raises OSError.  Cancelled: downloads in flight continue.
         """
         last, step = bitmap.blocks(content.size) - 1, MAX_RUN * PINNED_RUNS
         for first in range(0, last + 1, step):
@@ -198,23 +198,23 @@ class Hydrator:
             ):
                 for run, index in wanted.items():
                     try:
-                        # No deadline: work in the background may wait long for its turn.
+                        # No deadline: background work may queue for a long time.
                         here = partial(run.has_landed, index)
-                        await run.wait(float("inf"), _content_to_wait, until=here)
+                        await run.wait(float("inf"), _ignore_silence, until=here)
                     except OSError as error:
-                        # What somebody else began may be given up for reasons that do not hold here.
+                        # Another caller's download may be abandoned for reasons that do not apply here.
                         if run.pinned or error.errno not in (errno.ENOSPC, errno.ECANCELED):
                             raise
                         break
         await self._blocks.verify(content.sha1)
 
     def began(self, ino: Ino) -> None:
-        """A file is being read from its beginning: its neighbours may be next."""
+        """Note that a file is read from its beginning: its neighbours may be next."""
         if self._health.may_work:
             self._prefetch.began(ino)
 
     def _prefetched(self, content: Content, nbytes: int) -> Work | None:
-        """Fetch the beginning of a content behind everything else; None if it is here or on its way."""
+        """Prefetch the beginning of a content at the lowest priority; None if cached or in flight."""
         queue = self._spare_small if content.size <= SMALL_BYTES else self._spare
         wanted = self._demand_blocks(content, 0, (nbytes - 1) // BLOCK, urgent=False, queue=queue)
         return next(iter(wanted), None)
@@ -229,15 +229,15 @@ class Hydrator:
         queue: trio.CapacityLimiter | None = None,
         pinned: bool = False,
     ) -> dict[BlockRun, int]:
-        """The runs that bring those of these blocks that are not here, and the last block wanted of each; new
-        runs for what nobody has asked for yet."""
-        # atomic: no await between the look at what is missing and the entry of what is fetched
+        """Return the runs that deliver the missing ones of these blocks, with the last block wanted of each;
+        starts runs for blocks that nobody has requested yet."""
+        # atomic: no await between checking for missing blocks and registering the runs
         if content.size <= WHOLE_BYTES:
             first, last = 0, bitmap.blocks(content.size) - 1
         wanted: dict[BlockRun, int] = {}
         new: list[tuple[int, int]] = []
         span = (content.sha1, content.size, first, last)
-        # Whoever waits for it pays; what nobody waits for yet costs those nothing.
+        # Readers are served at the priority of their request; speculative downloads must not delay them.
         on = request_scheduler.current() if urgent else Priority.PIN if pinned else Priority.AHEAD
         coming = self._fetches.get(content.sha1, ())
         for start, end in self._blocks.missing(*span, readable=not pinned):
@@ -258,7 +258,7 @@ class Hydrator:
             self._health.check()
         for start, end in new:
             if content.remote_id is None:
-                # Bytes made here that are no longer here: nobody else has them.
+                # A local content that is no longer cached: nobody else has it.
                 raise errno_map.oserror(
                     errno.EIO, f"content {content.sha1} is neither cached nor at the service"
                 )
@@ -278,11 +278,11 @@ class Hydrator:
         return wanted
 
     async def _fetch(self, run: BlockRun) -> None:
-        """One run of blocks; what it does not bring ends with its error."""
+        """Download one run of blocks; blocks that fail to arrive end with its error."""
         content, nbytes, error = run.content, run.nbytes, None
         try:
             with trio.CancelScope() as scope:
-                self._under_way[scope] = run
+                self._in_flight[scope] = run
                 async with run.admitted(self._foreground):
                     with request_scheduler.with_priority(run):
                         await self._fetching.fetch(run)
@@ -293,9 +293,9 @@ class Hydrator:
                 self._health.check()
         except errors.IntegrityError as failure:
             log.error("a download does not match its SHA-1: %s", failure)
-            self._note_wrong(content.sha1)
+            self._note_corrupt(content.sha1)
             error = errno_map.to_oserror(failure)
-            # Of what came in parts, some may have been read already, and the kernel keeps pages of them.
+            # Some parts may have been read before the verification, and the kernel caches pages of them.
             self._hub.publish(
                 [
                     Change(ChangeKind.CONTENT, ino, is_same=True)
@@ -303,9 +303,9 @@ class Hydrator:
                 ]
             )
         except errors.CmsfsError as failure:
-            error = self._explained(content, failure)
+            error = self._to_os_error(content, failure)
             if isinstance(failure, errors.NotFound):
-                await self._doubt(content)
+                await self._refresh_item(content)
         except OSError as failure:
             error = failure
         except Exception:
@@ -315,46 +315,46 @@ class Hydrator:
             error = errno_map.oserror(errno.ENETDOWN, STOPPING)
             raise
         finally:
-            del self._under_way[scope]
+            del self._in_flight[scope]
             self._fetches[content.sha1].remove(run)
             if not self._fetches[content.sha1]:
                 del self._fetches[content.sha1]
             run.end(error)
 
-    def _heard(self) -> None:
-        """The connection's state has changed: nobody waits for what will not come."""
+    def _on_health_change(self) -> None:
+        """Abandon downloads that cannot continue after the connection state changed."""
         if self._health.can_ask:
             return
-        for scope, work in self._under_way.items():
+        for scope, work in self._in_flight.items():
             if trio.current_time() - work.at > SILENT_SECONDS:
                 scope.cancel()
 
-    def _note_wrong(self, sha1: str) -> None:
-        self._came_wrong.pop(sha1, None)
-        self._came_wrong[sha1] = trio.current_time()
-        if len(self._came_wrong) > MOST_WRONG:
-            del self._came_wrong[next(iter(self._came_wrong))]
+    def _note_corrupt(self, sha1: str) -> None:
+        self._corrupt.pop(sha1, None)
+        self._corrupt[sha1] = trio.current_time()
+        if len(self._corrupt) > MOST_WRONG:
+            del self._corrupt[next(iter(self._corrupt))]
 
-    def came_wrong(self) -> list[str]:
-        """The contents (SHA-1) that came with other bytes within the last hour: whoever read parts of them
-        had better read them again."""
-        since = trio.current_time() - WRONG_SECONDS
-        return [sha1 for sha1, at in self._came_wrong.items() if at > since]
+    def corrupt_contents(self) -> list[str]:
+        """Return the contents (SHA-1) whose download failed verification within the last hour: their readers
+        should read them again."""
+        since = trio.current_time() - CORRUPT_SECONDS
+        return [sha1 for sha1, at in self._corrupt.items() if at > since]
 
-    async def _doubt(self, content: Content) -> None:
-        """The service does not have these bytes: what it has is asked for."""
+    async def _refresh_item(self, content: Content) -> None:
+        """Refresh the item, since the service does not have this content any more."""
         if content.remote_id is not None:
             news = local_work.DeferredUpdate(NodeKind.FILE, content.remote_id, local_work.ANYHOW)
             await self._db.write(lambda conn: local_work.defer(conn, news))
 
     @staticmethod
-    def _explained(content: Content, failure: errors.CmsfsError) -> OSError:
+    def _to_os_error(content: Content, failure: errors.CmsfsError) -> OSError:
         if isinstance(failure, errors.NotFound):
-            # The name is there and can be opened; it is the version of this handle that is not.
+            # The name exists and can be opened; only the version of this handle is gone.
             return errno_map.oserror(errno.ESTALE, str(failure))
         log.info("blocks of %s could not be downloaded: %s", content.sha1, failure)
         return errno_map.to_oserror(failure)
 
 
-def _content_to_wait() -> None:
-    """What waits for its turn in the background says nothing of the connection."""
+def _ignore_silence() -> None:
+    """Ignore the suspicion: a background task that queues says nothing about the connection."""

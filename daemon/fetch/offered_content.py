@@ -1,11 +1,11 @@
-"""Contents of files from the addresses that a service gives out, where it has no downloads by ID.
+"""Downloads file contents from URLs that items offer, for services without downloads by ID.
 
-    a shared link's `download_url`     the bytes as they are, also parts of them
-    a representation of the same type  bytes that may be the file's: only if they have its SHA-1
+    a shared link's `download_url`     the exact bytes, ranges included
+    a representation of the same type  may be the file itself: used only if its SHA-1 matches
 
-A search shows what there is.  Files that have neither cannot be read: `NotSupported`.
+A search finds the file's offers.  Files that offer neither cannot be read: `NotSupported`.
 
-Rule: what is given out stands for the version that the search shows; another one is not there (`NotFound`).
+Rule: an offer stands for the version that the search returns; other versions are not available (`NotFound`).
 """
 
 import contextlib
@@ -24,14 +24,14 @@ from daemon.core import item_search
 
 FIELDS = ("id", "type", "name", "sha1", "size", "extension", "file_version", "shared_link", "representations")
 
-# An address is asked for again after this; so is what had none.
+# How long a file's offers are remembered, including that there are none.
 FRESH_SECONDS = 60.0
-# Files whose addresses are remembered.
+# Maximum number of files whose offers are remembered.
 MOST = 1000
 
-# A representation comes whole, however little of it is wanted.
+# A representation is always downloaded completely.
 LARGEST = 16 * 1024 * 1024
-# Types of which a representation may be the file itself, and what it is called.
+# Types whose representation may be the file itself, with the name of that representation.
 SAME = {"pdf": "pdf", "mp3": "mp3", "mp4": "mp4"} | dict.fromkeys(
     ("txt", "md", "csv", "log"), "extracted_text"
 )
@@ -45,7 +45,7 @@ class _Known(NamedTuple):
 
 
 class OfferedContent:
-    """Contents by search."""
+    """Reads contents from the offers that a search finds."""
 
     def __init__(self, db: Database, client: Client) -> None:
         self._db = db
@@ -56,7 +56,7 @@ class OfferedContent:
     async def content(
         self, file_id: str, *, first: int, last: int, version: str | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """As `FilesApi.content`, of the current version alone."""
+        """Like `FilesApi.content`, but of the current version only."""
         file = await self._look_up(file_id)
         if version is not None and file.file_version is not None and file.file_version.id != version:
             self._known.pop(file_id, None)
@@ -68,7 +68,7 @@ class OfferedContent:
                 return
             except errors.ApiError as error:
                 self._known.pop(file_id, None)
-                # An address says nothing of the item: the link may have ended.
+                # A failure of the URL does not concern the item: the link may have expired.
                 if isinstance(error, errors.RateLimited) or error.status >= 500:
                     raise
                 raise errors.NotSupported(405, "not_offered", WITHOUT) from error
@@ -91,7 +91,7 @@ class OfferedContent:
         return known.file
 
     async def _represented(self, file: items.File) -> bytes:
-        """The bytes of a representation that is the file itself.  Raises `NotSupported`."""
+        """Return the contents from a representation that is the file itself.  Raises `NotSupported`."""
         name = file.name or ""
         wanted = SAME.get(name.rpartition(".")[2].lower())
         size = int(file.size or 0)

@@ -1,6 +1,6 @@
-"""Resolves a drive path that a person typed to a node.
+"""Resolves a drive path that a user typed to a node.
 
-Rule: nothing is counted as a look-up: the kernel knows nothing of this.
+Rule: this is no FUSE lookup, so the kernel's lookup counts stay as they are.
 """
 
 from cmsfs import errors
@@ -11,7 +11,7 @@ from daemon.fetch.hydrate import Hydrator
 
 
 async def find(db: Database, hydrator: Hydrator, path: str) -> Node:
-    """The node at a path from the top of the drive; folders on the way that are not known are listed.
+    """Return the node at a path from the root of the drive; lists unlisted folders on the way.
 
     Raises `UserError`.
     """

@@ -1,11 +1,11 @@
 """Keeps pinned items completely downloaded while others change them.
 
-Rounds: look at all pinned trees (`replica.pins.survey`), mark their contents so that the cache lets them
-stay, have unknown folders listed and missing contents fetched, last of all who want something of the
-service.  Any change of the tree, from here or from there, makes another round soon.
+The agent works in rounds: it examines all pinned trees (`replica.pins.survey`), marks their contents so that
+the cache does not evict them, and requests missing listings and contents at the lowest priority.  Any local
+or remote change of the tree triggers another round soon.
 
-Rule: nothing here is remembered but the pins themselves: a round finds out what is so, and a restart goes on
-with the next one.
+Rule: only the pins themselves are stored: each round determines the state anew, and after a restart the next
+round continues.
 """
 
 import errno
@@ -33,16 +33,16 @@ from daemon.fetch.hydrate import PINNED, Hydrator
 
 log = logging.getLogger(__name__)
 
-# What no change has told of (a cache folder that somebody has cleared).
-AGAIN_SECONDS = 60.0
-# After something could not be had: a full disk, a content that fails.
+# Rounds also detect what no change announces, such as a cache folder that was cleared.
+ROUND_INTERVAL_SECONDS = 60.0
+# Retry delay after a failure: a full disk, a content that cannot be downloaded.
 RETRY_SECONDS = 30.0
 
-# Changes come in flurries; and looking at very large trees is not to take more than a twentieth of the time.
-FLURRY_SECONDS = 0.5
+# Changes come in bursts; and examining very large trees must take at most a twentieth of the time.
+BURST_SECONDS = 0.5
 COST_SHARE = 20.0
 
-# A long round is left for a new one if there is news, but not before it got on.
+# A long round is abandoned for a new one if something changed, but not before this time.
 ROUND_SECONDS = 5.0
 
 # Contents marked in one transaction.
@@ -50,7 +50,7 @@ MARKED_AT_ONCE = 500
 
 
 class Pins:
-    """The agent that keeps pinned items complete, and the requests to it."""
+    """The agent that keeps pinned items complete; it also pins and unpins."""
 
     def __init__(
         self, db: Database, blocks: BlockCache, hydrator: Hydrator, health: Health, hub: Hub
@@ -63,20 +63,20 @@ class Pins:
         self._trees: list[pins.Tree] = []
         self._fetching: dict[str, pins.WantedContent] = {}
         self._cost = 0.0
-        self._round = trio.CancelScope()  # cancelled: what it looked at is pinned no longer
-        self.marking = trio.Lock()  # held from a look at what is pinned until the cache knows of it
+        self._round = trio.CancelScope()  # cancelled if its survey is out of date after an unpin
+        self.marking = trio.Lock()  # held from the survey until the cache knows what is pinned
         self.problem = ""
-        # Something has changed, here or at the service.
+        # Starts a round after a local or remote change.
         self.wake = self._news.set
         hub.wake(self._news)
         health.subscribe(self.wake)
 
-    # ---- what a person wants ----
+    # ---- requests of the user ----
 
     async def pin(self, ino: Ino) -> str:
-        """Keep an item from now on; what the person should know.
+        """Pin an item; return a note for the user.
 
-        Raises `UserError` if it cannot be kept, or does not fit.
+        Raises `UserError` if it cannot be pinned or does not fit.
         """
         node = tree.find(self._db, ino)
         if node is None or node.kind not in (NodeKind.FILE, NodeKind.FOLDER):
@@ -94,7 +94,7 @@ class Pins:
         return ""
 
     async def unpin(self, ino: Ino) -> None:
-        """Keep it no longer.  Raises `UserError` if it is not pinned, or something above it is."""
+        """Unpin an item.  Raises `UserError` if it is not pinned, or something above it is."""
         if not await self._db.write(lambda conn: pins.remove(conn, ino), durable=True):
             path, above = tree.path(self._db, ino), pins.holder(self._db, ino)
             if above is None:
@@ -104,19 +104,19 @@ class Pins:
         self._unpinned()
 
     async def unpin_below(self, ino: Ino) -> None:
-        """Keep neither it nor anything below it any longer; what is pinned above it still holds."""
+        """Unpin the item and everything below it; pins above it still apply."""
         if count := await self._db.write(lambda conn: pins.remove_below(conn, ino), durable=True):
             log.info("%d items were unpinned", count)
             self._unpinned()
 
     def _unpinned(self) -> None:
-        # What may leave now must be looked at again before it counts as here for a later pin.
+        # Contents may be evicted from now on, so later pins must not rely on the last survey.
         self._trees = []
         self._round.cancel()
         self.wake()
 
     async def set(self, ino: Ino, *, pinned: bool) -> None:
-        """As `pin` and `unpin`, for a program that sets the attribute.  Raises OSError."""
+        """Like `pin` and `unpin`, for a program that sets the extended attribute.  Raises OSError."""
         try:
             if pinned:
                 await self.pin(ino)
@@ -127,11 +127,12 @@ class Pins:
             raise errno_map.oserror(errno.ENOSPC if pinned else errno.EINVAL, error.message) from error
 
     async def progress(self) -> diagnostics.Pinning:
-        """How far it is: of what is pinned at this moment, whether a round has looked at it or not."""
-        trees = await self._looked_at()
+        """Return the download progress of all pinned items, including those that no round has examined
+        yet."""
+        trees = await self._surveyed_trees()
         coming: dict[Ino, int] = {}
         for wanted in self._fetching.values():
-            here = self._here(wanted)
+            here = self._cached_bytes(wanted)
             for one in wanted.trees:
                 coming[one.ino] = coming.get(one.ino, 0) + here
         items = [
@@ -149,8 +150,8 @@ class Pins:
             items=items, listing=any(one.listing for one in items), problem=self.problem
         )
 
-    async def _looked_at(self) -> list[pins.Tree]:
-        """All that is pinned at this moment: as the last round found it, or looked at now."""
+    async def _surveyed_trees(self) -> list[pins.Tree]:
+        """Return all pinned trees, from the last round or examined now."""
         found: dict[Ino, pins.Tree] = {}
         # atomic: no await from reading what is pinned until it is returned.
         while True:
@@ -162,7 +163,7 @@ class Pins:
             for ino in new:
                 found[ino] = await self._db.query(lambda conn, ino=ino: pins.progress_of(conn, ino))  # type: ignore[misc]
 
-    def _here(self, wanted: pins.WantedContent) -> int:
+    def _cached_bytes(self, wanted: pins.WantedContent) -> int:
         content = wanted.content
         last = (content.size - 1) // bitmap.BLOCK
         runs = self._blocks.missing(content.sha1, content.size, 0, last)
@@ -171,27 +172,27 @@ class Pins:
     # ---- the work ----
 
     async def run(self) -> None:
-        """Keep what is pinned, for ever.  Cancelled: what came is here."""
+        """Keep pinned items complete, forever.  Cancelled: what was downloaded stays."""
         while True:
             self._news.clear()
             wait = RETRY_SECONDS
             try:
                 if await self.once():
-                    wait = AGAIN_SECONDS
+                    wait = ROUND_INTERVAL_SECONDS
             except OSError as error:
                 log.info("pinned items could not be updated: %s", error)
             except Exception:
                 log.exception("unexpected error while updating pinned items")
             with trio.move_on_after(wait):
                 await self._news.wait()
-            await trio.sleep(max(FLURRY_SECONDS, self._cost * COST_SHARE))
+            await trio.sleep(max(BURST_SECONDS, self._cost * COST_SHARE))
 
     async def once(self) -> bool:
-        """One round; whether there is nothing left to be done."""
+        """Run one round; return whether nothing is left to do."""
         if not pins.any_left(self._db):
             self._trees, self.problem = [], ""
             return True
-        survey = await self._look()
+        survey = await self._survey()
         if not survey.wanted and not survey.unlisted:
             self.problem = ""
             return True
@@ -199,18 +200,18 @@ class Pins:
             return False  # told when it can
         known = await self._list(survey.unlisted)
         if survey.unlisted:
-            survey = await self._look()
+            survey = await self._survey()
         await self._warn(survey)
         return await self._fetch(survey) and known
 
-    async def _look(self) -> pins.Survey:
+    async def _survey(self) -> pins.Survey:
         async with self.marking:
             self._round = trio.CancelScope()
             await self._blocks.flush()
             began = clock.monotonic()
             survey = await self._db.query(pins.survey)
             self._cost = clock.monotonic() - began
-            # Of what was unpinned meanwhile, nothing that was seen counts.
+            # The survey is out of date for items that were unpinned meanwhile.
             self._trees = [] if self._round.cancel_called else survey.trees
             marks = iter([*survey.mark, *((sha1, None) for sha1 in survey.release)])
             while batch := list(islice(marks, MARKED_AT_ONCE)):
@@ -222,7 +223,7 @@ class Pins:
         known = True
         for folder in folders:
             if tree.is_listed(self._db, folder):
-                continue  # with one above
+                continue  # listed with a folder above
             try:
                 await self._hydrator.listing(folder)
             except OSError as error:
@@ -231,20 +232,20 @@ class Pins:
         return known
 
     async def _warn(self, survey: pins.Survey) -> None:
-        """Say it before the disk is full; what fits is fetched all the same."""
+        """Warn before the disk is full; what fits is downloaded anyway."""
         room = await self._blocks.room_for_pinned()
         if survey.wanted_bytes > room:
-            self._trouble(f"Not enough space for pinned items: {_short_of(survey.wanted_bytes, room)}")
+            self._report_problem(f"Not enough space for pinned items: {_short_of(survey.wanted_bytes, room)}")
         else:
             self.problem = ""
 
-    def _trouble(self, problem: str) -> None:
+    def _report_problem(self, problem: str) -> None:
         if not self.problem:
             log.warning("%s", problem)
         self.problem = problem
 
     async def _fetch(self, survey: pins.Survey) -> bool:
-        """Fetch what is wanted; whether all of it came."""
+        """Download missing contents; return whether all of them arrived."""
         left = len(survey.wanted)
         began = trio.current_time()
         no_room = False
@@ -271,7 +272,7 @@ class Pins:
         with self._round:
             await concurrency.for_each(survey.wanted, one, tasks=PINNED)
         if no_room:
-            self._trouble("Not enough space for pinned items: the disk is full.")
+            self._report_problem("Not enough space for pinned items: the disk is full.")
         return left == 0
 
 

@@ -1,14 +1,14 @@
 """Directory prefetch: downloads the next small files when a program reads a folder in order.
 
-`grep -r`, `cp -r`, `tar` and thumbnailers open files in an order that can be guessed: as readdir gave them
-or by name, through the folders below and beside.  The vfs tells of every file that is read from its
-beginning (`began`); a few in such an order are a *walk*, and the files that follow are fetched ahead.
+`grep -r`, `cp -r`, `tar` and thumbnailers open files in a predictable order: in readdir order or by name,
+across subfolders and sibling folders.  The vfs reports every file that is read from its beginning (`began`);
+a few in such an order are a *walk*, and the files that follow are prefetched.
 
-A walk is trusted for a quarter of what it has read, so that one that stops has fetched little in vain;
-outside the folders that it is known to go through it is trusted for a few files only.  A guess that proves
-wrong ends it, and what is still queueing is dropped.
+The prefetch window is a quarter of what the walk has read, so that one that stops has wasted little; outside
+the folders that it is known to visit, only a few files.  A wrong guess ends the walk, and prefetches that are
+still queued are dropped.
 
-Rule: nothing here waits, fails or asks the service; hydrate fetches, behind all that readers wait for.
+Rule: nothing here waits, fails or sends requests; hydrate downloads, at lower priority than readers.
 """
 
 import itertools
@@ -21,27 +21,27 @@ from cmsfs.replica.nodes import ROOT, Content, Ino, Node, NodeKind
 from cmsfs.sqlite import Database
 from daemon.fetch.single_flight import Work
 
-# Files in order before it is a walk: two neighbours are often opened by chance.
+# Number of files in order that makes a walk: two neighbours are often opened by chance.
 STEPS = 2
 
-# Files ahead: a quarter of those read so far, within these bounds.  64 under way on a link of 40 ms are
-# more than a thousand files a second.
+# Window: a quarter of the files read so far, within these bounds.  64 in flight on a link with 40 ms latency
+# are more than a thousand files a second.
 LEAST, MOST, SHARE = 4, 64, 4
 MOST_BYTES = 32 * 1024 * 1024
 
-# Files ahead in folders that the walk may never go to.
+# Window in folders that the walk may never visit.
 BEYOND = 8
 
-# A program that passes over some files (`*.c`, only pictures) still walks.
+# A program that skips some files (`*.c`, only pictures) still walks.
 SLACK = 8
 
-# Programs that walk at the same time.
+# Number of walks at the same time.
 WALKS = 4
 
-# Of a large file only the beginning: whoever reads it on has a window of its own.
+# Of a large file only the beginning is prefetched: its reader has a read-ahead window.
 HEAD_BYTES = 1024 * 1024
 
-# Entries looked at for the next file; beyond so many folders without one there is nothing to be had.
+# Maximum number of entries examined for the next file; and of folders without one.
 LOOKED_AT = 512
 
 Ahead = Callable[[Content, int], Work | None]
@@ -52,7 +52,7 @@ class Guess:
     """A file that a walk is expected to read."""
 
     ino: Ino
-    beyond: bool  # outside what the walk is known to go through
+    beyond: bool  # outside the folders that the walk is known to visit
     nbytes: int
     work: Work | None
 
@@ -65,10 +65,10 @@ class Walk:
     by_name: bool = False
     files_first: bool = False  # the files of a folder before the folders in it, as os.walk does
     steps: int = 0
-    wrong: int = 0  # files read in its folder that it would not have read, one after another
+    wrong: int = 0  # consecutive files read in its folder that it had not predicted
     read: int = 1
     top: Ino = ROOT  # the folder below which everything read so far lies
-    passed_over: set[str] = field(default_factory=set)  # endings of names
+    passed_over: set[str] = field(default_factory=set)  # suffixes of skipped files
     guesses: OrderedDict[Ino, Guess] = field(default_factory=OrderedDict)
     furthest: Node | None = None
 
@@ -78,18 +78,18 @@ class Walk:
 
 
 class Prefetch:
-    """Recognises walks.  `ahead(content, nbytes)` begins to fetch, and gives None if nothing is to be had."""
+    """Recognises walks.  `ahead(content, nbytes)` starts a download; returns None if none is needed."""
 
     def __init__(self, db: Database, ahead: Ahead) -> None:
         self._db = db
         self._ahead = ahead
-        # The one heard of last at the end.
+        # Most recently active last.
         self._walks: deque[Walk] = deque(maxlen=WALKS)
         self.fetched = 0
         self.used = 0
 
     def began(self, ino: Ino) -> None:
-        """A file is being read from its beginning."""
+        """Note that a file is read from its beginning."""
         node = tree.find(self._db, ino)
         if node is None or node.parent is None:
             return
@@ -112,7 +112,7 @@ class Prefetch:
     # ---- recognising ----
 
     def _comes_to(self, walk: Walk, node: Node) -> bool:
-        """Whether the walk would read this file next, or soon; then it is there."""
+        """Whether the walk predicted this file as one of the next; then advance to it."""
         if node.ino in walk.guesses:
             self._guessed(walk, node)
         elif walk.last.parent == node.parent:
@@ -128,19 +128,19 @@ class Prefetch:
     def _guessed(self, walk: Walk, node: Node) -> None:
         self.used += 1
         before = list(itertools.takewhile(lambda ino: ino != node.ino, walk.guesses))
-        for ino in before[:-SLACK]:  # these it has passed over
+        for ino in before[:-SLACK]:  # skipped files
             del walk.guesses[ino]
         if walk.guesses.pop(node.ino).beyond:
             self._goes_through(walk, node)
 
     def _goes_through(self, walk: Walk, node: Node) -> None:
-        """The walk has left the folders it was known to go through."""
+        """Widen the walk: it has left the folders it was known to visit."""
         walk.top = self._common(walk.top, node)
         for other in walk.guesses.values():
             other.beyond = False
 
     def _steps_to(self, walk: Walk, node: Node) -> bool:
-        """Whether the file comes soon after the last one in the folder of both."""
+        """Whether the file is one of the next in the same folder."""
         folder = node.parent or ROOT
         for by_name in (walk.by_name,) if walk.steps >= STEPS else (False, True):
             skipped: list[Node] = []
@@ -160,7 +160,7 @@ class Prefetch:
         return False
 
     def _goes_over_to(self, walk: Walk, node: Node) -> bool:
-        """Whether the file is among the next ones in another folder."""
+        """Whether the file is one of the next in another folder."""
         if walk.steps < STEPS:
             return False
         for files_first in (walk.files_first, not walk.files_first):
@@ -173,14 +173,14 @@ class Prefetch:
         return False
 
     def _doubt(self, walk: Walk) -> None:
-        """A file of its folder was read that it would not have read: perhaps by another program."""
+        """Count an unpredicted file in the walk's folder: perhaps another program read it."""
         walk.wrong += 1
         if walk.wrong >= STEPS:
             self._drop(walk)
             walk.steps, walk.read = 0, 1
 
     def _common(self, top: Ino, node: Node) -> Ino:
-        """The lowest folder that is above both."""
+        """Return the lowest folder above both."""
         above: set[Ino] = set()
         current: Ino | None = node.parent
         while current is not None:
@@ -194,10 +194,10 @@ class Prefetch:
             top = found.parent
         return top
 
-    # ---- guessing ----
+    # ---- predicting ----
 
     def _extend(self, walk: Walk) -> None:
-        """Fetch on until enough is ahead; not before half of what was ahead has been read."""
+        """Fill the prefetch window once half of it has been read."""
         if len(walk.guesses) > walk.width // 2:
             return
         nbytes = sum(guess.nbytes for guess in walk.guesses.values())
@@ -217,7 +217,7 @@ class Prefetch:
             beyond += is_beyond
 
     def _following(self, walk: Walk, start: Node) -> Iterator[tuple[Node, bool]]:
-        """The files that a walk reads after `start`, and whether it is not known to go so far."""
+        """Yield the files that a walk reads after `start`, and whether each is beyond its known folders."""
         seen = 0
         at, beyond = start, False
         while at.parent is not None:
@@ -234,7 +234,7 @@ class Prefetch:
             at = above
 
     def _below(self, walk: Walk, folder: Ino, after: Node | None) -> Iterator[Node]:
-        """The entries behind `after` and what is in them; folders are given too, when they are entered."""
+        """Yield the entries after `after` and their contents; folders too, when the walk enters them."""
         if walk.files_first and (after is None or not after.is_folder):
             for node in self._entries(folder, after, by_name=walk.by_name):
                 if not node.is_folder:
@@ -247,7 +247,7 @@ class Prefetch:
                 yield from self._below(walk, node.ino, None)
 
     def _entries(self, folder: Ino, after: Node | None, *, by_name: bool) -> Iterator[Node]:
-        """The entries of a folder behind one of them, as the replica has them."""
+        """Yield the entries of a folder after one of them, in replica order or by name."""
         while True:
             if by_name:
                 page = tree.children_by_name(self._db, folder, after=after.name if after else "", limit=32)
@@ -260,7 +260,7 @@ class Prefetch:
 
     @staticmethod
     def _drop(walk: Walk) -> None:
-        """The guess was wrong: what has not begun does not."""
+        """Abandon queued prefetches after a wrong guess."""
         for guess in walk.guesses.values():
             if guess.work is not None:
                 guess.work.abandon()
@@ -273,7 +273,7 @@ def _ending(node: Node) -> str:
 
 
 def _content(node: Node) -> Content | None:
-    """What there is to fetch of a file: not of one that is changed here, nor of an empty one."""
+    """Return the content to prefetch; None for a locally changed or empty file."""
     if node.kind is not NodeKind.FILE or not node.size or node.draft is not None or node.remote_id is None:
         return None
     if node.sha1 is None or node.sha1 != node.base_sha1:

@@ -1,9 +1,9 @@
-"""Single flight: one piece of work for any number of waiters.
+"""Single flight: one task for any number of waiters.
 
-The work runs in a nursery of its own, so a waiter that gives up takes nothing from the others.  What comes
-part by part (`moved`) is waited for by parts; the end, well or with an error, ends all waiting.
+The task runs in a separate nursery, so a waiter that gives up does not affect the others.  Waiters can wait
+for parts of the work (`moved`); its end, successful or not, wakes all of them.
 
-Rule: a deadline is time without progress; work that gets on is worth waiting for.
+Rule: a timeout is time without progress; work that progresses is worth waiting for.
 """
 
 import errno
@@ -16,22 +16,22 @@ import trio
 from cmsfs.vfs import errno_map
 from daemon.core.request_scheduler import Priority, RequestContext
 
-# Silence of the network for so long is worth a question whether it is there at all.
+# After this time without progress, check whether the service is reachable at all.
 DOUBT_SECONDS = 3.0
 
 
 @dataclass(eq=False, kw_only=True)
 class Work(RequestContext):
-    """Something under way at the service, for which its requests are made; `progressed` is called by whoever
-    does it, and `grown` is set when it turns out to be long."""
+    """A task in flight, with the priority of its requests; the task calls `progressed`, and `grown` is set
+    when it turns out to take long."""
 
     on: Priority = Priority.INTERACTIVE
     urgent: bool = True
-    queue: trio.CapacityLimiter | None = None  # while it is not urgent
-    pinned: bool = False  # for a content that is kept here
+    queue: trio.CapacityLimiter | None = None  # the limiter while it is not urgent
+    pinned: bool = False  # for a pinned content
     at: float = field(default_factory=trio.current_time, init=False)
-    taken_over: bool = field(default=False, init=False)  # began as what nobody waits for
-    answered: bool = field(default=False, init=False)  # the service has begun to answer the request
+    taken_over: bool = field(default=False, init=False)  # began as read-ahead, now has a waiter
+    answered: bool = field(default=False, init=False)  # the response has begun
     grown: trio.Event = field(default_factory=trio.Event, init=False)
     ended: bool = field(default=False, init=False)
     error: OSError | None = field(default=None, init=False)
@@ -43,7 +43,7 @@ class Work(RequestContext):
         self.at = trio.current_time()
 
     def hurry(self, on: Priority = Priority.INTERACTIVE) -> None:
-        """Somebody waits for it now: if it is still queueing in the background, it need not any longer."""
+        """Make the task urgent: it leaves the background queue if it is still queued."""
         super().hurry(on)
         if not self.urgent:
             self.urgent = self.taken_over = True
@@ -51,16 +51,16 @@ class Work(RequestContext):
             self._queueing.cancel()
 
     def abandon(self) -> None:
-        """It is not wanted any more: nothing happens if somebody waits for it, or it has begun."""
+        """Drop the task if nobody waits for it and it has not begun."""
         if not self.urgent:
             self._abandoned = True
             self._queueing.cancel()
 
     @asynccontextmanager
     async def admitted(self, urgent: trio.CapacityLimiter) -> AsyncIterator[None]:
-        """With a slot of the limiter that fits; the queue is changed if it becomes urgent meanwhile.
+        """Hold a slot of the right limiter; changes the queue if the task becomes urgent meanwhile.
 
-        Raises OSError with ECANCELED if it was abandoned.
+        Raises OSError (ECANCELED) if the task was abandoned.
         """
         limiter = urgent
         if self._abandoned and not self.urgent:
@@ -80,11 +80,11 @@ class Work(RequestContext):
             limiter.release_on_behalf_of(self)
 
     def moved(self) -> None:
-        """Another part of it is there."""
+        """Wake waiters after another part is available."""
         self._waiters.unpark_all()
 
     def end(self, error: OSError | None = None) -> None:
-        """It is done, or will not be."""
+        """Mark the task as finished or failed."""
         if not self.ended:
             self.ended, self.error = True, error
             self._waiters.unpark_all()
@@ -92,9 +92,9 @@ class Work(RequestContext):
     async def wait(
         self, seconds: float, doubt: Callable[[], None], *, until: Callable[[], bool] = lambda: False
     ) -> None:
-        """Return when it has ended, or when so much of it is there; raise what it ended with, or
-        `TimeoutError` after `seconds` without progress.  `doubt` is called when there was none for a while.
-        Cancelled: the work goes on."""
+        """Return when the task has ended or `until` is true; raise the task's error, or `TimeoutError` after
+        `seconds` without progress.  `doubt` is called after a while without progress.
+        Cancelled: the task continues."""
         came = trio.current_time()
         patience = min(DOUBT_SECONDS, seconds)
         while not (until() or self.ended):
@@ -109,11 +109,11 @@ class Work(RequestContext):
                 doubt()
                 patience = seconds
         if self.error is not None and not until():
-            # A new object for every waiter: a traceback grows on the one that is raised.
+            # A new object for every waiter: raising one adds to its traceback.
             raise OSError(self.error.errno, self.error.strerror, self.error.filename)
 
     async def wait_unless_grown(self, seconds: float, doubt: Callable[[], None]) -> None:
-        """As `wait`; returns too when the work is going to take long."""
+        """Like `wait`, but returns also when the task turns out to take long."""
         failure: OSError | None = None
         async with trio.open_nursery() as nursery:
 

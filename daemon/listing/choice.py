@@ -18,7 +18,8 @@ from daemon.listing.walk_detector import WalkDetector
 
 
 class Listers(NamedTuple):
-    """How a folder becomes known (`one`), the whole tree (`whole`), and all below a folder (`deepen`)."""
+    """The functions that list one folder (`one`), the whole tree (`whole`), and everything below a folder
+    (`deepen`)."""
 
     one: Lister
     whole: FullEnumeration | None
@@ -35,7 +36,8 @@ def choose_listers(
     deletion_check: DeletionCheck,
     opened: Callable[[Ino], None],
 ) -> Listers:
-    """The listers of a service of this profile; `opened` is told of folders that a program lists."""
+    """Return the listers for a service of this profile; `opened` is called with folders that a program
+    lists."""
     items = FolderItems(db, client, remote_updates, health, deletion_check)
     if profile.lister == "folder_items":
         return Listers(one=items, whole=None, deepen=None)

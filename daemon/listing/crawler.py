@@ -1,10 +1,11 @@
 """Lists the whole tree in the background, so that `find` is answered locally.
 
-With a lister by search everything comes in windows (`whole`).  Folders that are then not known yet, and with
-a lister of single folders all of them, are listed one by one.  A folder that somebody opens does not wait
-for any of this: `Hydrator` lists it at once, and what is below it is fetched next, the latest first.
+A lister by search lists everything in windows (`full_enumeration`).  Folders still unlisted after that, and
+with a lister of single folders all of them, are listed one by one.  A folder that a program opens does not
+wait for this: `Hydrator` lists it at once, and its subfolders are listed next, the most recently opened
+first.
 
-Rule: in the background in everything: it waits for its turn, for the network, and for ever.
+Rule: everything here runs in the background: it waits for its turn and for the network, without limit.
 """
 
 import logging
@@ -24,24 +25,24 @@ from daemon.listing.full_enumeration import FullEnumeration
 
 log = logging.getLogger(__name__)
 
-# Folders listed at a time, of which the budget lets go what is good for it.
+# Folders listed concurrently; the request scheduler limits their requests.
 FOLDERS_AT_ONCE = 4
 
-# Folders opened while the tree below one is being fetched; the oldest of more are left to the crawl.
+# Maximum number of opened folders in the queue; the oldest are left to the crawl.
 MOST_OPENED = 16
 
-# Whoever opens the root wants a folder in it, more often than not: everything can wait for that one.
+# A program that opens the root usually opens a folder in it next: pause for that one.
 ROOT_REST_SECONDS = 1.0
 
-# After something went wrong that the connection is not to blame for.
+# Retry delay after a failure that is not the connection's.
 PAUSE_SECONDS = 60.0
 
-# How often it is looked for folders that have become unknown, or were never listed.
+# How often to check for folders that are or have become unlisted.
 AGAIN_SECONDS = 600.0
 
 
 class Crawler:
-    """Lists what is not known; `whole`: by search, where the service can."""
+    """Lists unlisted folders; `whole` enumerates by search, if the service can."""
 
     def __init__(
         self,
@@ -63,18 +64,18 @@ class Crawler:
         self.is_running = False
 
     def opened(self, folder: Ino) -> None:
-        """Fetch what is below this folder, before anything else in the background."""
+        """List the subfolders of this folder before any other background work."""
         if folder in self._opened:
             self._opened.remove(folder)
         self._opened.append(folder)
         del self._opened[:-MOST_OPENED]
         if self._fetching == ROOT:
-            # Everything takes long, and goes on where it was.
+            # The full enumeration takes long and can be resumed.
             self._giving_way.cancel()
         self._news.set()
 
     async def follow(self) -> None:
-        """Fetch what is below folders that were opened, for ever."""
+        """List the subfolders of opened folders, forever."""
         with request_scheduler.with_priority(Priority.OPENED):
             while True:
                 await self._news.wait()
@@ -100,7 +101,7 @@ class Crawler:
             await self._deepen(folder)
 
     async def run(self) -> None:
-        """Crawl for ever.  Cancelled: what came is in the tree, and the next run goes on from there."""
+        """Crawl forever.  Cancelled: listed items are in the tree, and the next run continues."""
         with request_scheduler.with_priority(Priority.LISTING):
             while True:
                 await self._health.reachable()
@@ -113,7 +114,7 @@ class Crawler:
                 await trio.sleep(pause)
 
     async def once(self) -> None:
-        """Return when every folder is known.  Raises `RemoteError`, or the `OSError` of a folder."""
+        """Return when every folder is listed.  Raises `RemoteError`, or the `OSError` of a folder."""
         self.is_running = True
         try:
             await self._all()
@@ -127,7 +128,7 @@ class Crawler:
         after = 0
         while found := await self._db.query(lambda conn, after=after: tree.unlisted(conn, after=after)):  # type: ignore[misc]
             await concurrency.for_each(found, self._one, tasks=FOLDERS_AT_ONCE)
-            # What is found inside comes later in the order, for the most part; the rest is for the next time.
+            # Subfolders found meanwhile mostly come later in this order; the rest is left to the next round.
             after = found[-1]
         if self._whole is not None and not in_windows:
             await self._whole.finish()
@@ -137,5 +138,5 @@ class Crawler:
             try:
                 await self._fill(folder)
             except (FileNotFoundError, PermissionError) as error:
-                # Gone meanwhile, or not for us: no reason to end.
+                # Deleted meanwhile, or not accessible: continue with the others.
                 log.info("a folder could not be listed: %s", error)

@@ -1,11 +1,11 @@
 """Confirms with the service that items missing from a listing are really deleted.
 
-A listing that is empty or short proves nothing.  The highest of what is missing are asked about one by one:
-what the service shows is taken over, what it calls trashed, or says in its own words that it has not, goes
-with all that was missing below.  Where much would go, a few are asked about first: does one of them live, the
-listing was none; are all gone, a person is asked (`merge.mass_deletions`).
+An empty or incomplete listing proves nothing.  The topmost missing items are requested one by one: an item
+that the service returns is applied; one that it reports as trashed, or with its own error as not found, is
+removed with everything missing below it.  If many items would be removed, a sample is requested first: if one
+of it exists, the listing is ignored; if all are gone, the user is asked (`merge.mass_deletions`).
 
-Rule: nothing goes here that the service has not been asked about by its id.
+Rule: nothing is removed here unless the service was asked about it by its ID.
 """
 
 import json
@@ -33,15 +33,15 @@ log = logging.getLogger(__name__)
 
 ASKED_AT_ONCE = 8
 
-# So many of much that is missing are asked about before a person is.
+# Size of the sample requested before the user is asked about many missing items.
 SAMPLE = 24
 
 _IN_TRASH = ("trashed", "deleted")
 
-# So many of them are named to the person.
+# How many of them are named to the user.
 NAMED = 20
 
-# What goes in one transaction.
+# Number of items removed in one transaction.
 CHUNK = 500
 
 Item = items.Item | entries.Entry
@@ -50,10 +50,10 @@ Item = items.Item | entries.Entry
 async def fetch_item(
     client: Client, health: Health, kind: NodeKind, item_id: str, *, db: Database | None = None
 ) -> Item | None:
-    """The item as it is now; None: it is gone, in the trash, or nothing of ours any more.
+    """Return the item as it is now; None: it is gone, in the trash, or not accessible any more.
 
-    With `db`: of a folder with much below it here it is asked twice, and in between of the drive's own
-    root, before it counts as gone without being in the trash.  Raises `RemoteError`.
+    With `db`: a folder with many local items below it is requested twice, with a check of the drive's root in
+    between, before it counts as gone without being in the trash.  Raises `RemoteError`.
     """
     try:
         return await _get(client, health, kind, item_id, db)
@@ -101,10 +101,10 @@ class DeletionCheck:
         self._health = health
 
     async def remove(self, unseen: Sequence[Ino], generation: int) -> int:
-        """Remove what of these is gone; how many changes that made.  Raises `RemoteError`.
+        """Remove those that are gone; return the number of changes.  Raises `RemoteError`.
 
-        `unseen`: what a complete listing with this generation did not show; what is below them at the
-        service is missing with them, if it is among them.
+        `unseen`: nodes missing from a complete listing with this generation; their contents at the service
+        are missing, too, if they are among them.
         """
         if not unseen:
             return 0
@@ -130,7 +130,7 @@ class DeletionCheck:
 
     async def _go(self, tops: Sequence[Ino], unseen: Sequence[Ino], generation: int) -> int:
         living, gone = await self._sorted(tops)
-        # What is taken over was seen by this comparison, too.
+        # Items applied here count as seen by this comparison.
         changes = await self._remote_updates.apply(living, generation=generation)
 
         def txn(conn: Connection) -> list[Change]:
@@ -143,7 +143,7 @@ class DeletionCheck:
         return changes
 
     async def _sorted(self, inos: Iterable[Ino]) -> tuple[list[Item], list[Ino]]:
-        """What of these the service has, as it is now, and what it has not."""
+        """Return those that the service has, as they are now, and those that it has not."""
         living: list[Item] = []
         gone: list[Ino] = []
 
@@ -154,7 +154,7 @@ class DeletionCheck:
             try:
                 item = await self._look(node, node.remote_id)
             except errors.NotShown:
-                return  # nobody says that it is gone
+                return  # not confirmed as gone
             if item is None:
                 gone.append(ino)
             else:
@@ -173,13 +173,14 @@ class DeletionCheck:
         except errors.NotFound:
             return None
         except errors.NotShown:
-            # Neither the listing, nor a search for it alone, nor the trash.
+            # Found neither in the listing, nor by a search for it, nor in the trash.
             if not item_search.has_left_the_index(self._db, node):
                 raise
             return None
 
     async def reconsider(self, generation: int) -> None:
-        """After a comparison of everything with this generation: what it has shown is not asked about."""
+        """After a full comparison with this generation: withdraw the question about items that it has
+        shown."""
 
         def txn(conn: Connection) -> None:
             question = mass_deletions.at(conn)
@@ -194,8 +195,8 @@ class DeletionCheck:
         await self._db.write(txn)
 
     async def look_at_disputed(self) -> int:
-        """What listings showed though its deletion was heard of comes back if the service has it, as after an
-        old backup of the service; how many changes that made.  Raises `RemoteError`."""
+        """Restore items that listings showed although they were reported deleted, if the service has them, as
+        after a restore of the service from a backup; return the number of changes.  Raises `RemoteError`."""
         living: list[Item] = []
 
         async def ask(key: ItemKey) -> None:
@@ -207,10 +208,10 @@ class DeletionCheck:
         await concurrency.for_each(self._remote_updates.disputed(), ask, tasks=ASKED_AT_ONCE)
         return await self._remote_updates.apply(living)
 
-    # ---- what a person says ----
+    # ---- decisions of the user ----
 
     def pending(self) -> attention.Missing | None:
-        """What a person has to decide."""
+        """Return what the user has to decide."""
         if (question := mass_deletions.pending_question(self._db)) is None:
             return None
         return attention.Missing(
@@ -220,7 +221,7 @@ class DeletionCheck:
         )
 
     async def confirm(self) -> int:
-        """What was asked about goes, as far as it is gone still; how many items.  Raises `RemoteError`."""
+        """Remove the missing items that are still gone; return how many.  Raises `RemoteError`."""
         question = mass_deletions.pending_question(self._db)
         if question is None:
             return 0
@@ -243,7 +244,7 @@ class DeletionCheck:
         return removed
 
     async def reject(self) -> bool:
-        """Nothing of what was asked about goes; False: nothing was asked."""
+        """Keep all missing items; False if there was no question."""
         return await self._db.write(mass_deletions.reject)
 
 
@@ -256,8 +257,7 @@ def _unseen(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Ino]
 
 
 def _tops(conn: Connection, unseen: Sequence[Ino], generation: int) -> tuple[list[Ino], int, bool]:
-    """The highest of these nodes, by where the service had them; how many there are, and whether that is
-    much."""
+    """Return the topmost of these nodes at the service, the number of nodes, and whether that is many."""
     inos = _unseen(conn, unseen, generation)
     wanted = json.dumps(inos)
     sql = (
@@ -270,7 +270,7 @@ def _tops(conn: Connection, unseen: Sequence[Ino], generation: int) -> tuple[lis
 
 
 def _with_below(conn: Connection, tops: Iterable[Ino], unseen: Sequence[Ino]) -> list[Ino]:
-    """These nodes and what of `unseen` was below them at the service."""
+    """Return these nodes and those of `unseen` that were below them at the service."""
     among = set(unseen)
     found: list[Ino] = []
     waiting = list(tops)

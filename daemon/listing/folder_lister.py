@@ -1,10 +1,10 @@
 """Lists single folders by the service's folder listing.
 
-For services whose search cannot list, this is the lister; beside a lister by search it answers for a folder
-whose tree is too large to be waited for.
+For services whose search cannot list, this is the only lister; beside a lister by search it lists folders
+whose trees are too large to wait for.
 
-Rule: what a folder no longer holds goes away only after a listing that was complete, and on the service's
-word on the item itself (`deletion_check`).
+Rule: an item is removed only after a complete listing without it, and if the service confirms the deletion
+(`deletion_check`).
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.listing.deletion_check import DeletionCheck
 
-# A larger folder is read by marker, one page after the other: services bound the offset.
+# A larger folder is read by marker, page after page: services limit the offset.
 MOST_BY_OFFSET = 100_000
 
 PAGES_AT_ONCE = 6
@@ -45,11 +45,12 @@ class FolderItems:
     async def fill(
         self, folder: Ino, *, progress: Call, grown: Call | None = None, expected: int = 0
     ) -> None:
-        """Make everything directly in a folder known; `progress` is called for every page.
+        """List everything directly in a folder; `progress` is called for every page.
 
-        `expected`: there are probably so many items, whose pages are asked for at once.
+        `expected`: the probable number of items, whose pages are requested concurrently.
 
-        Raises `RemoteError`.  Cancelled, or failed: what came is in the tree, and the folder is not known.
+        Raises `RemoteError`.  Cancelled or failed: items received are in the tree, and the folder stays
+        unlisted.
         """
         node = tree.find(self.db, folder)
         if node is None:
@@ -68,7 +69,7 @@ class FolderItems:
         await self.db.write(lambda conn: tree.mark_listed(conn, folder, at=int(clock.time())))
 
     async def _once(self, folder_id: str, generation: int, progress: Call, expected: int) -> bool:
-        """Whether this was the folder, whole, as it was at one moment."""
+        """Read the folder once; return whether the listing is complete and consistent."""
         if expected > MOST_BY_OFFSET:
             await self._by_marker(folder_id, generation, progress)
             return True
@@ -99,14 +100,14 @@ class FolderItems:
             return True
         rest = [offset for offset in range(0, total, step) if offset not in asked]
         if step != PAGE and len(asked) > 1:
-            # The service gives fewer a page than it was asked for: what was asked for at once had gaps.
+            # The service returns smaller pages than requested: the concurrent requests left gaps.
             seen.clear()
             twice, rest = False, list(range(0, total, step))
         await concurrency.for_each(rest, one, tasks=PAGES_AT_ONCE)
         return not twice and len(totals) == 1 and len(seen) == total
 
     async def _by_marker(self, folder_id: str, generation: int, progress: Call) -> None:
-        """A marker is a place in the order: nothing that is there all the while is left out."""
+        """Read the folder by marker: items present throughout are never omitted."""
         marker: str | None = None
         while True:
             with self.health.request("listing"):

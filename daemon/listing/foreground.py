@@ -1,9 +1,9 @@
-"""Listings in the background stand aside while a program waits for one of its own, and a moment longer.
+"""Pauses background listings while a program waits for a listing, and shortly afterwards.
 
-Two enumerations of one tree take the same processors and the same line, and whoever waits would pay for the
-one that nobody waits for.  A program that walks reads what has come after the listing has ended, too.
+Two enumerations of one tree compete for processor time and bandwidth, at the expense of the program that
+waits.  A program that walks the tree also reads the entries after its listing has ended.
 
-Rule: what somebody waits for never waits here, and what nobody waits for gets on all the same.
+Rule: foreground listings never wait here, and background listings always make some progress.
 """
 
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from cmsfs.wakeup import Signal
 from daemon.core import request_scheduler
 from daemon.core.request_scheduler import Priority
 
-# After a listing comes a rest as long as that took, but no longer than this.
+# After a listing the background pauses for as long as the listing took, at most this long.
 CALM_SECONDS = 2.0
 
-# Where one listing follows the other, the background takes a page so often.
+# With back-to-back listings the background reads one page this often.
 MOST_SECONDS = 5.0
 
 
 class Foreground:
-    """The listings that somebody waits for."""
+    """Tracks the listings that a program waits for."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -32,7 +32,7 @@ class Foreground:
 
     @contextmanager
     def listing(self) -> Iterator[None]:
-        """While a folder is listed here; for nobody who waits, nothing is held up by it."""
+        """Context of a listing of a folder; pauses the background only if a program waits for it."""
         if request_scheduler.current() >= Priority.LISTING:
             yield
             return
@@ -48,7 +48,7 @@ class Foreground:
                 self._free.pulse()
 
     async def calm(self) -> bool:
-        """Return when nobody waits for a listing, nor has just now; whether that took waiting."""
+        """Return when the background may continue; whether it had to wait."""
         if not self._count and trio.current_time() >= self._calm_at:
             return False
         if self._count:

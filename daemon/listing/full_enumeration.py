@@ -1,14 +1,14 @@
 """Enumerates the whole tree by search, window after window, resumable over restarts.
 
-What is still to be done is one value in the replica, written with every window that is done: the windows, the
-generation, the spans in which things moved.  A folder that a window shows is marked; when all windows are
-done the marked ones become known, all at once.
+The remaining work is one value in the replica, updated with every finished window: the windows, the
+generation, and the spans in which items changed.  Folders shown by a window are marked; when all windows are
+done the marked folders become listed, all at once.
 
-Programs list folders meanwhile.  When little is left that way, the windows are given up: the crawl lists the
-rest folder by folder (`Crawler`), and nothing is asked for twice.
+Programs list folders meanwhile.  When few folders are left, the windows are dropped: the crawl lists the rest
+folder by folder (`Crawler`), and nothing is requested twice.
 
-Rule: what was not seen goes away only if no span that it can be in was restless, and on the service's word on
-the item itself (`deletion_check`).
+Rule: unseen items are removed only if no span that could contain them changed, and if the service confirms
+the deletion (`deletion_check`).
 """
 
 import json
@@ -40,25 +40,25 @@ from daemon.listing.walk_detector import RunningEnumeration, WalkDetector
 
 log = logging.getLogger(__name__)
 
-# Rows looked at in a thread at a time, when what was not seen is searched for.
+# Rows examined per thread call in the search for unseen items.
 _SLICE = 20_000
 
 Span = tuple[datetime | None, datetime | None]
 
 
 class EnumerationPlan(pydantic.BaseModel):
-    """What is still to be done.  `windows`: the last one is the next."""
+    """The remaining work.  `windows`: the last one is next."""
 
     generation: int
     windows: list[search_windows.SearchWindow]
     restless: list[Span] = []
     items: int = 0
-    total: int = 0  # as far as it was told: a service may count no further than it likes
-    doubted: bool = False  # a folder was listed by itself while things moved in it
+    total: int = 0  # as far as reported: a service may limit its counts
+    doubted: bool = False  # a folder was listed separately while its contents changed
 
 
 class FullEnumeration:
-    """Enumerates everything below the root; one at a time, whoever asks."""
+    """Enumerates everything below the root; one enumeration at a time for all callers."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class FullEnumeration:
         *,
         can_list_root: bool,
     ) -> None:
-        """`can_list_root`: without all that is below it."""
+        """`can_list_root`: whether the root can be listed without everything below it."""
         self._db = db
         self._remote_updates = remote_updates
         self._deletion_check = deletion_check
@@ -93,7 +93,7 @@ class FullEnumeration:
         return self._running.locked()
 
     async def hurried(self, progress: Callable[[], None]) -> None:
-        """As `run`, for somebody who waits: from now on before all else."""
+        """Like `run`, at interactive priority from now on, for a program that waits."""
         self._waiters.append(progress)
         try:
             await self.run()
@@ -101,20 +101,20 @@ class FullEnumeration:
             self._waiters.remove(progress)
 
     async def prepare(self) -> None:
-        """Before the root is listed by itself: write down that everything else is still to be listed."""
-        # Who runs has written it down, and may be about to cross it out.
+        """Before the root is listed separately: store that everything else is still to be listed."""
+        # A running enumeration has stored that itself, and may be about to delete it.
         if not (self.is_running or tree.is_listed(self._db, ROOT) or self._left_over()):
             await self._begun()
 
     async def run(self) -> bool:
-        """Return when the whole tree is known; begins where it was left.  Raises `RemoteError`.
+        """Return when the whole tree is listed; resumes an earlier run.  Raises `RemoteError`.
 
-        False: so few folders are left that they are sooner listed one by one; `finish` when they are.
-        Cancelled, or failed: what came is in the tree, and the next run goes on from the last window.
+        False: so few folders are left that listing them one by one is faster; call `finish` afterwards.
+        Cancelled or failed: items received are in the tree, and the next run continues with the last window.
         """
         async with self._running:
             left = self._left_over()
-            # The root may have been listed by itself, for somebody who opened it.
+            # The root may have been listed separately, for a program that opened it.
             if left is None and tree.is_listed(self._db, ROOT):
                 return True
             self.plan = plan = left or await self._begun()
@@ -130,7 +130,7 @@ class FullEnumeration:
             return True
 
     async def finish(self) -> None:
-        """Every folder has become known by itself: nothing is left to be enumerated."""
+        """End the enumeration after all folders were listed one by one."""
         async with self._running:
             plan = self.plan or self._left_over()
             if plan is not None:
@@ -140,7 +140,7 @@ class FullEnumeration:
             self.plan = None
 
     def doubt(self) -> None:
-        """A listing of some folders cannot tell what is gone from them."""
+        """Note that a listing of some folders could not determine their deletions."""
         if self.plan is not None:
             self.plan.doubted = True
 
@@ -149,18 +149,18 @@ class FullEnumeration:
             await self._give_up_if_listed()
 
     async def _give_up_if_listed(self) -> None:
-        """End the enumeration if most of what its windows are to show is known meanwhile."""
+        """End the enumeration if most of what its windows would show has been listed meanwhile."""
         plan = self.plan
         if plan is None or self._waiters:
             return
         if not (self._can_list_root or tree.is_listed(self._db, ROOT)):
             return
         if any(window.kind == "folder" for window in plan.windows):
-            # Only with all folders known it is known how many are left.
+            # The number of unlisted folders is known only once all folders are known.
             return
         pages = (plan.total - plan.items) // MAX_LIMIT
         folders = await self._db.query(lambda conn: tree.unlisted(conn, limit=max(pages, 0) + 1))
-        # A folder costs two requests, as a rule, and its files as many as in a window.
+        # A folder usually costs two requests, and its files as many as in a window.
         if 2 * len(folders) < pages:
             self._windows_worth.cancel()
             await trio.lowlevel.checkpoint()
@@ -174,7 +174,7 @@ class FullEnumeration:
         return plan
 
     async def _begun(self) -> EnumerationPlan:
-        # Folders first, so that the tree has its shape early.
+        # Folders first, so that the tree gets its structure early.
         parts = [search_windows.SearchWindow(kind=kind) for kind in reversed(search_windows.KINDS)]
 
         def txn(conn: Connection) -> EnumerationPlan:
@@ -198,7 +198,7 @@ class FullEnumeration:
                 progress()
 
         before = plan.items
-        # Somebody who comes to wait is served from the next window on.
+        # A program that starts to wait gets priority from the next window on.
         with request_scheduler.with_priority(Priority.INTERACTIVE if self._waiters else Priority.LISTING):
             first = await self._windows.page(self._query, search_windows.CREATED, window)
             if window == search_windows.SearchWindow(kind=window.kind):
@@ -236,7 +236,7 @@ class FullEnumeration:
         log.info("full listing complete: %d items, generation %d", plan.items, plan.generation)
 
     async def _unseen(self, plan: EnumerationPlan) -> list[tuple[int, datetime | None]]:
-        """The nodes that no window showed, and when they were made at the service."""
+        """Return the nodes that no window showed, with their creation times at the service."""
         found: list[tuple[int, datetime | None]] = []
         after = 0
         while True:
@@ -251,14 +251,14 @@ class FullEnumeration:
 
 
 def _end(conn: Connection, *, at: int, compared: bool) -> None:
-    """Nothing is left to be listed; `compared`: what is gone at the service is gone here, too."""
+    """Mark the listing as finished; `compared`: deletions at the service have been applied, too."""
     kv_store.drop(conn, kv_store.CRAWL)
     if compared:
         kv_store.put(conn, kv_store.SWEPT_AT, str(at))
 
 
 def _is_uncounted(plan: EnumerationPlan) -> bool:
-    """Whether there are many items of which no total was told yet; web links are few."""
+    """Whether many items may be without a reported total; web links are few."""
     return any(window == search_windows.SearchWindow(kind="file") for window in plan.windows)
 
 
@@ -268,7 +268,7 @@ def _created(item: str | None) -> datetime | None:
 
 
 def _is_in(moment: datetime | None, spans: Sequence[Span]) -> bool:
-    """Whether a moment may lie in one of the spans; one that is not known may lie anywhere."""
+    """Whether a moment may lie in one of the spans; an unknown one may lie anywhere."""
     if moment is None:
         return bool(spans)
     return any((start is None or start <= moment) and (end is None or moment <= end) for start, end in spans)

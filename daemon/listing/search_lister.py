@@ -1,11 +1,11 @@
 """Lists folders by search, which returns everything below a folder.
 
-A folder becomes known together with all below it, with a request for every 200 items.  Where that is too much
-to wait for, and the service can list a single folder, only the folder itself is listed (`folder_lister`); all
-else comes with the crawl.
+A folder becomes listed together with everything below it, with one request per 200 items.  If that takes too
+long and the service can list single folders, only the folder itself is listed (`folder_lister`); the rest is
+left to the crawl.
 
-Rule: a row is deleted only after a complete listing during which nothing moved, and when the service confirms
-it for the item itself (`deletion_check`); only folders that the listing has seen become known by it.
+Rule: a row is deleted only after a complete listing during which nothing changed, and if the service confirms
+the deletion (`deletion_check`); a listing marks only folders that it has seen as listed.
 """
 
 import logging
@@ -37,7 +37,7 @@ from daemon.listing.walk_detector import WalkDetector
 
 log = logging.getLogger(__name__)
 
-# A tree larger than this comes with everything: a second enumeration beside that would cost as much again.
+# A larger tree is left to the full enumeration: a second enumeration beside it would cost as much again.
 MOST_BELOW = 100_000
 
 Call = Callable[[], None]
@@ -48,17 +48,17 @@ class Lister(Protocol):
     """Lists folders into the replica."""
 
     async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
-        """Make everything in a folder known, perhaps all below it too.
+        """List everything in a folder, perhaps everything below it, too.
 
-        `progress` is called for every page; `grown` when it is going to take long, so that whoever waits for
-        a folder below had better ask for that.  Raises `RemoteError`.  Cancelled, or failed: what came is in
-        the tree, and the folder is not known.
+        `progress` is called for every page; `grown` if it will take long, so that a program waiting for a
+        folder below requests that one instead.  Raises `RemoteError`.  Cancelled or failed: items received
+        are in the tree, and the folder stays unlisted.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """A listing's number, and the folders that it has seen."""
+    """The generation of a listing, and the folders that it has seen."""
 
     generation: int
     folders: set[str]
@@ -67,8 +67,8 @@ class _Listing:
 class SearchLister:
     """Lists by a search below a folder.
 
-    `items` lists single folders, where the service can; then `opened` is told of folders that were listed
-    alone for the size of their trees: programs that walk will want those next.
+    `items` lists single folders, if the service can; then `opened` is called with folders that were listed
+    alone because their trees are large: programs that walk will list their subfolders next.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class SearchLister:
         self._foreground = foreground
         self._items = items
         self._opened = opened
-        # Of folders that were listed alone for the size of their trees: that size, and no entries.
+        # The first page, with the total but no entries, of folders listed alone because of their size.
         self._large: dict[Ino, EntryPage] = {}
 
     async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
-        """As `Lister.fill`; small trees are known whole."""
+        """See `Lister.fill`; small trees are listed completely."""
         node = tree.find(self._db, folder)
         if node is None:
             return
         if node.remote_id is None:
-            # It is to be made yet: what is in it is what is here.
+            # Not created at the service yet: it contains what it contains here.
             await self._db.write(lambda conn: tree.mark_listed(conn, folder, at=int(clock.time())))
             return
         await self._walks.wait(folder, progress)
@@ -114,11 +114,11 @@ class SearchLister:
             generation, first = await self._begun(query)
             progress()
             is_large = first.total_count > search_windows.MOST
-            # Plainly something below: programs that walk are on their way there.
+            # It has subfolders: programs that walk will list those next.
             deep = any(_is_deeper(item, node.remote_id) for item in first.entries)
             if is_large:
                 grown()
-            # With nothing below it, the folder's own listing brings five times as much with a request.
+            # Without subfolders the folder listing returns five times as much per request.
             is_flat = not deep and first.total_count > PAGE
             if self._items is not None and (is_large or is_flat):
                 await self._alone(self._items, folder, first, deep=deep, progress=progress)
@@ -132,8 +132,8 @@ class SearchLister:
     async def _alone(
         self, items: FolderItems, folder: Ino, first: EntryPage, *, deep: bool, progress: Call
     ) -> None:
-        """List the folder itself, by larger pages than a search has, and leave what is below it for later;
-        `first` is of the search below it."""
+        """List the folder itself, by larger pages than a search has, and leave its subfolders for later;
+        `first` is the first page of the search below it."""
         if folder == ROOT:
             await self._whole.prepare()
         if first.total_count > search_windows.MOST:
@@ -145,12 +145,12 @@ class SearchLister:
             self._opened(folder)
 
     async def deepen(self, folder: Ino) -> None:
-        """Make everything below a folder known, unless that is very much.  Raises `RemoteError`."""
+        """List everything below a folder, unless that is very much.  Raises `RemoteError`."""
         node = tree.find(self._db, folder)
         if node is not None and node.remote_id is not None:
             query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
             with self._foreground.listing(), self._walks.enumerating(folder) as enumeration:
-                # Who had it opened has just counted, as a rule.
+                # The listing of the opened folder has usually just counted.
                 first = self._large.pop(folder, None)
                 if first is None:
                     generation, first = await self._begun(query)
@@ -162,8 +162,8 @@ class SearchLister:
                 await self._all_below(folder, query, generation, first, enumeration.took)
 
     async def _begun(self, query: Query) -> tuple[int, EntryPage]:
-        """A listing's generation and its first page, in this order: what we make from now on is newer than
-        the listing, whether the page shows it or not."""
+        """Return the generation and first page of a new listing, in this order: items that we create from now
+        on are newer than the listing, whether the page shows them or not."""
         generation = await self._db.write(kv_store.next_generation)
         return generation, await self._windows.page(
             query, search_windows.CREATED, search_windows.SearchWindow()
@@ -178,7 +178,7 @@ class SearchLister:
                 break
             generation, first = await self._begun(query)
         else:
-            # A tree in which somebody works all the time is never still: what was seen is the listing.
+            # A tree that changes all the time never gives a consistent listing: use what was seen.
             log.info("items changed during the listing; its deletions are left to the change feed")
         if not (found.stable and found.whole):
             self._whole.doubt()
@@ -188,7 +188,7 @@ class SearchLister:
     async def _once(
         self, query: Query, generation: int, first: EntryPage, took: Took
     ) -> tuple[search_windows.EnumerationResult, "_Listing"]:
-        """One enumeration of everything below a folder, whose first page is known."""
+        """Enumerate everything below a folder once; its first page is given."""
         listing = _Listing(generation, set())
 
         async def take(found: Sequence[Entry]) -> None:
@@ -200,11 +200,11 @@ class SearchLister:
         if first.total_count <= search_windows.MOST:
             found = await self._windows.taken(query, axis, search_windows.SearchWindow(), first, take)
             return found, listing
-        # Folders first, so that the tree has its shape early.  A window that is not still is repeated by
-        # itself: what goes meanwhile is seen by the change feed.
+        # Folders first, so that the tree gets its structure early.  A window that changes is repeated by
+        # itself; deletions meanwhile are left to the change feed.
         parts = [search_windows.SearchWindow(kind=kind) for kind in search_windows.KINDS]
         found = await self._windows.enumerate(
-            # More than fits into a window is files, for the most part.
+            # A result that does not fit into a window consists mostly of files.
             query,
             axis,
             take,
@@ -224,7 +224,7 @@ class SearchLister:
 
         def txn(conn: Connection) -> None:
             if complete and folder == ROOT:
-                # It was compared with everything, too.
+                # It was also a full comparison.
                 kv_store.put(conn, kv_store.SWEPT_AT, str(now))
             tree.mark_listed(conn, folder, at=now)
             tree.mark_all_listed(conn, listing.folders, at=now)
@@ -233,10 +233,10 @@ class SearchLister:
 
 
 def _is_deeper(item: Entry, folder_id: str) -> bool:
-    """Whether this is a folder below that one, or inside one."""
+    """Whether this is a subfolder of that folder, or is inside one."""
     return item.type == "folder" or item.parent is None or item.parent.id != folder_id
 
 
 async def list_in_background(lister: Lister, folder: Ino) -> None:
-    """List a folder for nobody who waits."""
+    """List a folder at background priority."""
     await lister.fill(folder, progress=lambda: None, grown=lambda: None)

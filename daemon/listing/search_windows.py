@@ -1,15 +1,15 @@
 """Splits a search into time windows, so that results beyond the service's limit can be read.
 
-A search reaches its first ten thousand matches only.  A larger result is cut into windows over one of its
-times; items of one moment are cut further by what they are and by their size.  The pages of a window are
-fetched in parallel.
+A search returns its first ten thousand matches only.  A larger result is split into windows over one of its
+times; items with the same time are split further by kind and size.  The pages of a window are fetched in
+parallel.
 
-What is relied on at the service: results are sorted by `modified_at` descending with a fixed order among
-equals, and ranges include both ends.  A service that rounds the ends of a range shows the items of one moment
-in two windows, which does no harm.  An item changed meanwhile moves to the front, which gives duplicates in a
-window; an item that leaves can hide another one, and shows in the totals.
+Assumptions about the service: results are sorted by `modified_at` descending with a fixed order among equals,
+and ranges include both ends.  A service that rounds the ends of a range returns items with that time in two
+windows, which is harmless.  An item changed meanwhile moves to the front, which gives duplicates in a window;
+an item that disappears can hide another one, which the totals reveal.
 
-Rule: `stable` and `whole` together are the only licence to conclude that something is not there.
+Rule: only `stable` and `whole` together allow the conclusion that an item does not exist.
 """
 
 from collections.abc import Awaitable, Callable, Container, Sequence
@@ -25,18 +25,18 @@ from cmsfs.models.content.search import MAX_LIMIT, MAX_OFFSET, Query, SizeRange,
 from daemon.core import concurrency
 from daemon.core.health import Health
 
-# Pages at a time: with a round trip of 40 ms, a few more than a service answers in that time.
+# Pages in flight: with a round-trip time of 40 ms, a few more than a service answers in that time.
 PAGES_AT_ONCE = 12
 
-# A window of this many matches is reached whole; the next one might not be: some services refuse the offset
-# of 10,000.
+# A window with this many matches can be read completely; with one more it might not: some services refuse the
+# offset of 10,000.
 MOST = MAX_OFFSET - 1
 
-# Where a large result is looked at to find the time at which it is cut: with items made and changed in the
-# same order, the cut gives a window that just fits.
+# Offset of the sample that determines where a large result is split: if items are created and changed in the
+# same order, this gives a window that just fits.
 _SAMPLE_AT = 9_000 // MAX_LIMIT * MAX_LIMIT
 
-# A window in which things move is looked at again so often.
+# Number of attempts for a window that changes.
 ATTEMPTS = 3
 
 _TICK = timedelta(microseconds=1)
@@ -49,7 +49,7 @@ Take = Callable[[Sequence[Entry]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A time of items that a search can be cut by."""
+    """A time of items by which a search can be split."""
 
     parameter: Literal["created_at_range", "updated_at_range", "deleted_at_range"]
     attribute: Literal["created_at", "modified_at", "trashed_at"]
@@ -65,9 +65,9 @@ DELETED = Axis("deleted_at_range", "trashed_at")
 
 
 class SearchWindow(NamedTuple):
-    """A part of a result: a span of time, and for what is of one moment a kind and sizes in bytes.
+    """A part of a result: a time span, and for items with the same time a kind and sizes in bytes.
 
-    Both ends are included; None is no end, or any kind.
+    Both ends are included; None means no limit, or any kind.
     """
 
     start: datetime | None = None
@@ -79,8 +79,8 @@ class SearchWindow(NamedTuple):
 
 @dataclass(slots=True)
 class EnumerationResult:
-    """What an enumeration met: how many items, the sum of the totals told, whether nothing moved, whether
-    every match could be reached, and the latest of its times."""
+    """Summary of an enumeration: number of items, sum of reported totals, whether nothing changed, whether
+    every match was reachable, and the latest of its times."""
 
     items: int = 0
     total: int = 0
@@ -98,7 +98,7 @@ class EnumerationResult:
 
 
 class Windows:
-    """Enumerates a query along an axis, handing every page to `take`."""
+    """Enumerates a query along an axis, passing every page to `take`."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Windows:
         purpose: str,
         turn: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`turn` is awaited before each page is asked for."""
+        """`turn` is awaited before each page is requested."""
         self._search = search
         self._health = health
         self._purpose = purpose
@@ -124,15 +124,15 @@ class Windows:
         attempts: int = 1,
         large: Container[SearchWindow] = (),
     ) -> EnumerationResult:
-        """Hand all matches to `take`, page by page, several pages at once; each item at least once.
+        """Pass all matches to `take`, page by page, several pages concurrently; each item at least once.
 
-        `within` is taken in this order, by and large: while one window is taken, the next is made ready.  A
-        window in which things moved is taken again, up to `attempts` times in all.  Of those that are most
-        probably `large` it is asked at once where to cut them.  Raises `RemoteError`.  Cancelled, or failed:
-        some pages have been taken.
+        Windows in `within` are taken roughly in this order: while one is read, the next is prepared.  A
+        window that changes is repeated, up to `attempts` times in all.  For those that are probably `large`
+        the sample for the split is requested at once.  Raises `RemoteError`.  Cancelled or failed: some pages
+        have been taken.
         """
         if len(within) == 1 and within[0] not in large:
-            # A poll: nearly always one page, for which no tasks are needed.
+            # A poll: nearly always one page, which needs no tasks.
             taken = await self.window(query, axis, within[0], take, attempts=attempts)
             if isinstance(taken, EnumerationResult):
                 return taken
@@ -158,7 +158,7 @@ class Windows:
             async for window, first in next_ready:
                 found.add(await self.taken(query, axis, window, first, take, attempts=attempts, turns=turns))
 
-        # Two at a time: what is left of one window does not keep all turns busy.
+        # Two at a time: the last pages of one window do not use all request slots.
         jobs = (plan, work, work)
         await concurrency.for_each(jobs, lambda job: job(), tasks=len(jobs))
         return found
@@ -166,7 +166,8 @@ class Windows:
     async def _begun(
         self, query: Query, axis: Axis, parts: Sequence[SearchWindow], large: Container[SearchWindow] = ()
     ) -> list[tuple[SearchWindow, EntryPage, EntryPage | None]]:
-        """These windows with their first pages, and of large ones where to cut, all asked for at once."""
+        """Return these windows with their first pages, and for large ones the sample; requested
+        concurrently."""
         found: dict[tuple[SearchWindow, int], EntryPage] = {}
 
         async def one(wanted: tuple[SearchWindow, int]) -> None:
@@ -188,8 +189,8 @@ class Windows:
         attempts: int = 1,
         first: EntryPage | None = None,
     ) -> EnumerationResult | list[SearchWindow]:
-        """Take one window; or the smaller ones that it has to be cut into, the last of them to be taken
-        first.  `first` is its first page, if that is known already."""
+        """Take one window, or return the smaller windows to split it into, the last of them to be taken
+        first. `first` is its first page, if known."""
         if first is None:
             first = await self.page(query, axis, window)
         if first.total_count > MOST and (parts := await self._cut(query, axis, window, first)):
@@ -207,7 +208,7 @@ class Windows:
         attempts: int = 1,
         turns: trio.CapacityLimiter | None = None,
     ) -> EnumerationResult:
-        """Take one window whose first page is known, as far as it can be reached."""
+        """Take one window whose first page is known, as far as it can be read."""
         turns = turns or trio.CapacityLimiter(PAGES_AT_ONCE)
         for left in range(attempts - 1, -1, -1):
             found = await self._taken(query, axis, window, first, take, turns)
@@ -219,7 +220,7 @@ class Windows:
     async def page(
         self, query: Query, axis: Axis, window: SearchWindow, *, offset: int = 0, limit: int = MAX_LIMIT
     ) -> EntryPage:
-        """One page of a window."""
+        """Return one page of a window."""
         changes: dict[str, object] = {"limit": limit, "offset": offset, "fields": list(FIELDS)}
         changes |= {"sort": "modified_at", "direction": "DESC"}
         if window.start is not None or window.end is not None:
@@ -242,9 +243,9 @@ class Windows:
         take: Take,
         turns: trio.CapacityLimiter,
     ) -> EnumerationResult:
-        """One look at all pages of a window; the service may give fewer a page than it was asked for."""
+        """Read all pages of a window once; the service may return smaller pages than requested."""
         total = first.total_count
-        # What lies behind the last page that can be had may exist all the same.
+        # There may be matches after the last page that can be requested.
         found = EnumerationResult(total=total, whole=total <= MOST)
         seen: set[tuple[str, str]] = set()
 
@@ -262,7 +263,7 @@ class Windows:
         async def one(offset: int) -> None:
             async with turns:
                 page = await self.page(query, axis, window, offset=offset)
-            # What is taken here and what the service makes ready are not the same processor's work.
+            # Processing here and at the service run in parallel.
             await taken(page)
 
         await taken(first)
@@ -280,11 +281,11 @@ class Windows:
         first: EntryPage,
         sample: EntryPage | None = None,
     ) -> list[SearchWindow]:
-        """Smaller windows that together are this one; none if everything looked at is alike."""
+        """Return smaller windows that together are this one; none if all items of the sample are alike."""
         sample = sample or await self.page(query, axis, window, offset=_SAMPLE_AT)
         entries = [*sample.entries, *first.entries]
         start, end = window.start, window.end
-        # A service that rounds may show what is outside.
+        # A service that rounds may return items outside.
         times = sorted(
             {
                 moment
@@ -313,7 +314,7 @@ class Windows:
 
 
 def _around(window: SearchWindow, moment: datetime) -> list[SearchWindow]:
-    """The window cut into a moment, what is before it and what is after it."""
+    """Split the window into a moment, the time before and the time after it."""
     parts = [window._replace(start=moment, end=moment)]
     if window.start is None or window.start < moment:
         parts.append(window._replace(end=moment - _TICK))

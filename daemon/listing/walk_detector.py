@@ -1,14 +1,14 @@
 """Detects programs that walk the tree, and whether they should wait for the running enumeration.
 
-For whoever waits a folder is listed by itself: a round trip, or several.  An enumeration brings two hundred
-items with a request and has several requests under way: `find` over a thousand folders is through sooner when
-it waits for that.
+For a program that waits, a folder is listed by itself: one round trip or several.  An enumeration returns two
+hundred items per request and has several requests in flight: `find` over a thousand folders finishes sooner
+if it waits for the enumeration.
 
-A walk is recognised by its haste, one folder after the other with hardly a moment between; nobody who clicks
-is so fast.  The longer it has gone on, the longer it may wait.
+A walk is recognised by its speed, one folder after the other with hardly a pause; no user clicks that fast.
+The longer it has lasted, the longer it may wait.
 
-Rule: nobody waits longer than walking on would take, as far as can be known; who waited in vain has to walk
-anew before it waits again.
+Rule: a program never waits longer than walking on would take, as far as can be known; after waiting in vain
+it must walk again before it waits again.
 """
 
 import math
@@ -22,13 +22,13 @@ from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
 
-# Who comes for the next folder later than this does not walk.
+# A program that lists the next folder later than this does not walk.
 HASTE_SECONDS = 0.5
 
-# For every folder that was walked through it is worth waiting so long.
+# Each folder of the walk so far allows this much waiting.
 SECONDS_A_STEP = 1.0
 
-# So many folders are no walk yet: a file manager looks into a few to show what is in them.
+# Number of folders that is no walk yet: a file manager reads a few to show their contents.
 FIRST_STEPS = 4
 
 
@@ -43,12 +43,12 @@ class RunningEnumeration:
         self._moved = Signal()
 
     def took(self, count: int) -> None:
-        """So many items came."""
+        """Count items received."""
         self._came += count
         self.moved()
 
     def moved(self) -> None:
-        """Have those who wait look again."""
+        """Wake waiters to check again."""
         self._moved.pulse()
 
     async def news(self) -> None:
@@ -56,7 +56,7 @@ class RunningEnumeration:
 
     @property
     def seconds_left(self) -> float:
-        """At the rate of before; infinite: nobody knows."""
+        """Estimate the remaining time at the rate so far; infinite if unknown."""
         if self.total is None or not self._came:
             return math.inf
         elapsed = trio.current_time() - self._began
@@ -75,7 +75,7 @@ class WalkDetector:
 
     @contextmanager
     def enumerating(self, folder: Ino) -> Iterator[RunningEnumeration]:
-        """While everything below this folder is on its way; told about it by `total` and `took`."""
+        """Context of an enumeration of everything below this folder; it reports `total` and `took`."""
         one = RunningEnumeration(folder)
         self._running.append(one)
         try:
@@ -85,16 +85,16 @@ class WalkDetector:
             one.moved()
 
     def stepped(self, began: float) -> None:
-        """A folder was listed by itself, since then (trio's time)."""
+        """Record that a folder was listed by itself, starting at `began` (trio's time)."""
         now = trio.current_time()
         self._steps += 1
         self._walked_seconds += now - began
         self._last = now
 
     async def wait(self, folder: Ino, progress: Callable[[], None]) -> None:
-        """Return when the folder is known by an enumeration, or is better listed by itself.
+        """Return when an enumeration has listed the folder, or it should be listed by itself.
 
-        `progress` is called whenever the enumeration gets on.  Cancelled: nothing has happened.
+        `progress` is called whenever the enumeration progresses.  Cancelled: no effect.
         """
         now = trio.current_time()
         if now - self._last > HASTE_SECONDS:
@@ -117,7 +117,7 @@ class WalkDetector:
         self._last = trio.current_time()
 
     def _best(self, folder: Ino) -> RunningEnumeration | None:
-        """The enumeration that will be the first to bring this folder."""
+        """Return the enumeration that will list this folder first."""
         above = {folder}
         node = tree.find(self._db, folder)
         while node is not None and node.parent is not None and node.ino != ROOT:
@@ -127,7 +127,7 @@ class WalkDetector:
         return min(found, key=lambda one: one.seconds_left, default=None)
 
     def _walk_seconds(self, folder: Ino) -> float:
-        """How long the walk would take through this folder and those beside it, one by one."""
+        """Estimate how long the walk would take through this folder and its siblings, one by one."""
         node = tree.find(self._db, folder)
         if node is None or node.parent is None or not self._steps:
             return 0.0

@@ -6,9 +6,10 @@ from daemon.core.remote_updates import RemoteUpdates
 
 
 class Activity:
-    """Whether the drive was used or changed since the last call.
+    """Returns whether the drive was used or changed since the last call.
 
-    What the kernel answers from its caches is not seen here; where others are at work, somebody may look.
+    Requests that the kernel answers from its caches are not seen; remote activity counts as use, since
+    somebody may look.
     """
 
     def __init__(self, inodes: Inodes, health: Health, remote_updates: RemoteUpdates) -> None:

@@ -1,11 +1,11 @@
-"""Keeps base bytes that a local file needs and that the service has only as a version of another item.
+"""Keeps base contents that a local file needs and that the service has only as a version of another item.
 
-An editor that renames `doc` to `doc~` and writes `doc` anew leaves a backup whose bytes are an older version
-of the document at the service.  That version goes with the document, and what the cache has of it may be
-evicted; so the bytes are fetched and kept here like those that the service does not have, as soon as that has
-come about, and at the latest before the document is deleted.
+An editor that renames `doc` to `doc~` and writes a new `doc` leaves a backup whose contents are an older
+version of the document at the service.  Deleting the document deletes that version, and the cache may evict
+its copy. So the contents are downloaded and kept locally, like contents that the service does not have, as
+soon as this happens and at the latest before the document is deleted.
 
-Rule: whatever deletes an item at the service calls `before_deletion` first.
+Rule: every deletion of an item at the service calls `before_deletion` first.
 """
 
 import errno
@@ -24,17 +24,17 @@ from daemon.fetch.hydrate import Hydrator
 
 log = logging.getLogger(__name__)
 
-# What could not be fetched is tried again so often, beside the times when something is changed here.
+# Retry interval after a failed download; changes of the tree trigger a retry, too.
 RETRY_SECONDS = 60.0
 
-# What the service did not have may come back, as out of the trash: it is asked for again so much later.
+# A missing content may come back, for instance from the trash: retry after this time.
 LOST_SECONDS = 3600.0
 
-# Changes come in flurries, and each one wakes us.
+# Changes come in bursts, and each one wakes us.
 GATHER_SECONDS = 0.1
 
-# From the few such versions to the files, in that order: this runs on the loop after every change, and the
-# other way round it would go through all of the tree.
+# The join order starts with the few such versions: the query runs on the event loop after every change, and
+# the other order would scan the whole tree.
 _DEPENDING = """
   SELECT p.sha1, n.size AS size, p.remote_id, p.version FROM past p CROSS JOIN node n ON n.sha1 = p.sha1
    WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND n.size > 0 AND n.draft IS NULL
@@ -47,7 +47,7 @@ _DEPENDING = """
 
 
 class BaseBytes:
-    """The agent that downloads and keeps such bytes.  `wake` after changes of the tree."""
+    """The agent that downloads and keeps such contents.  Call `wake` after changes of the tree."""
 
     def __init__(self, db: Database, blocks: BlockCache, hydrator: Hydrator, health: Health) -> None:
         self._db = db
@@ -56,16 +56,16 @@ class BaseBytes:
         self._health = health
         self._wanted = Signal()
         self.wake = self._wanted.set
-        self._lost: dict[str, float] = {}  # when the service did not have it, by SHA-1
+        self._lost: dict[str, float] = {}  # when the service reported it missing, by SHA-1
         self._keeping = trio.Lock()
 
     async def run(self) -> None:
-        """Keep what files here depend on, for ever."""
+        """Keep the contents that local files depend on, forever."""
         while True:
-            # atomic: what comes from here on is seen by this round, or begins the next one
+            # atomic: a change after this is seen by this round or starts the next one
             self._wanted.clear()
             try:
-                await self._hold(None, again=False)
+                await self._fetch_and_keep(None, again=False)
             except OSError as error:
                 log.info("downloading the unmodified parts of a changed file failed: %s", error)
                 with trio.move_on_after(RETRY_SECONDS):
@@ -75,18 +75,18 @@ class BaseBytes:
                 await trio.sleep(GATHER_SECONDS)
 
     def depends_on(self, remote_id: str) -> bool:
-        """Whether bytes of this item are still to be fetched for another file."""
+        """Whether contents of this item must still be downloaded for another file."""
         return any(row["remote_id"] == remote_id for row in self._db.rows(_DEPENDING))
 
     async def before_deletion(self, remote_id: str | None) -> None:
-        """Return once nothing here depends on the item; None: on any.
+        """Return once nothing here depends on the item; None: on any item.
 
-        Raises `OSError` if the bytes cannot be had now; what the service does not have stops nobody.
+        Raises `OSError` if the contents cannot be downloaded now; missing contents do not block.
         """
-        await self._hold(remote_id, again=True)
+        await self._fetch_and_keep(remote_id, again=True)
 
-    async def _hold(self, remote_id: str | None, *, again: bool) -> None:
-        """`again`: what was not to be had a moment ago is asked for, too."""
+    async def _fetch_and_keep(self, remote_id: str | None, *, again: bool) -> None:
+        """`again`: also retry contents that were missing recently."""
         for row in self._db.rows(_DEPENDING):
             if remote_id not in (None, row["remote_id"]) or (not again and self._is_lost(row["sha1"])):
                 continue
@@ -113,5 +113,5 @@ class BaseBytes:
 
 
 def _is_wanted(conn: Connection, sha1: str) -> bool:
-    """Whether a file here still depends on these bytes."""
+    """Whether a local file still depends on this content."""
     return any(row["sha1"] == sha1 for row in conn.execute(_DEPENDING))

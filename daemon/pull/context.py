@@ -1,4 +1,4 @@
-"""What the agents of the pull need, and how they ask about single items."""
+"""Dependencies of the pull agents, and requests for single items."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,8 +21,7 @@ Item = items.Item | entries.Entry
 
 @dataclass(slots=True)
 class ItemAnswers:
-    """What the service says of the items that it was asked about; of those `unread` nothing, or nothing
-    that can be read."""
+    """The service's answers about single items; `unread` are those without a usable answer."""
 
     found: list[Item] = field(default_factory=list)
     gone: list[RemovedItem] = field(default_factory=list)
@@ -31,7 +30,7 @@ class ItemAnswers:
 
 @dataclass(frozen=True, slots=True)
 class PullContext:
-    """The needs of the feeds and of `DeferredUpdates`."""
+    """Dependencies of the feeds and of `DeferredUpdates`."""
 
     db: Database
     client: Client
@@ -40,7 +39,7 @@ class PullContext:
     new_folders: NewFolders
 
     async def ask(self, keys: Iterable[ItemKey]) -> ItemAnswers:
-        """Have the service say what these items are now.  Raises `RemoteError`."""
+        """Request the current state of these items.  Raises `RemoteError`."""
         answers = ItemAnswers()
 
         async def ask(key: ItemKey) -> None:
@@ -50,12 +49,12 @@ class PullContext:
                 answers.unread.add(key)
                 return
             except errors.ProtocolError as error:
-                # Whatever it is, the others are not to wait for it.
+                # One bad answer must not block the others.
                 self.remote_updates.misfits.note(*key, f"the service's response is malformed: {error}")
                 answers.unread.add(key)
                 return
             if item is None:
-                # As of now, whatever was told before.
+                # Newer than anything received before.
                 answers.gone.append(RemovedItem(*key))
             else:
                 answers.found.append(item)

@@ -1,8 +1,8 @@
 """Applies remote updates that were deferred while a local operation was in progress.
 
-Most are settled by our own answer and cost nothing; of the rest the service is asked one by one.
+Most are settled by the answer to our own operation at no cost; the rest is requested one by one.
 
-Rule: nothing is dropped that was not applied, or found to be here already (`merge.local_work`).
+Rule: an update is dropped only if it was applied or is already present (`merge.local_work`).
 """
 
 import logging
@@ -19,10 +19,10 @@ from daemon.pull.context import PullContext
 
 log = logging.getLogger(__name__)
 
-# How often to look whether one of them is ready, and how soon after it came.
+# How often to check whether one of them is ready.
 LOOK_SECONDS = 2.0
 
-# What remains in doubt after it was asked about is asked about again, ever more seldom.
+# Maximum retry interval for an update that stays deferred; the interval grows exponentially.
 LONGEST_WAIT_SECONDS = 600.0
 
 
@@ -33,11 +33,11 @@ class DeferredUpdates:
         self._context = context
         self._now = now
         self._settling = trio.Lock()
-        # What was asked about and is in doubt all the same: how often, and when it may be asked about again.
+        # Updates still deferred after a request: the number of requests, and the time of the next.
         self._again: dict[ItemKey, tuple[int, float]] = {}
 
     async def run(self) -> None:
-        """Settle them for ever.  Cancelled: they are rows, and the next run goes on."""
+        """Settle updates forever.  Cancelled: they are stored, and the next run continues."""
         while True:
             # atomic: no await between the look and the wait for the next transaction
             if not local_work.has_deferred(self._context.db):
@@ -52,7 +52,7 @@ class DeferredUpdates:
                 log.info("items with deferred updates could not be queried: %s", error)
 
     async def settle(self) -> None:
-        """Settle those that can be, now.  Raises `RemoteError`."""
+        """Settle the updates that can be settled now.  Raises `RemoteError`."""
         async with self._settling:
             while found := self._ready():
                 await self._settle(found)
@@ -72,12 +72,12 @@ class DeferredUpdates:
     async def _settle(self, found: list[DeferredUpdate]) -> None:
         db, new_folders = self._context.db, self._context.new_folders
         asked = [one for one in found if not local_work.is_settled(db, one)]
-        # Before the service is asked: who hears something newer meanwhile keeps that.
+        # Read before the request, so that anything newer received meanwhile wins.
         known = [tree.find_remote(db, one.kind, one.id) for one in asked]
         believed = {(node.kind, node.remote_id): node.sequence for node in known if node and node.remote_id}
         answers = await self._context.ask([(one.kind, one.id) for one in asked])
         new = new_folders.new_folders(answers.found)
-        # What could not be read stays a doubt.
+        # An update without a usable answer stays deferred.
         settled = [one for one in found if (one.kind, one.id) not in answers.unread]
         made = await self._context.remote_updates.apply(
             answers.found, answers.gone, settled=settled, believed=believed
@@ -95,7 +95,7 @@ class DeferredUpdates:
             count, due = self._again.get(key, (0, 0.0))
             if key in asked:
                 count += 1
-                # Once more at once: work of ours may have begun and ended while we asked.
+                # Once more at once: an operation of ours may have run during the request.
                 wait = 0.0 if count == 1 else min(2.0 ** min(count, 16), LONGEST_WAIT_SECONDS)
                 due = self._now() + wait
             if count:

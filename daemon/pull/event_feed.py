@@ -1,15 +1,15 @@
 """Remote changes from the service's event stream.
 
-An event says which item changed, and how that looked then.  A page is brought down to one verdict for each
-item: what the newest event shows of it (`event_reducer`), or what the service says when it is asked, or that
-it is gone; all of a page, and the position behind it, are one transaction.
+An event names the item that changed, with its state at that time.  A page is reduced to one verdict for each
+item: the state in the newest event (`event_reducer`), or the service's answer to a request, or that it is
+gone. The changes of a page and the new stream position are one transaction.
 
-Events may come twice and in any order: what was applied is remembered by its id, and of an item nothing older
-than the newest is taken.  An event in a folder that is not known has the folder fetched and listed.  A
-position that the service does not know any more, or that is older than it keeps events, begins anew at the
-present, and a sweep finds what was missed.
+Events may arrive twice and in any order: applied event IDs are remembered, and an event older than the newest
+known one of its item is ignored.  For an event in an unknown folder, the folder is requested and listed.  If
+the service no longer recognises the position, or the position is older than the retention of events, the feed
+starts anew at the present, and a sweep finds what was missed.
 
-Rule: the stored position never passes an event that is neither applied nor kept (`merge.local_work`).
+Rule: the stored position never passes an event that is neither applied nor deferred (`merge.local_work`).
 """
 
 import logging
@@ -34,34 +34,35 @@ from daemon.pull.event_reducer import ItemVerdict
 
 log = logging.getLogger(__name__)
 
-# Services keep events for two weeks at least; a machine that slept so long does not rely on the last days.
+# Services keep events for at least two weeks; after a sleep this long the last days are not relied on.
 KEPT_SECONDS = 10 * 86_400
 
-# Ids of events, and items with the newest that was heard of each.  An id comes again within a minute or so.
-REMEMBERED = 10_000
+# Limit of remembered event IDs, and of items with their newest event.  A repeated ID follows within a minute
+# or so.
+MAX_REMEMBERED = 10_000
 
-# A chain of folders, none of which is known, is followed so far up.
-DEEPEST = 100
+# Maximum length of a chain of unknown folders that is followed upwards.
+MAX_DEPTH = 100
 
 
 @dataclass(slots=True)
-class _News:
-    """What a page of events comes to, once the service has been asked about what it leaves open."""
+class _PageChanges:
+    """The changes of a page of events, after requests for what the events left open."""
 
     found: list[Item]
     gone: list[RemovedItem]
-    # Of these the service says nothing that can be read.
+    # Items without a usable answer.
     unread: list[ItemVerdict]
-    # Folders of which all content is told by later events.
+    # New folders whose whole content is reported by later events.
     empty: list[str]
-    # Folders that were out of our sight: what was changed below them then was told to nobody.
-    doubted: list[str]
+    # Folders that were invisible to us: changes below them in that time were not reported.
+    uncertain: list[str]
 
 
 class EventFeed:
     """Implements `poller.Feed` over /events.
 
-    `access_changed` is told of items on which our rights may be others from now on.
+    `access_changed` is called with items on which our permissions may have changed.
     """
 
     can_wait = True
@@ -77,20 +78,20 @@ class EventFeed:
         self.brought = self.read = 0
         self._position: events.Position | None = None
         self._me: str | None = None
-        self._heard: OrderedDict[str, None] = OrderedDict()
+        self._applied_ids: OrderedDict[str, None] = OrderedDict()
         self._newest: OrderedDict[ItemKey, int] = OrderedDict()
 
     async def begin(self) -> None:
-        """Begin at the present, if no position is known: before anything is listed."""
+        """Set the position to the present if none is stored; call it before the first listing."""
         db = self._context.db
         if kv_store.get(db, kv_store.EVENTS_POSITION) is None:
-            # A tree that is known was kept up by something else until now.
+            # A known tree without a position was updated by another feed until now.
             await self._begin_anew(missed=kv_store.get(db, kv_store.CHANGES_SINCE) is not None)
 
     async def once(self) -> bool:
         """Read the stream to its end."""
         if self._position is None:
-            # Whoever asks for a look may come before the first one, after a start without a network.
+            # A poll may be requested before the first one, after a start without a network.
             await self.begin()
         read_at = kv_store.get(self._context.db, kv_store.EVENTS_READ_AT)
         anew = read_at is not None and clock.time() - float(read_at) > KEPT_SECONDS
@@ -104,7 +105,7 @@ class EventFeed:
                     page = await self._context.client.events.since(before)
             except (errors.BadRequest, errors.Gone) as error:
                 if anew:
-                    # It refuses the very position that it has just given: asking on would only repeat that.
+                    # The service rejects the position that it has just given: a retry would repeat that.
                     raise errors.ProtocolError(
                         f"the service rejects the event position that it issued: {error}"
                     ) from error
@@ -117,9 +118,9 @@ class EventFeed:
                 anew = True
                 await self._begin_anew(missed=True)
                 continue
-            await self._take(page)
-            # A page that is not full is the end, for now: of what comes behind it the long poll tells.  And a
-            # position that does not advance tells the same again and again.
+            await self._apply_page(page)
+            # A partial page is the end for now, and the long poll announces more.  A position that does not
+            # advance would return the same page again and again.
             if len(page.entries) < PAGE or str(page.next_stream_position) == str(before):
                 return True
 
@@ -127,7 +128,7 @@ class EventFeed:
         return self._context.remote_updates.misfits.lines()
 
     async def news(self) -> bool:
-        """Wait for the service to say that there is more."""
+        """Wait until the service announces more events."""
         health = self._context.health
         health.requests["wait"] += 1
         try:
@@ -154,39 +155,39 @@ class EventFeed:
 
         await self._context.db.write(txn)
         self._position = position
-        # A service that came back from a backup counts on from an older number.
-        self._heard.clear()
+        # A service restored from a backup continues from an older number.
+        self._applied_ids.clear()
         self._newest.clear()
         self._context.remote_updates.forget_deleted()
 
     # ---- a page ----
 
-    async def _take(self, page: events.EventPage) -> None:
-        """Apply what a page comes to, and remember it as heard."""
-        fresh = [event for event in page.entries if event.event_id not in self._heard]
+    async def _apply_page(self, page: events.EventPage) -> None:
+        """Apply a page and remember its events."""
+        fresh = [event for event in page.entries if event.event_id not in self._applied_ids]
         touched, verdicts = event_reducer.reduce(self._context.db, fresh, self._newest)
-        news = await self._settled(verdicts)
+        news = await self._resolve(verdicts)
         await self._apply(news, touched=touched, position=page.next_stream_position)
         if unsure := {one.key for one in verdicts if one.is_uncertain}:
             self._access_changed(unsure)
         self.brought += bool(fresh)
         self._position = page.next_stream_position
         for event in fresh:
-            self._heard[event.event_id] = None
+            self._applied_ids[event.event_id] = None
         for one in verdicts:
             self._newest[one.key] = max(one.sequence or 0, self._newest.pop(one.key, 0))
-        for memory in (self._heard, self._newest):
-            while len(memory) > REMEMBERED:
+        for memory in (self._applied_ids, self._newest):
+            while len(memory) > MAX_REMEMBERED:
                 memory.popitem(last=False)
 
-    async def _settled(self, verdicts: Collection[ItemVerdict]) -> _News:
-        """What the items are now; those that only the service can say are asked for."""
-        news = _News(
+    async def _resolve(self, verdicts: Collection[ItemVerdict]) -> _PageChanges:
+        """Resolve the verdicts; items that events leave open are requested."""
+        news = _PageChanges(
             found=[one.item for one in verdicts if one.item is not None],
             gone=[RemovedItem(*one.key, one.sequence) for one in verdicts if one.is_gone],
             unread=[],
             empty=[one.key[1] for one in verdicts if one.is_made and one.key[0] is NodeKind.FOLDER],
-            doubted=[],
+            uncertain=[],
         )
         if asked := [one for one in verdicts if one.item is None and not one.is_gone]:
             answers = await self._context.ask([one.key for one in asked])
@@ -200,16 +201,18 @@ class EventFeed:
         unsure = {one.key[1] for one in verdicts if one.is_uncertain and one.key[0] is NodeKind.FOLDER}
         for item in news.found:
             if item.type == "folder" and item.id in unsure and not await self._is_mine(item):
-                news.doubted.append(item.id)
+                news.uncertain.append(item.id)
         return news
 
-    async def _apply(self, news: _News, *, touched: Iterable[ItemKey], position: events.Position) -> None:
-        """In one transaction; the folders that are `empty` are known by that, what is below the `doubted`
-        ones is not known any more."""
+    async def _apply(
+        self, news: _PageChanges, *, touched: Iterable[ItemKey], position: events.Position
+    ) -> None:
+        """Apply the changes in one transaction; folders in `empty` become listed, folders below `uncertain`
+        ones unlisted."""
         new_folders = self._context.new_folders
         folders = [item for item in news.found if item.type == "folder" and item.id not in news.empty]
         new = new_folders.new_folders(folders) if folders else []
-        new += [one for one in news.doubted if one not in new]
+        new += [one for one in news.uncertain if one not in new]
 
         def note(conn: Connection) -> None:
             for one in news.unread:
@@ -220,7 +223,7 @@ class EventFeed:
                 node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
                 if node is not None:
                     tree.mark_listed(conn, node.ino, at=int(clock.time()))
-            for folder_id in news.doubted:
+            for folder_id in news.uncertain:
                 node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
                 if node is not None:
                     tree.mark_unlisted_below(conn, node.ino)
@@ -234,16 +237,16 @@ class EventFeed:
             new_folders.list_soon(new)
 
     async def _is_mine(self, item: Item) -> bool:
-        """Whether it belongs to this account: then nothing of it was ever out of sight."""
+        """Whether it belongs to this account, so that none of it was ever invisible."""
         if self._me is None:
             with self._context.health.request("poll"):
                 self._me = (await self._context.client.users.me()).id
         return remote_from_item(item).user_id("owned_by") == self._me
 
     async def _find_parents(self, wanted: set[str]) -> list[str]:
-        """Fetch folders that items are in and nobody has told us of, up to one that is known."""
+        """Request unknown parent folders of items, up to one that is known."""
         fetched: list[str] = []
-        for _ in range(DEEPEST):
+        for _ in range(MAX_DEPTH):
             unknown: list[ItemKey] = []
             for folder_id in wanted - {apply_remote.ROOT_ID}:
                 node = tree.find_remote(self._context.db, NodeKind.FOLDER, folder_id)
@@ -255,7 +258,7 @@ class EventFeed:
             await self._context.remote_updates.apply(answers.found, answers.gone)
             fetched += [item.id for item in answers.found]
             wanted = {item.parent.id for item in answers.found if item.parent is not None}
-        # The highest first: what is below it is listed with it.
+        # Topmost first: folders below it are listed with it.
         return fetched[::-1]
 
 
@@ -265,7 +268,7 @@ def _keep(conn: Connection, position: events.Position) -> None:
 
 
 def _is_behind(new: events.Position, old: events.Position) -> bool:
-    """Whether the stream has ended before where we were: it is another one."""
+    """Whether the stream ends before our position: then it is another stream."""
     before, now = (str(one).lstrip("0") for one in (old, new))
     numbers = all(one.isascii() and one.isdigit() for one in (str(old), str(new)))
     return numbers and (len(now), now) < (len(before), before)

@@ -1,10 +1,10 @@
 """Reduces a page of events to one update per item.
 
-Where the newest event of an item carries all that the tree keeps of it, that is taken; a service puts more or
-less into it, and the fields of a change that the tree keeps and an event never shows are those of before.
-What an event cannot say, whether we still see an item, what a copy took over, is asked of the service.
+If the newest event of an item has all fields that the tree stores, it is used as it is.  Services include
+more or fewer fields; a field that the tree stores and events never show keeps its value.  What an event
+cannot show, such as whether we still see an item or what a copy contains, is requested.
 
-Rule: of several events of one item the one with the highest `sequence_id` speaks, among equals the latest.
+Rule: among several events of an item the one with the highest `sequence_id` counts, among equals the latest.
 """
 
 import json
@@ -24,16 +24,18 @@ from cmsfs.sqlite import Database
 
 _LONGEST_ID = 100
 
-# These change what is in the tree's columns, and nothing besides.  Others may change a description or tags,
-# which an event does not show, or bring something along.
-_TOLD = frozenset({events.CREATE, events.UPLOAD, events.MOVE, events.RENAME, events.TRASH, events.PROMOTE})
-# A place that is not shown to us.
+# These change only columns of the tree.  Other events may change a description or tags, which they do not
+# show, or add further items.
+_COMPLETE = frozenset(
+    {events.CREATE, events.UPLOAD, events.MOVE, events.RENAME, events.TRASH, events.PROMOTE}
+)
+# The parent of an item in a folder that is hidden from us.
 _HIDDEN = "hidden"
-# These may change what we see at all, at the same sequence number.
+# These may change what is visible to us, at the same sequence number.
 _ACCESS = frozenset(
     {events.COLLAB_INVITE, events.COLLAB_ADD, events.COLLAB_REMOVE, events.COLLAB_ROLE, _HIDDEN}
 )
-# What a new item has of fields that its event does not show: nothing.
+# These create items: fields that their event does not show are empty.
 _NEW = frozenset({events.CREATE, events.UPLOAD})
 
 _NEEDED = {
@@ -55,10 +57,10 @@ _NEEDED = {
 
 @dataclass(slots=True)
 class ItemVerdict:
-    """One item: `item` is how it is now, or it `is_gone`; neither: the service has to be asked.
+    """The result for one item: its new state `item`, or it `is_gone`; neither: request it.
 
-    `is_made`: all that is in this folder is told by later events.  `is_uncertain`: it was out of our sight,
-    and what was changed below it then was told to nobody.
+    `is_made`: later events report the whole content of this folder.  `is_uncertain`: it was invisible to us,
+    and changes below it in that time were not reported.
     """
 
     key: ItemKey
@@ -70,7 +72,7 @@ class ItemVerdict:
 
 
 @dataclass(slots=True)
-class _Told:
+class _ItemEvents:
     event: events.Event
     sequence: int | None
     words: set[str]
@@ -79,13 +81,13 @@ class _Told:
 def reduce(
     db: Database, page: Iterable[events.Event], newest: Mapping[ItemKey, int]
 ) -> tuple[set[ItemKey], list[ItemVerdict]]:
-    """All items that these events are about, whatever was changed of them; and a verdict on each of which the
-    tree keeps something that may have changed, in the order of their last news.
+    """Return all items that these events concern, and a verdict on each whose stored state may have changed,
+    in the order of their last event.
 
-    `newest`: the numbers that were heard of items before.
+    `newest`: the highest sequence number already received of each item.
     """
     touched: set[ItemKey] = set()
-    told: dict[ItemKey, _Told] = {}
+    told: dict[ItemKey, _ItemEvents] = {}
     for event in page:
         source = event.source or {}
         key = _key(source)
@@ -101,18 +103,18 @@ def reduce(
             words.add(_HIDDEN)
         if before is not None and (before.sequence or 0) > (sequence or 0):
             event, sequence = before.event, before.sequence
-        told[key] = _Told(event, sequence, words)
+        told[key] = _ItemEvents(event, sequence, words)
     found = (_verdict(db, key, one, newest.get(key, 0)) for key, one in told.items())
     return touched, [one for one in found if one is not None]
 
 
-def _verdict(db: Database, key: ItemKey, told: _Told, newest: int) -> ItemVerdict | None:
-    """What there is to do; None: it is no news."""
+def _verdict(db: Database, key: ItemKey, told: _ItemEvents, newest: int) -> ItemVerdict | None:
+    """Return the verdict on an item; None if nothing is new."""
     verdict = ItemVerdict(key, told.sequence)
     source = told.event.source or {}
     is_trashed = source.get("item_status") in ("trashed", "deleted")
     if told.words & _ACCESS and not is_trashed:
-        # What changes our access does not change the item, whose number may be an old one.
+        # A change of access does not change the item, whose sequence number may be old.
         verdict.is_uncertain = True
         return verdict
     if told.sequence is not None and told.sequence < newest:
@@ -127,9 +129,9 @@ def _verdict(db: Database, key: ItemKey, told: _Told, newest: int) -> ItemVerdic
         and told.sequence is not None
         and told.sequence <= node.sequence
     ):
-        # Known already: for the most part it was our own change.
+        # Already known: usually our own change.
         return None
-    if not told.words <= _TOLD or (node is None and not told.words & _NEW):
+    if not told.words <= _COMPLETE or (node is None and not told.words & _NEW):
         return verdict
     verdict.item = _entry(db, key, node, source)
     verdict.is_made = node is None and verdict.item is not None and events.CREATE in told.words
@@ -137,12 +139,12 @@ def _verdict(db: Database, key: ItemKey, told: _Told, newest: int) -> ItemVerdic
 
 
 def _entry(db: Database, key: ItemKey, node: Node | None, source: dict[str, Any]) -> Entry | None:
-    """The item of an event, if all that the tree needs is there."""
+    """Return the item of an event if it has all fields that the tree needs."""
     if any(source.get(name) is None for name in _NEEDED[key[0]]):
         return None
     values = {name: value for name, value in source.items() if name in FIELDS}
     if node is None and source["parent"].get("id") == wire_names.ROOT_ID and not source.get("owned_by"):
-        return None  # it may be somebody else's
+        return None  # it may belong to another account
     if node is not None:
         facts = json.loads(tree.item_json(db, node.ino) or "{}")
         values = {**{name: value for name, value in facts.items() if name not in source}, **values}
@@ -153,19 +155,19 @@ def _entry(db: Database, key: ItemKey, node: Node | None, source: dict[str, Any]
 
 
 def _key(source: dict[str, Any]) -> ItemKey | None:
-    """What a source is about, in either of its two forms."""
+    """Return the item that a source describes, in either of its two forms."""
     kind = KINDS.get(str(source.get("type") or source.get("item_type") or ""))
     number = source.get("id") or source.get("item_id")
-    # An id that nobody could ask for is as good as none.
+    # An ID that cannot be requested counts as none.
     is_id = isinstance(number, str | int) and str(number).isprintable() and len(str(number)) <= _LONGEST_ID
     return (kind, str(number)) if kind is not None and number and is_id else None
 
 
-_DIGITS = 18  # so many fit into 63 bits
+_DIGITS = 18  # fit into 63 bits
 
 
 def _number(text: object) -> int | None:
-    """A sequence number; None for what is none, or can be none: then the item itself is asked about."""
+    """Return a sequence number; None if the value is none, so that the item is requested."""
     if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > _DIGITS:
         return None
     return int(text)

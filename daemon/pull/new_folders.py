@@ -1,8 +1,8 @@
 """Lists the contents of folders that arrived by an event, which does not include them.
 
-A folder that was moved here, restored or shared with us brings content that nobody changed.
+A folder that was moved here, restored or shared with us has contents for which there are no events.
 
-Rule: listing is asked for after the folder's own row is committed, and never waited for.
+Rule: the listing starts after the folder's row is committed, and nobody waits for it.
 """
 
 from collections.abc import Iterable
@@ -17,21 +17,21 @@ from daemon.fetch.hydrate import Hydrator
 
 @dataclass(frozen=True, slots=True)
 class NewFolders:
-    """Lists the contents of folders that are new here."""
+    """Lists the contents of new folders."""
 
     db: Database
     hydrator: Hydrator
 
     def new_folders(self, found: Iterable[items.Item | entries.Entry]) -> list[str]:
-        """The folders among these whose content is not known: to be asked before they are applied."""
+        """Return the folders among these whose content is unknown; call it before they are applied."""
         return [item.id for item in found if item.type == "folder" and self._is_new(item.id)]
 
     def list_soon(self, folder_ids: Iterable[str]) -> None:
-        """Have them listed, each with what is below it."""
+        """Start listing them, each with everything below it."""
         for folder_id in folder_ids:
             node = tree.find_remote(self.db, NodeKind.FOLDER, folder_id)
             above = node.parent if node is not None else None
-            # One that came with a new folder above it is listed with that.
+            # A folder inside another new folder is listed with that one.
             if node is not None and above is not None and tree.is_listed(self.db, above):
                 self.hydrator.list_soon(node.ino)
 

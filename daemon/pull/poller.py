@@ -1,11 +1,11 @@
 """The pull loop: applies remote changes within seconds.
 
-How changes are found is the feed's: by search, every few seconds while the drive is in use and seldom
-otherwise; or by the stream of events, as soon as the service says that there is one.
+The feed finds the changes: by search, every few seconds while the drive is in use and rarely otherwise; or
+from the event stream, as soon as the service announces an event.
 
-What comes while work of ours is in its way is settled later (`doubts`).
+Changes that collide with a pending local operation are deferred (`deferred_updates`).
 
-Rule: one look at a time, whoever asks for it; and none that takes the drive's whole time.
+Rule: only one poll runs at a time, and polling never takes all of the drive's time.
 """
 
 import logging
@@ -28,7 +28,7 @@ from daemon.fetch.hydrate import Hydrator
 
 log = logging.getLogger(__name__)
 
-# So that a thousand drives that were started together do not ask together.
+# Random spread, so that a thousand drives started together do not poll together.
 SPREAD = 0.2
 
 # How long after its last use the drive counts as in use.
@@ -36,46 +36,46 @@ IN_USE_SECONDS = 60.0
 
 ATTEMPTS = 3
 
-# How long a listing takes the place of polls.
+# How long a running listing replaces polls.
 LISTING_SECONDS = 30.0
 
-# While thousands of changes of our own come back with every poll, a poll takes seconds; the drive has other
-# things to do in four fifths of its time.  A look that read less than this has waited rather than worked, for
-# its turn or for a service that did not answer, and is no reason to look more rarely.
+# While thousands of our own changes come back with every poll, a poll takes seconds; the drive needs four
+# fifths of its time for other work.  A poll that read less than this spent its time waiting, for its turn or
+# for a slow service, and does not reduce the polling rate.
 MOST_OF_THE_TIME = 4
 MANY_READ = 500
 
-# A connection that died in silence tells of nothing any more: whatever it says, there is a look this often.
+# A dead connection announces nothing: poll at least this often, whatever the service announces.
 SECOND_LOOK_SECONDS = 60.0
 
-# Waiting that ends sooner than this, and for nothing, is no waiting.
-STORM_SECONDS = 10.0
+# A long poll that returns sooner than this without news counts as a failure.
+MIN_WAIT_SECONDS = 10.0
 
-# Where the service tells of news, the first of a burst is fetched at once, and what follows together.
+# After an announcement: the first change of a burst is fetched at once, those that follow together.
 GATHER_SECONDS = 0.5
 
 
 class Feed(Protocol):
     """A source of remote changes since the last poll."""
 
-    can_wait: bool  # whether the service says when there is something new
-    brought: int  # how often a look brought something
-    read: int  # how many items the last look was told of
+    can_wait: bool  # whether the service announces changes
+    brought: int  # number of polls that found changes
+    read: int  # number of items read by the last poll
 
     async def begin(self) -> None:
-        """Note where to begin, if that is not known.  Raises `RemoteError`."""
+        """Store where to begin, if that is not known.  Raises `RemoteError`."""
 
     async def once(self) -> bool:
-        """Apply what is new; whether that was all.  Raises `RemoteError`.
+        """Apply new changes; return whether that was all.  Raises `RemoteError`.
 
-        Cancelled, or failed: what came is applied, and the next look begins where this one got.
+        Cancelled or failed: received changes are applied, and the next poll continues from there.
         """
 
     def left_out(self) -> list[str]:
-        """What of the news cannot be held here, a line for each item."""
+        """Return a line for each changed item that cannot be stored here."""
 
     async def news(self) -> bool:
-        """Wait until there is something new; False: ask all the same.  Raises `RemoteError`."""
+        """Wait for changes; False: poll anyway.  Raises `RemoteError`."""
 
 
 class Poller:
@@ -112,66 +112,66 @@ class Poller:
         self._heard_at = -math.inf
 
     async def begin(self) -> None:
-        """Have the feed note where it begins, before anything is listed.  Raises `RemoteError`."""
+        """Let the feed store where it begins; call it before the first listing.  Raises `RemoteError`."""
         await self._feed.begin()
 
     async def run(self) -> None:
-        """Look for ever, at once when asked to."""
+        """Poll forever, and immediately on request."""
         while True:
             await self._health.reachable()
             told = False
             try:
                 await self.begin()
-                if not self._is_superfluous():
+                if not self._is_redundant():
                     await self.poll()
                     told = self._feed.can_wait
             except errors.RootGone:
-                # Told by the drive's health; it may be back at any time.
-                await self._rest(self._interval())
+                # The health agent learns when the service is back, at any time.
+                await self._sleep(self._interval())
                 continue
             except errors.RemoteError as error:
                 log.info("polling for remote changes failed: %s", error)
                 rest = self.governor.stood_still(
                     f"Polling for remote changes fails: {explain(error).message}"
                 )
-                await self._rest(max(self._interval(), rest), least=rest)
+                await self._sleep(max(self._interval(), rest), least=rest)
                 continue
             if told:
-                await self._until_told()
+                await self._wait_for_news()
             else:
                 self.governor.progressed()
-                await self._rest(self._until_next())
+                await self._sleep(self._pause_after_poll())
 
-    def _until_next(self) -> float:
-        """How long to rest after a look: never for minutes, since it may have waited for a connection that
-        had died in silence."""
+    def _pause_after_poll(self) -> float:
+        """Return the pause after a poll: never minutes, since the poll may have waited for a dead
+        connection."""
         worked = self._took if self._feed.read >= MANY_READ else 0.0
         return max(self._interval(), min(MOST_OF_THE_TIME * worked, SECOND_LOOK_SECONDS))
 
     def left_out(self) -> list[str]:
-        """What the service tells of and cannot be held here, a line for each item."""
+        """Return a line for each changed item that cannot be stored here."""
         return self._feed.left_out()
 
     def poke(self) -> None:
-        """Look at once."""
+        """Poll immediately."""
         self._wanted.set()
 
-    def _is_superfluous(self) -> bool:
-        """Whether a listing is telling all this at the moment; one that takes long tells it too late."""
-        # Events are cheap and are never told twice: they are not left to wait.
+    def _is_redundant(self) -> bool:
+        """Whether a running listing already delivers the changes; a long one delivers them too late."""
+        # Events are cheap and are not repeated, so they are never skipped.
         if self._feed.can_wait:
             return False
         return self._hydrator.is_listing and trio.current_time() - self._polled_at < LISTING_SECONDS
 
-    async def _rest(self, seconds: float, *, least: float = 0.0) -> None:
-        """Until somebody asks, or so long; `least` even then, where asking got us nowhere again and again."""
+    async def _sleep(self, seconds: float, *, least: float = 0.0) -> None:
+        """Wait for a request or this long; at least `least`, after requests that repeatedly got nowhere."""
         await trio.sleep(least)
         with trio.move_on_after(seconds - least):
             await self._wanted.wait()
         self._wanted.clear()
 
-    async def _until_told(self) -> None:
-        """Wait for news, for somebody who asks, or a minute; where waiting fails, for the interval."""
+    async def _wait_for_news(self) -> None:
+        """Wait for an announcement, a request, or a minute; for the interval if waiting fails."""
         failed = heard = False
 
         async def listen(scope: trio.CancelScope) -> None:
@@ -189,8 +189,8 @@ class Poller:
                 nursery.start_soon(listen, nursery.cancel_scope)
                 await self._wanted.wait()
                 nursery.cancel_scope.cancel()
-        if heard and brought == self._brought and began - self._heard_at < STORM_SECONDS:
-            # It tells of news again and again, and there are none.
+        if heard and brought == self._brought and began - self._heard_at < MIN_WAIT_SECONDS:
+            # The service keeps announcing changes that do not exist.
             rest = self.governor.stood_still("The service announces changes but then returns none.")
         else:
             rest = 0.0
@@ -198,7 +198,7 @@ class Poller:
                 self.governor.progressed()
         self._brought, self._heard_at = brought, began
         gather = self._polled_at + GATHER_SECONDS - trio.current_time()
-        await self._rest(self._interval() if failed else max(gather, rest, 0.0), least=rest)
+        await self._sleep(self._interval() if failed else max(gather, rest, 0.0), least=rest)
 
     def _interval(self) -> float:
         if self._is_used():
@@ -208,7 +208,7 @@ class Poller:
         return seconds * chance.uniform(1 - SPREAD, 1 + SPREAD)
 
     async def poll(self) -> None:
-        """Apply everything that was changed or deleted since the last time.  Raises `RemoteError`."""
+        """Apply all changes and deletions since the last poll.  Raises `RemoteError`."""
         began = trio.current_time()
         async with self._polling:
             for _ in range(ATTEMPTS):

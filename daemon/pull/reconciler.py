@@ -1,13 +1,13 @@
 """Periodically compares the whole tree with the service, to find changes that no feed reported.
 
-What was removed for good or is no longer shown to us, a move that leaves `modified_at` alone, an event that
-was lost: nothing says so.  Two sweeps find it.  The quick one asks how many items there are in each of some
-spans of creation times, a tiny question each, and lists only a span whose number is not ours.  The full one
-lists everything, since a move changes no number; it is made every day, after a gap, and when it is asked for.
-Where the service cannot search the tree, folders are listed one by one instead.
+Some changes have no report: permanent deletions, items no longer shared with us, a move that leaves
+`modified_at` unchanged, a lost event.  Two sweeps find them.  The quick one counts the items created in each
+of several spans, with a tiny request each, and lists only a span whose count differs from ours.  The full one
+lists everything, since a move changes no count; it runs every day, after a gap, and on request.  If the
+service cannot search the tree, folders are listed one by one instead.
 
-Rule: what was not seen goes away only if the whole of a span that it must be in was still, and on the
-service's word on the item itself (`absences`).
+Rule: an unseen item is removed only if the whole span that must contain it did not change during the listing,
+and if the service confirms the deletion (`deletion_check`).
 """
 
 import json
@@ -38,38 +38,38 @@ log = logging.getLogger(__name__)
 
 DAY = 86_400.0
 
-# What `kv_store.SWEEP_DUE` may say.
+# Values of `kv_store.SWEEP_DUE`.
 QUICK = "quick"
 FULL = "full"
 
-# Where folders are listed one by one, each is a request, and those may be counted by the month: everything is
-# compared so seldom that it is no more of them a day.
+# If folders are listed one by one, each is a request, and requests may be limited per month: the interval of
+# full comparisons is chosen so that they are no more than this a day.
 FOLDERS_A_DAY = 1_000
 
-# A count costs a service little; this often it is asked for a few.
+# Interval of quick sweeps: a count costs a service little.
 QUICK_SECONDS = 3600.0
 
-# A span counted has about so many items, so that two differences seldom hide each other; but there are not
-# more spans than this, whatever the size of the tree.
+# A counted span has about this many items, so that two differences seldom cancel out; the number of spans is
+# limited, whatever the size of the tree.
 COUNTED_AT_ONCE = 2_000
 MOST_SPANS = 64
 
-# A span that differs is cut in two until it is a few pages.
+# A span that differs is bisected until it is a few pages.
 LISTED_AT_ONCE = 1_000
 
-# After the start the tree is left to those who wait for it.
+# After the start, programs that wait have priority for this time.
 SETTLE_SECONDS = 30.0
 
-# How often to look whether something that was missed asks for one.
+# How often to check whether a sweep is due.
 LOOK_SECONDS = 60.0
 
-# After something went wrong that the connection is not to blame for.
+# Retry delay after a failure that is not the connection's.
 PAUSE_SECONDS = 300.0
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
-# What the service has, as far as we know: also what was deleted or moved here and is not sent yet.
+# The items that the service has, as far as known: including unsent local deletions and moves.
 _KNOWN = (
     "SELECT ino, item FROM node WHERE ino > ? AND ino > 2"
     " AND remote_id IS NOT NULL AND base_parent IS NOT NULL AND etag IS NOT NULL ORDER BY ino LIMIT 20000"
@@ -78,7 +78,7 @@ _LISTED = "SELECT ino FROM listing WHERE ino > ? AND listed_at > 0 ORDER BY ino 
 
 
 def schedule(conn: Connection, what: str) -> None:
-    """Have a sweep made soon; over a restart too."""
+    """Request a sweep; the request survives a restart."""
     if kv_store.at(conn, kv_store.SWEEP_DUE) != FULL:
         kv_store.put(conn, kv_store.SWEEP_DUE, what)
 
@@ -86,8 +86,8 @@ def schedule(conn: Connection, what: str) -> None:
 class Reconciler:
     """The agent that compares the tree with the service periodically.
 
-    `poll` applies what the feed knows, so that only what it does not know is found.  `fill` lists one folder,
-    and is given where the service cannot search the tree.
+    `poll` applies the changes that the feed knows, so that only unreported ones are found.  `fill` lists one
+    folder; given if the service cannot search the tree.
     """
 
     def __init__(
@@ -111,28 +111,28 @@ class Reconciler:
         self._quick_at = float("-inf")
         self.differences = 0  # found since the start
 
-    # ---- when ----
+    # ---- schedule ----
 
     async def run(self) -> None:
-        """Sweep for ever, in the background.  Cancelled: the next run begins what was due again."""
+        """Sweep forever, in the background.  Cancelled: the next run repeats an unfinished sweep."""
         with request_scheduler.with_priority(Priority.LISTING):
-            await self._rest(SETTLE_SECONDS)
+            await self._sleep(SETTLE_SECONDS)
             while True:
                 await self._context.health.reachable()
                 pause = QUICK_SECONDS
                 try:
                     if await self.once(full=await self.is_full_due()) is None:
-                        await self._rest(LOOK_SECONDS)
+                        await self._sleep(LOOK_SECONDS)
                         continue
                 except (errors.RemoteError, OSError) as error:
                     log.info("the comparison with the service was interrupted: %s", error)
                     pause = PAUSE_SECONDS
-                await self._until_due(pause)
+                await self._sleep_until_due(pause)
 
     async def compare(self) -> str:
-        """Compare everything, for a person who waits for it; what the person should know.
+        """Compare everything, for a user who waits; return a note for the user.
 
-        Of a tree that is still being listed everything is compared once it is.  Raises `RemoteError`.
+        A tree that is still being listed is compared once that is complete.  Raises `RemoteError`.
         """
         if await self.once(full=True) is not None:
             return ""
@@ -140,13 +140,13 @@ class Reconciler:
         return "The tree is still being listed; it will be compared with the service after that."
 
     def soon(self) -> None:
-        """Something may have been missed: look without waiting for the hour."""
+        """Check soon: something may have been missed."""
         self._wanted.set()
 
     async def once(self, *, full: bool) -> int | None:
-        """Compare now, and apply what differs; how many changes that made.  Raises `RemoteError`.
+        """Compare now and apply the differences; return the number of changes.  Raises `RemoteError`.
 
-        None: of a tree that is not listed yet, or not to its end, nothing can be said.
+        None: the tree is not completely listed yet, so nothing can be compared.
         """
         async with self._sweeping:
             await self._poll()
@@ -164,7 +164,7 @@ class Reconciler:
             found += await self._absences.look_at_disputed()
             self.differences += found
             if full:
-                # What was older than what is known here has been left in doubt.
+                # Items with an older state than the known one have been deferred.
                 await self._poll()
                 await self._absences.reconsider(int(began or 0) + 1)
                 await self._context.db.write(_swept)
@@ -176,35 +176,35 @@ class Reconciler:
         return found
 
     async def is_full_due(self) -> bool:
-        """Whether everything is to be compared: something was missed, or it is time."""
+        """Whether a full sweep is due: something was missed, or it is time."""
         if kv_store.get(self._context.db, kv_store.SWEEP_DUE) == FULL:
             return True
         if not self._full_seconds:
             return False
         swept = kv_store.get(self._context.db, kv_store.SWEPT_AT)
         return swept is None or clock.time() - float(swept) > max(
-            self._full_seconds, await self._affordable()
+            self._full_seconds, await self._min_full_interval()
         )
 
-    async def _affordable(self) -> float:
-        """How many seconds one comparison had better be apart from the next, for what it costs."""
+    async def _min_full_interval(self) -> float:
+        """Return the minimum interval in seconds between full comparisons, given their cost."""
         if self._fill is None:
             return 0.0
         sql = "SELECT count(*) FROM listing WHERE listed_at > 0"
         folders = await self._context.db.query(lambda conn: int(conn.execute(sql).fetchone()[0]))
         return folders / FOLDERS_A_DAY * DAY
 
-    async def _until_due(self, seconds: float) -> None:
-        """Rest, but for a sweep that becomes due meanwhile."""
+    async def _sleep_until_due(self, seconds: float) -> None:
+        """Sleep, unless a sweep becomes due meanwhile."""
         end = trio.current_time() + seconds
         while (left := end - trio.current_time()) > 0 and kv_store.get(
             self._context.db, kv_store.SWEEP_DUE
         ) is None:
-            if await self._rest(min(left, LOOK_SECONDS)):
+            if await self._sleep(min(left, LOOK_SECONDS)):
                 return
 
-    async def _rest(self, seconds: float) -> bool:
-        """Whether somebody wants a sweep."""
+    async def _sleep(self, seconds: float) -> bool:
+        """Sleep; return whether a sweep was requested."""
         with trio.move_on_after(seconds):
             await self._wanted.wait()
         wanted = self._wanted.is_set
@@ -274,14 +274,14 @@ class Reconciler:
                 try:
                     await fill(row["ino"])
                 except (errors.NotFound, errors.Forbidden):
-                    # Gone, or not for us any more: the folder above it shows that.
+                    # Deleted, or not accessible any more: the listing of its parent shows that.
                     continue
             after = rows[-1]["ino"]
         return self._context.remote_updates.applied - before
 
 
 class KnownItems:
-    """What the tree has of the service's items, by the time when they were made: 16 bytes each."""
+    """The service's items in the tree, by creation time: 16 bytes each."""
 
     def __init__(self) -> None:
         self._made = array("q")
@@ -289,7 +289,7 @@ class KnownItems:
 
     def add(self, ino: Ino, item: str | None) -> None:
         text = json.loads(item).get("created_at") if item else None
-        # What has no time is in every span that has no beginning.
+        # Items without a time belong to every span without a beginning.
         self._made.append((datetime.fromisoformat(text) - _EPOCH) // _TICK if text else 0)
         self._inos.append(ino)
 
@@ -311,7 +311,7 @@ class KnownItems:
         return self._inos[first:last]
 
     def spans(self) -> list[search_windows.SearchWindow]:
-        """All of time, in parts with about as many items each."""
+        """Divide all of time into spans with about as many items each."""
         count = min(max(len(self._made) // COUNTED_AT_ONCE, 1), MOST_SPANS)
         step = max(len(self._made) // count, 1)
         cuts = (
@@ -324,7 +324,7 @@ class KnownItems:
         ]
 
     def halves(self, window: search_windows.SearchWindow) -> list[search_windows.SearchWindow]:
-        """The span cut where half of its items are before; none if they are all of one moment."""
+        """Bisect the span at its median item; empty if all its items have the same time."""
         first, last = self._bounds(window)
         if last - first < 2:
             return []

@@ -1,15 +1,15 @@
 """Remote changes by search, for services without an event stream.
 
-Two searches a poll: what was changed since the cursor, and what was deleted since.  Cursors are times of
-the service's clock, taken from its items; each poll looks back two minutes further, and one every five
-minutes half an hour, since a search may show a change later than it happened and than newer ones, until the
-cursor has stood still for so long.  Our own changes come back with the version that we took over from their
-answers, and are no news.
+A poll is two searches: for items changed since the cursor, and for items deleted since.  Cursors are times of
+the service's clock, taken from its items.  Each poll looks back two minutes further, and one every five
+minutes half an hour, since a search may show a change late and after newer ones, until the cursor has not
+moved for that long. Our own changes come back with the version that we took from the responses, and are no
+news.
 
-No search tells of what was removed for good or is no longer shown to us, nor of a move that leaves
-`modified_at` as it was: these are the sweep's.
+No search reports permanent deletions, items no longer shared with us, or a move that leaves `modified_at`
+unchanged: the sweep finds these.
 
-Rule: a cursor moves only after everything up to it has been applied, and only over a stable result.
+Rule: a cursor advances only after everything up to it has been applied, and only over a stable result.
 """
 
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ from daemon.listing import search_windows
 from daemon.pull import reconciler
 from daemon.pull.context import PullContext
 
-# How late a search shows a change, as a rule; and, as services say, sometimes: that far a poll looks back now
-# and then, as what was changed in that time is read again.
+# Index lag of searches as a rule; and the lag that services call possible: polls look back that far now and
+# then, and read the changes of that time again.
 LOOK_BACK = timedelta(minutes=2)
 DEEP_BACK = timedelta(minutes=30)
 DEEP_SECONDS = 300.0
 
-# Nothing at a service was changed before.
+# Earlier than any change at a service.
 BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
 
 
@@ -51,18 +51,18 @@ class SearchFeed:
         self.read = 0
         self._context = context
         self._windows = search_windows.Windows(context.client.search, context.health, purpose="poll")
-        # Of each cursor its value, and when (by our clock that only runs) it was first used.
+        # The value of each cursor, and when (monotonic clock) it was first used.
         self._known: dict[str, tuple[str, float]] = {}
         self._deep_at = float("-inf")
 
     async def begin(self) -> None:
-        """Set the cursors, if they are not: to the newest change there is, before anything is listed."""
+        """Set missing cursors to the newest existing change; call it before the first listing."""
         if kv_store.get(self._context.db, kv_store.CHANGES_SINCE) is not None:
             return
         query = _everything(self._context.db).model_copy(update={"limit": 1, "fields": list(FIELDS)})
         with self._context.health.request("poll"):
             page = await self._context.client.search.page(query)
-        # Where there is nothing, everything that comes is news: after the next start, too.
+        # Without any items, everything that appears later is new, also after the next start.
         newest = page.entries[0].modified_at if page.entries else BEGINNING
         if newest is None:
             return
@@ -70,13 +70,14 @@ class SearchFeed:
         def txn(conn: Connection) -> None:
             _advance(conn, newest, newest)
             if kv_store.at(conn, kv_store.EVENTS_POSITION) is not None:
-                # Until now events told; what came between the last of them and this was told by nobody.
+                # Until now changes came from events; those between the last event and this moment were not
+                # reported.
                 reconciler.schedule(conn, reconciler.FULL)
 
         await self._context.db.write(txn)
 
     async def once(self) -> bool:
-        """Whether both results were stable, and the cursors moved."""
+        """Poll; return whether both results were stable, so that the cursors advanced."""
         await root_check.check(self._context.db, self._context.client, self._context.health)
         self.read = 0
         began = trio.current_time()
@@ -113,7 +114,7 @@ class SearchFeed:
         return self._context.remote_updates.misfits.lines()
 
     async def news(self) -> bool:
-        """Nobody tells."""
+        """Not supported: a search does not announce changes."""
         await trio.sleep_forever()
         return False
 
@@ -123,12 +124,12 @@ class SearchFeed:
             return None
         if self._known.get(key, ("", 0.0))[0] != text:
             self._known[key] = (text, trio.current_time())
-        # What happened before the newest change that we know would have shown by now.
+        # Changes before the newest known one would be visible by now.
         is_settled = trio.current_time() - self._known[key][1] > back.total_seconds()
         return base.parse_timestamp(text) - (timedelta() if is_settled else back)
 
     def _is_news(self, key: str, moment: datetime | None) -> bool:
-        """Whether a cursor moves to this moment: most polls find what the last one found."""
+        """Whether a cursor advances to this moment: most polls find what the last one found."""
         text = kv_store.get(self._context.db, key)
         return moment is not None and (text is None or moment > base.parse_timestamp(text))
 
@@ -153,6 +154,6 @@ def _everything(db: Database) -> Query:
 def _advance(conn: Connection, changed: datetime | None, deleted: datetime | None) -> None:
     for key, moment in ((kv_store.CHANGES_SINCE, changed), (kv_store.DELETED_SINCE, deleted)):
         before = kv_store.at(conn, key)
-        # The newest item may have been deleted since: a cursor never goes back for that.
+        # The newest item may have been deleted since: a cursor never moves back.
         if moment is not None and (before is None or moment > base.parse_timestamp(before)):
             kv_store.put(conn, key, base.format_timestamp(moment))

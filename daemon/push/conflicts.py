@@ -2,13 +2,13 @@
 
     here             at the service     becomes
     new name         name in use        theirs keeps it, ours is a conflict copy; equal content is one file
-    new bytes        other new bytes    theirs keeps name and id, ours is a conflict copy and a new file
+    new bytes        other new bytes    theirs keeps name and ID, ours is a conflict copy and a new file
     appended bytes   other new bytes    the same; a copy that is there already goes on instead (`appends`)
     anything         gone               with bytes of ours: made anew; without: gone here too
     new place        folder gone        the folder is made anew
 
-Rule: theirs is applied and ours is renamed in one transaction, together with the operation's new state, so
-that a crash finds either the question or the answer.
+Rule: one transaction applies theirs, renames ours and updates the operation, so that after a crash the
+conflict is either unresolved or resolved.
 """
 
 import logging
@@ -35,17 +35,17 @@ log = logging.getLogger(__name__)
 NAME_IN_USE = "item_name_in_use"
 KEPT_BOTH = "The name is taken at the service; both items are kept."
 
-# A holder that cannot be looked at is usually gone the next time.
+# An existing item that cannot be requested is usually gone at the next attempt.
 UNTOLD_ATTEMPTS = 2
 
-# What is refused as missing and found when looked at is restored by then; a refusal that goes on is another.
+# An item reported missing but found on request was restored meanwhile; repeated refusals have another cause.
 MISSING_ATTEMPTS = 3
 
 
 async def holder(context: PushContext, error: errors.Conflict) -> items.Item | None:
-    """Who has the name that was refused to us; None if that is not told, or the holder is gone again.
+    """Return the item whose name we were refused; None if the service does not say, or it is gone again.
 
-    Raises `error` itself if it is about something else.
+    Raises `error` itself if it has another reason.
     """
     if error.code != NAME_IN_USE:
         raise error
@@ -57,13 +57,13 @@ async def holder(context: PushContext, error: errors.Conflict) -> items.Item | N
 
 
 def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:
-    """Whether no other node stands for the item.  A poll may have found it for ours meanwhile."""
+    """Whether no other node belongs to the item.  A poll may have assigned it to our node meanwhile."""
     node = tree.find_remote(db, NodeKind(item.type), item.id)
     return node is None or node.ino == ino
 
 
 def is_leaving(context: PushContext, task: queue.Task, node: Node, theirs: items.Item) -> bool:
-    """Whether what is in the way came from here too, and an operation of its own will take it away."""
+    """Whether the conflicting item is also ours, and a pending operation will move or delete it."""
     folder = task.parent.remote_id if task.parent is not None else None
     name = naming.remote_name(node)
     if isinstance(theirs, items.File) and in_flight.belongs_to_other_node(
@@ -80,7 +80,7 @@ def is_leaving(context: PushContext, task: queue.Task, node: Node, theirs: items
 async def keep_both(
     context: PushContext, task: queue.Task, theirs: items.Item | None, *, anew: bool = False
 ) -> None:
-    """Theirs keeps its name; ours takes another one and is sent again, `anew` as an item of its own."""
+    """Keep both: theirs keeps its name, ours is renamed and sent again, as a new item if `anew`."""
     if isinstance(theirs, items.WebLink) and not anew and await _steps_beside(context, task, theirs):
         return
 
@@ -111,7 +111,7 @@ async def keep_both(
 
 
 async def _steps_beside(context: PushContext, task: queue.Task, link: items.WebLink) -> bool:
-    """Whether a web link gave way: it is `notes.url` beside our `notes` here, and is called so there, too."""
+    """Whether a web link was renamed out of the way: it is `notes.url` beside our `notes`, here and there."""
     shown = naming.file_name(NodeKind.LINK, link.name or "")
     if link.name == shown or wire_names.name_key(task.node.name) == wire_names.name_key(shown):
         return False
@@ -131,9 +131,9 @@ async def _steps_beside(context: PushContext, task: queue.Task, link: items.WebL
 
 
 def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> bool:
-    """Whether theirs is still what stands where ours would go, as far as is known."""
+    """Whether theirs still occupies our target name, as far as is known."""
     if theirs is None:
-        # Gone when we looked; or a service that does not tell who it is, and goes on refusing.
+        # Gone on request, or the service does not identify it and keeps refusing.
         return task.op.attempts > UNTOLD_ATTEMPTS
     where = theirs.parent.id if theirs.parent else None
     called = wire_names.name_key(naming.remote_name(node))
@@ -142,16 +142,17 @@ def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> b
 
 
 async def missing(context: PushContext, task: queue.Task, error: errors.NotFound) -> None:
-    """The service does not know the item, or the folder that it should go to: find out which, and follow.
+    """Handle an item or target folder that the service does not know: determine which, and follow the
+    deletion.
 
-    Where it knows both, they were in the trash for a moment, and it is tried again; raises `error` if it goes
-    on saying so, and `RootGone` where it is the drive's own folder that has gone.
+    If it knows both, they were briefly in the trash, and the operation is retried; raises `error` if that
+    keeps happening, and `RootGone` if the drive's own root folder is gone.
     """
     await root_check.check(context.db, context.client, context.health)
     node, parent = task.node, task.parent
     top = await context.db.query(lambda conn: shares.top(conn, node.ino))
     if top is not None and await _is_gone(context, top):
-        # Not the item has gone, but our access to what it is in.
+        # We lost access to the shared folder it is in.
         await _gone(context, task, top)
     elif node.remote_id is not None and await _is_gone(context, node):
         await _gone(context, task, node)
@@ -174,7 +175,7 @@ async def _is_gone(context: PushContext, node: Node) -> bool:
 
 
 async def _gone(context: PushContext, task: queue.Task, what: Node) -> None:
-    """The service has deleted `what`: so it goes here, but for what only we have, which is made anew."""
+    """Apply the deletion of `what` at the service; items that only we have are created anew."""
     assert what.remote_id is not None
     gone = [RemovedItem(what.kind, what.remote_id)]
     await context.remote_updates.apply(
@@ -183,7 +184,7 @@ async def _gone(context: PushContext, task: queue.Task, what: Node) -> None:
 
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
-        # It may have left the tree while we asked.
+        # It may have been deleted here during the request.
         now = tree.find_at(conn, what.ino)
         if now is not None and now.remote_id == what.remote_id:
             changes = deletions.remove_gone(conn, what.ino)

@@ -1,10 +1,10 @@
 """Dispatches journal operations to a pool of workers.
 
-The dispatcher claims operations that may go and hands them, one at a time, to whichever worker is free; a
-worker carries one out and sees that it ends: done, given back for later, or held.  Nothing is sent while
-the service is known to be out of reach.
+The dispatcher claims operations that are ready and hands them, one at a time, to a free worker; the worker
+carries one out and makes sure that it ends: done, put back for later, or held.  Nothing is sent while the
+service is known to be unreachable.
 
-Rule: an operation that fails stands in nobody's way and is never lost, whatever was raised.
+Rule: a failing operation blocks no other and is never lost, whatever was raised.
 """
 
 import errno
@@ -37,7 +37,6 @@ from daemon.push.operations import deletes, describe, folders, moves, uploads
 
 log = logging.getLogger(__name__)
 
-# What carries out each kind.
 PERFORM: dict[OpKind, Perform] = {
     OpKind.MKDIR: folders.mkdir,
     OpKind.UPLOAD: uploads.upload,
@@ -49,68 +48,67 @@ PERFORM: dict[OpKind, Perform] = {
 
 UNFINISHED = "The change could not be completed locally; see the log."
 
-# So many small files are taken at once, to be made ready together; one at a time while programs are at work.
+# Number of small files claimed and sealed together; one at a time while programs are active.
 CLAIMED_AT_ONCE = 16
 
-# So many are sent at once to a service elsewhere: a small file takes the time of the line, not of its bytes.
-# Beside who reads they are fewer (`request_scheduler`).
+# Small uploads in flight to a remote service: each costs a round trip.  Fewer while programs read.
 SMALL_AT_ONCE = 16
 
-# The wall clock may be set back, and times of operations are on it: look at least this often.
+# The wall clock, on which due times are, may be set back: check at least this often.
 LONGEST_SLEEP_SECONDS = 60.0
 
-# Clocks are adjusted all the time; what is set back by more than this moves what waits.
+# Clocks are adjusted all the time; a larger step back moves the due times.
 CLOCK_STEP_NS = 2 * 10**9
 
-# The calls of a program that copies or unpacks many files come closer together than this.
+# A program that copies or unpacks many files calls at shorter intervals than this.
 INTERACTIVE_SECONDS = 0.2
 
-# How long to let changes gather before the journal is looked at.
-FLURRY_SECONDS = 0.05
+# How long to gather changes before the journal is read.
+BURST_SECONDS = 0.05
 
-# Programs may change things faster than they can be sent.
+# Maximum duration of a pass, since programs may change things faster than they can be sent.
 PASS_SECONDS = 1.0
 
-# Of what is due, so much is looked through for small files while nothing else can go.
+# Maximum number of due operations searched for small files while nothing else can run.
 LOOKED_AT_FOR_SMALL = 200
 
-# A full disk refuses every transaction until somebody makes room.
-TROUBLE_SECONDS = 5.0
+# Retry interval when the database cannot be written: a full disk refuses every transaction.
+DATABASE_RETRY_SECONDS = 5.0
 
 
 class Dispatcher:
-    """Runs the journal's operations.  `wake` after every change of the journal."""
+    """Runs the journal's operations.  Call `wake` after every change of the journal."""
 
     def __init__(self, context: PushContext, *, workers: int) -> None:
         self._context = context
         self._workers = workers
-        # One at a time means that; and a service in this process has no line.
+        # With one worker there is no concurrency; an embedded service has no latency.
         is_far = workers > 1 and not context.profile.embedded
         self._small_workers = max(workers, SMALL_AT_ONCE) if is_far else 0
         self._wanted = Signal()
-        # The journal has work, or a file that was busy no longer is.
+        # Wakes the dispatcher: the journal has work, or a busy file was closed.
         self.wake = self._wanted.set
         self._moved = Signal()
         self._hurried = 0
-        # Nothing runs, nothing can be claimed, nothing is due later: what is left waits for somebody else.
+        # Nothing runs, can be claimed or becomes due: everything left waits for something else.
         self._stuck = False
-        # No operation waits longer: not for a service that asks for it, nor to settle.
+        # The longest possible delay of an operation, from Retry-After or settle time.
         self._longest_ns = int((LONGEST_RETRY_AFTER + context.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
-        # From the clock that nobody sets to the one on the wall, at the last look.
+        # Difference between wall clock and monotonic clock at the last check.
         self._clock_offset_ns = 0
-        self._runner = OperationRunner(context, self._tell)
-        # Operations that were taken and not handed to a worker.
+        self._runner = OperationRunner(context, self._notify_ended)
+        # Claimed operations that were not handed to a worker.
         self._unsent: list[ops.Op] = []
 
-    # ---- what others ask ----
+    # ---- requests of other agents ----
 
     def sent(self, seq: int) -> int:
-        """How many bytes of a running upload are on their way."""
+        """Return the number of bytes sent of a running upload."""
         return self._context.sent.get(seq, 0)
 
     @contextmanager
     def hurrying(self) -> Iterator[None]:
-        """Inside, nothing rests before it is sent."""
+        """Context in which operations are sent without settle time."""
         self._hurried += 1
         self.wake()
         try:
@@ -119,9 +117,9 @@ class Dispatcher:
             self._hurried -= 1
 
     async def confirm(self, ino: Ino, *, seconds: float) -> None:
-        """Return when the service has a file as it is recorded now, open or not, or a folder and its names.
+        """Return when the service has a file as it is recorded now, even if open, or a folder and its name.
 
-        Raises `OSError`: EIO if the service refuses it, ETIMEDOUT if it does not have it in time.  In both
+        Raises `OSError`: EIO if the service refuses it, ETIMEDOUT if it is not uploaded in time.  In both
         cases the change is kept.
         """
         self._context.confirming[ino] += 1
@@ -144,7 +142,7 @@ class Dispatcher:
                 del self._context.confirming[ino]
 
     async def until(self, reached: Callable[[], Awaitable[bool]], *, seconds: float) -> bool:
-        """Wait until something is so that the journal brings about; whether it is, in time."""
+        """Wait until the condition holds; return whether it does within `seconds`."""
         with trio.move_on_after(seconds):
             while not await reached():
                 self.wake()
@@ -154,7 +152,7 @@ class Dispatcher:
         return False
 
     async def retry_all(self) -> None:
-        """Try everything again that failed or is held; somebody may have mended the cause."""
+        """Retry all failed and held operations; their cause may be gone."""
 
         def txn(conn: Connection) -> None:
             op_rows.release_held(conn, due_ns=clock.time_ns())
@@ -165,36 +163,37 @@ class Dispatcher:
         self.wake()
 
     async def retry(self, path: str) -> None:
-        """Try again what failed of one item.  Raises `UserError` if nothing did."""
+        """Retry the failed operations of one item.  Raises `UserError` if there are none."""
         await rejected.retry(self._context, path)
         self._stuck = False
         self.wake()
 
     async def discard(self, path: str, recovered: Path) -> Path | None:
-        """Give up what is held of one item; where its bytes are kept.  Raises `UserError`."""
+        """Discard the held operations of one item; return where its contents are kept.  Raises
+        `UserError`."""
         kept = await rejected.discard(self._context, path, recovered)
         self.wake()
         return kept
 
-    async def take_back(self, recovered: Path, *, dry_run: bool) -> GuardUndone:
-        """Take back what the guard has stopped.  Raises `UserError`."""
+    async def undo_mass_change(self, recovered: Path, *, dry_run: bool) -> GuardUndone:
+        """Undo the mass change that the guard stopped.  Raises `UserError`."""
         undone = await guard_undo.undo(self._context, recovered, dry_run=dry_run)
         self.wake()
         return undone
 
     async def drained(self) -> None:
-        """Wait until everything is at the service that can be: held operations and files that are still
-        open for writing are not waited for."""
+        """Wait until everything possible is uploaded: not for held operations, nor for files that are open
+        for writing."""
         while queue.unfinished(self._context.db) and not (self._stuck and not self._wanted.is_set):
-            # Not only workers end operations: an upload is pointless once its file is deleted.
+            # Operations can end without a worker: an upload is obsolete once its file is deleted.
             with trio.move_on_after(1):
                 await self._moved.wait()
 
     # ---- the dispatcher ----
 
     async def run(self) -> None:
-        """Carry out operations for ever.  Cancelled, or failed: those under way are sent again by the next
-        run."""
+        """Carry out operations forever.  Cancelled or failed: the next run sends operations in flight
+        again."""
         self._runner.running = self._runner.small = self._runner.large = 0
         await self._context.db.write(self._begin)
         send, receive = trio.open_memory_channel[Job](0)
@@ -209,18 +208,18 @@ class Dispatcher:
                         await self._round(send)
                     except Exception:
                         log.exception("the journal cannot be read or written")
-                        await trio.sleep(TROUBLE_SECONDS)
+                        await trio.sleep(DATABASE_RETRY_SECONDS)
 
     async def _round(self, send: "trio.MemorySendChannel[Job]") -> None:
-        # atomic: what comes from here on is seen by this round, or wakes the next one
+        # atomic: a change after this is seen by this round or wakes the next one
         self._wanted.clear()
         self._stuck = False
         await self._context.health.reachable()
         if self._context.guard.is_holding:
-            # Nobody need wait for what waits for a person.
+            # `drained` need not wait for the user's decision.
             self._stuck = True
             self._moved.pulse()
-            await self._context.guard.let_go()
+            await self._context.guard.wait_until_released()
             return
         await self._follow_clock()
         rests = self._hurried and queue.next_due(self._context.db, after_ns=clock.time_ns()) is not None
@@ -234,9 +233,9 @@ class Dispatcher:
             )
             log.warning("changes were recorded while the clock was ahead; uploading them now")
             soonest = queue.next_due(self._context.db)
-        # What becomes due from here on is for the next round.
+        # Operations that become due after this belong to the next round.
         looked_at = clock.time_ns()
-        # While everything rests, as during a copy of many files, there is nothing to go through.
+        # While all operations settle, as during a copy of many files, there is nothing to do.
         if soonest is not None and soonest <= looked_at:
             sent = await self._pass(send)
             if not sent and not self._runner.running and not self._wanted.is_set:
@@ -250,17 +249,18 @@ class Dispatcher:
         with trio.move_on_after(min(wait, LONGEST_SLEEP_SECONDS)):
             await self._wanted.wait()
             if not self._hurried:
-                # Changes come in flurries, and each one wakes us.
-                await trio.sleep(FLURRY_SECONDS)
+                # Changes come in bursts, and each one wakes us.
+                await trio.sleep(BURST_SECONDS)
 
     def _begin(self, conn: Connection) -> None:
         op_rows.reset_running(conn)
-        # An earlier run may have had another clock; and a start is a reason to try again.
+        # An earlier run may have used another clock; and a restart is a reason to retry.
         settle_ns = int(self._context.settle_seconds * 10**9)
         op_rows.bound(conn, now_ns=clock.time_ns(), longest_ns=settle_ns)
 
     async def _follow_clock(self) -> None:
-        """What waits, waits for as long as it was meant to, though the wall clock was set back meanwhile."""
+        """Move due times when the wall clock was set back, so that no operation waits longer than
+        intended."""
         offset = clock.time_ns() - int(clock.monotonic() * 10**9)
         back = self._clock_offset_ns - offset
         if back > CLOCK_STEP_NS:
@@ -270,7 +270,7 @@ class Dispatcher:
         self._clock_offset_ns = offset
 
     def _prepare(self, conn: Connection) -> None:
-        # In the writer's thread, while a worker may add to the list: what came after the look stays.
+        # Runs in the writer's thread, while a worker may append to the list: later entries stay.
         for op in list(self._unsent):
             queue.give_back(conn, op, not_before_ns=0)
             self._unsent.remove(op)
@@ -281,9 +281,9 @@ class Dispatcher:
             op_rows.end_settling(conn, now_ns=clock.time_ns())
 
     async def _pass(self, send: "trio.MemorySendChannel[Job]") -> int:
-        """Go through what is due once, in order; how many were handed to a worker.
+        """Go through the due operations once, in order; return how many were handed to a worker.
 
-        Not for long: what had to wait when its turn came is looked at again, however much has come since.
+        The pass is short: operations that were not ready are checked again, however many were added since.
         """
         sent = after = looked_at = 0
         end = trio.current_time() + PASS_SECONDS
@@ -307,7 +307,7 @@ class Dispatcher:
         return sent
 
     async def _hand_over(self, send: "trio.MemorySendChannel[Job]", jobs: list[Job]) -> int:
-        """To the workers, while there is a connection; how many.  Those that cannot go now are given back."""
+        """Hand jobs to workers while there is a connection; return how many.  The others are put back."""
         left = deque(jobs)
         try:
             if small := [job.task for job in jobs if job.is_small]:
@@ -319,12 +319,12 @@ class Dispatcher:
                 self._runner.take(left[0])
                 await send.send(left[0])
                 left.popleft()
-                # While a program is changing things, one operation at a time with pauses: it goes first.
+                # While a program changes things it has priority: one operation at a time, with pauses.
                 while self._is_interactive and self._runner.running:
                     with trio.move_on_after(INTERACTIVE_SECONDS):
                         await self._moved.wait()
         finally:
-            # Whatever ends this early: they are not under way.
+            # However this ends early: these are not in flight.
             self._unsent += [job.task.op for job in left]
         if self._unsent:
             await self._context.db.write(self._prepare)
@@ -332,25 +332,25 @@ class Dispatcher:
         return len(jobs) - len(left)
 
     def _has_worker(self, job: Job) -> bool:
-        """Whether a job can go now; what is small takes no turn from what is not."""
+        """Whether a worker can take the job now; small and other jobs have separate slots."""
         if not self._small_workers:
             return self._runner.running < self._workers
         return self._runner.small < self._small_workers if job.is_small else not self._is_for_small
 
     @property
     def _is_for_small(self) -> bool:
-        """Whether nothing but small files can go now: others would wait here, and small ones behind them."""
+        """Whether only small files can be sent now: other jobs would block small ones behind them."""
         return self._small_workers > 0 and self._runner.running - self._runner.small >= self._workers
 
     @property
     def _is_interactive(self) -> bool:
-        """Whether a program is changing things on the drive at this moment, and nobody waits for the push."""
+        """Whether a program is changing things on the drive right now, and nobody waits for the push."""
         return clock.monotonic() - self._context.commit.noted_at < INTERACTIVE_SECONDS and not self._hurried
 
     async def _claim(self, page: list[ops.Op]) -> list[Job]:
-        """The first of these that can go, and what is small behind it.
+        """Return the first of these that is ready, and the small ones after it.
 
-        What becomes busy after this is noticed when it is sealed.
+        A file that becomes busy later is noticed when it is sealed.
         """
         waits_from = LARGE_BYTES if self._runner.large >= max(1, self._workers // 2) else math.inf
         if self._is_for_small:
@@ -373,7 +373,7 @@ class Dispatcher:
                         break
                 elif op.kind is OpKind.TRASH and (tried := queue.attempts(conn, op.seq)) != op.attempts:
                     pointless += [op.ino] if tried is None else []
-                    # What is in that folder goes item by item, and has been passed over until now.
+                    # The contents of that folder are sent item by item, and have been skipped so far.
                     look_again |= tried is not None
             return jobs, pointless, look_again
 
@@ -387,14 +387,14 @@ class Dispatcher:
         return jobs
 
     async def _follow_health(self) -> None:
-        """What failed for want of a connection goes as soon as there is one."""
+        """Retry operations that failed for lack of a connection as soon as there is one."""
         while True:
             await self._context.health.changed()
             if self._context.health.is_online:
                 await self._context.db.write(lambda conn: op_rows.end_waiting(conn, now_ns=clock.time_ns()))
                 self.wake()
 
-    def _tell(self) -> None:
-        """An operation has ended."""
+    def _notify_ended(self) -> None:
+        """Notify waiters that an operation has ended."""
         self._moved.pulse()
         self.wake()

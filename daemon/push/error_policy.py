@@ -1,6 +1,6 @@
 """What happens to a failed operation: retried with backoff, or held until the user decides.
 
-Rule: whatever may pass is tried again for ever; only a refusal that asking again cannot change is held.
+Rule: whatever may be transient is retried forever; only a refusal that a retry cannot change is held.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from cmsfs.client.transport import retry
 from cmsfs.user_messages import explain
 from daemon.push.context import wait_ns
 
-# What a person can do about a refusal, by its code.
+# What a user can do about a refusal, by its code.
 FULL = "storage_limit_exceeded"
 REMEDIES = {
     FULL: "Free up space at the service",
@@ -36,20 +36,20 @@ DAMAGED = (
 )
 ANY_REMEDY = "Fix the cause"
 
-# A refusal without a code may be an answer that lost its body on the way: it is believed when it goes on.
+# A refusal without a code may be a response that lost its body in transit: it counts only if repeated.
 WORDLESS_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class FailureVerdict:
-    """`wait_ns` None: hold the operation.  `reason` is one sentence for a person."""
+    """What to do with a failed operation; `wait_ns` None: hold it.  `reason` is one sentence for the user."""
 
     wait_ns: int | None
     reason: str
 
 
 def verdict_for(error: Exception, attempts: int) -> FailureVerdict:
-    """What to do after this error, the `attempts` before it not counted."""
+    """Return the verdict on this error after `attempts` earlier failures."""
     if isinstance(error, errors.MissingBlocks):
         return FailureVerdict(None, "Its contents are no longer on this disk.")
     if isinstance(error, errors.DamagedContent):
@@ -61,7 +61,7 @@ def verdict_for(error: Exception, attempts: int) -> FailureVerdict:
     if isinstance(error, OSError):
         return FailureVerdict(wait_ns(attempts), f"{error.strerror or error}.")
     if not isinstance(error, errors.RemoteError):
-        # Bytes that were damaged on the way, or changed under the upload.
+        # Contents damaged in transit, or changed during the upload.
         return FailureVerdict(wait_ns(attempts), f"{error}.")
     reason = explain(error).message
     if isinstance(error, errors.RateLimited | errors.ServerError):
@@ -79,7 +79,7 @@ def verdict_for(error: Exception, attempts: int) -> FailureVerdict:
 def _is_final(error: errors.RemoteError) -> bool:
     match error:
         case errors.Conflict():
-            # Names in use are resolved before they come here; other conflicts do not go away by themselves.
+            # Names in use are resolved earlier; other conflicts do not resolve themselves.
             return error.code not in retry.BUSY
         case errors.Unauthorized() | errors.PreconditionFailed() | errors.Gone():
             return False

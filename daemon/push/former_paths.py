@@ -1,4 +1,4 @@
-"""Paths of items that were deleted here and that the service still has, as they were."""
+"""Paths of items that were deleted here and that the service still has."""
 
 from collections.abc import Callable
 from sqlite3 import Connection
@@ -7,19 +7,19 @@ from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.sqlite import Database
 
-# Beyond any tree: folders that were moved into each other at both ends must not keep this going.
+# Deeper than any tree: folders moved into each other on both sides must not loop forever.
 _DEEPEST = 500
 
 
 def of(db: Database, node: Node) -> str:
-    """Where a node is, from the top of the drive; of what was deleted, where it was, as far as is known."""
+    """Return the path of a node on the drive; for a deleted one its former path, as far as known."""
     return _path(
         node, lambda ino: tree.find(db, ino), lambda number: tree.find_remote(db, NodeKind.FOLDER, number)
     )
 
 
 def at(conn: Connection, node: Node) -> str:
-    """As `of`, as a transaction sees it."""
+    """Like `of`, within a transaction."""
     return _path(
         node,
         lambda ino: tree.find_at(conn, ino),

@@ -1,9 +1,9 @@
-"""The guard: where a program spoils many files, nothing more is sent until a person has said what it was.
+"""The guard: holds all uploads and deletions after a suspicious mass change until the user decides.
 
-`vfs.heuristics.mass_changes` notices; what looks encrypted is compared with what it was before here.  The
-journal keeps every change meanwhile, and changes of others come as ever.
+`vfs.heuristics.mass_changes` detects mass changes; contents that look encrypted are compared with the
+previous contents here.  The journal keeps all changes meanwhile, and remote changes are applied as usual.
 
-Rule: what was noticed is a row before anything else is sent, so that a restart does not forget it.
+Rule: an alarm is stored before anything else is sent, so it survives a restart.
 """
 
 import functools
@@ -34,10 +34,10 @@ from daemon.push import former_paths
 
 log = logging.getLogger(__name__)
 
-# Who was allowed to go on is not asked about again for so long.
+# Programs that the user allowed raise no alarm for this time.
 ALLOWED_SECONDS = 3600.0
 
-# A file that is called so, and of which no earlier bytes are here, was encrypted before, as far as is known.
+# A file with such a suffix counts as encrypted before if its previous contents are not cached.
 _RANDOM = frozenset(
     (
         *(".gpg", ".pgp", ".age", ".enc", ".aes", ".kdbx", ".kdb", ".key", ".p12", ".pfx", ".der", ".crypt"),
@@ -60,22 +60,22 @@ _RANDOM = frozenset(
 
 
 class Guard:
-    """Whether changes are held, why, and what a person says to that."""
+    """Holds changes after an alarm and releases them on the user's decision."""
 
     def __init__(self, settings: config.Settings, db: Database, blocks: BlockCache, nursery: Starts) -> None:
         self.changes = MassChanges(settings.guard_files, settings.guard_deletions, settings.guard_ignores)
-        self.changes.alarm = self._noticed
+        self.changes.alarm = self._raise_alarm
         self._db = db
         self._blocks = blocks
         self._nursery = nursery
         self._released = Signal()
-        # Files whose changes were held when a person let them go: who wrote them may be forgotten by then.
-        self._let_go: set[Ino] = set()
+        # Files whose held changes the user released: their writers may be forgotten when they are checked.
+        self._released_files: set[Ino] = set()
         # How many rows of traces are stored; whether a task stores more.
         self._stored = 0
         self._is_storing = False
         self.traces = self.changes.traces
-        self.traces.told = self._traced
+        self.traces.told = self._start_storing
         text = kv_store.get(db, kv_store.GUARD)
         self.notice = attention.GuardNotice.model_validate_json(text) if text is not None else None
         if self.notice is not None:
@@ -86,35 +86,35 @@ class Guard:
 
     @property
     def is_holding(self) -> bool:
-        """Whether nothing is to be sent."""
+        """Whether nothing may be sent."""
         return self.notice is not None
 
     @property
     def question(self) -> str:
-        """What a person is asked, in two sentences; "" for nothing."""
+        """The question for the user, in two sentences; "" without an alarm."""
         if self.notice is None:
             return ""
         return f"{self.notice.sentence} Look at it with `cmsfs guard`."
 
-    async def let_go(self) -> None:
-        """Return when changes may be sent."""
+    async def wait_until_released(self) -> None:
+        """Wait until changes may be sent."""
         while self.notice is not None:
             await self._released.wait()
 
-    def suspicious(self, sealed: Sealed) -> None:
-        """Contents that look encrypted, or nothing at all, were written to a file."""
+    def check_contents(self, sealed: Sealed) -> None:
+        """Check a file whose new contents look encrypted or are empty."""
         node = tree.find(self._db, sealed.ino)
         if node is None or node.remote_id is None or node.base_sha1 in (None, sealed.sha1):
-            return  # new here, or nothing new
-        if node.ino in self._let_go:
-            self._let_go.discard(node.ino)
+            return  # a new file, or unchanged contents
+        if node.ino in self._released_files:
+            self._released_files.discard(node.ino)
         elif not sealed.size:
             self.changes.emptied(node.ino)
         elif not self._was_random(node):
             self.changes.encrypted(node.ino)
 
     def _was_random(self, node: Node) -> bool:
-        """Whether a file looked as encrypted before; of what is not here, by its name."""
+        """Whether the previous contents looked encrypted; judged by the name if they are not cached."""
         assert node.base_sha1 is not None
         path = self._blocks.checked_file(node.base_sha1)
         if path is None:
@@ -128,7 +128,7 @@ class Guard:
         finally:
             os.close(fd)
 
-    def _noticed(self, found: MassChange) -> None:
+    def _raise_alarm(self, found: MassChange) -> None:
         before = self.notice
         notice = attention.GuardNotice(
             since=datetime.fromtimestamp(found.since, UTC),
@@ -141,18 +141,18 @@ class Guard:
                 for caller, files in found.programs
             ],
         )
-        # What began it may be older than what was counted.
+        # The mass change may have started before the counted changes.
         since = clock.monotonic() - (clock.time() - found.since) - WINDOW_SECONDS
         self.traces.follow([caller.name for caller, _ in found.programs], since=since)
-        self.notice = notice if before is None else _together(before, notice)
+        self.notice = notice if before is None else _merge_notices(before, notice)
         if before is None:
             log.warning("%s Nothing more is uploaded or deleted until then.", self.question)
         self._nursery.start_soon(self._store)
 
-    def _folder(self, some: Iterable[Ino]) -> str:
-        """The folder that all of these are below."""
-        found = [node for ino in some if (node := tree.find(self._db, ino)) is not None]
-        # Of what has left the service as well it is not known where it was.
+    def _folder(self, inos: Iterable[Ino]) -> str:
+        """Return the lowest folder that contains all of these."""
+        found = [node for ino in inos if (node := tree.find(self._db, ino)) is not None]
+        # The former place of items that are deleted at the service too is unknown.
         nodes = [node for node in found if (node.parent, node.base_parent) != (None, None)] or found
         paths = [former_paths.of(self._db, node) for node in nodes]
         above = {
@@ -173,13 +173,13 @@ class Guard:
         with trio.CancelScope(shield=True):
             await self._db.write(txn)
 
-    def _traced(self) -> None:
+    def _start_storing(self) -> None:
         if not self._is_storing and self.notice is not None:
             self._is_storing = True
             self._nursery.start_soon(self._store_traces)
 
     async def _store_traces(self) -> None:
-        """Store what came since the last time, until nothing has."""
+        """Store new traces until there are none."""
         try:
             while self.notice is not None and self.traces.fresh:
                 new = [[ino, *(key or ())] for ino, key in self.traces.fresh.items()]
@@ -193,25 +193,25 @@ class Guard:
             self._is_storing = False
 
     def still_running(self) -> list[str]:
-        """The programs of the notice that have not ended."""
+        """Return the programs of the notice that still run."""
         programs = self.notice.programs if self.notice is not None else []
         return [
             f"{one.name} (process {one.pid})" for one in programs if callers.is_running(one.pid, one.name)
         ]
 
     async def allow(self) -> bool:
-        """A person says that this is as it should be: what was held goes; whether anything was."""
+        """Release the held changes at the user's request; return whether there were any."""
         if (notice := self.notice) is None:
             return False
-        self._let_go = queue.pending_files(self._db)
+        self._released_files = queue.pending_files(self._db)
         await self._release([one.name for one in notice.programs], ALLOWED_SECONDS)
-        log.info("the guard was told to let changes go")
+        log.info("the user released the changes that the guard held")
         return True
 
-    async def undone(self) -> None:
-        """What was noticed has been taken back; all else goes."""
+    async def release_after_undo(self) -> None:
+        """Release the remaining changes after the mass change was undone."""
         await self._release([], 0.0)
-        log.info("what the guard had noticed was taken back")
+        log.info("the mass change was undone")
 
     async def _release(self, allowed: list[str], seconds: float) -> None:
         self.notice = None
@@ -222,8 +222,8 @@ class Guard:
         self._released.pulse()
 
 
-def _together(before: attention.GuardNotice, now: attention.GuardNotice) -> attention.GuardNotice:
-    """What goes on is one thing: what was told first may be out of what is counted by now."""
+def _merge_notices(before: attention.GuardNotice, now: attention.GuardNotice) -> attention.GuardNotice:
+    """Merge a later notice of the same mass change: the first one may no longer be in the counted window."""
     named = {one.name for one in now.programs}
     return now.model_copy(
         update={

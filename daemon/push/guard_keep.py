@@ -1,6 +1,6 @@
-"""Keeps the bytes that are about to go when a mass change is taken back, as a tree in the recovered files.
+"""Saves contents that an undone mass change would lose, as a tree in the recovered files.
 
-Links, where the file system has them: many files take no further room, and are there at once.
+Hard links where the file system supports them: they need no space and no copying.
 """
 
 import os
@@ -16,33 +16,33 @@ from cmsfs.runtime import clock
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A file by its path on the drive, and what gives its bytes a second name."""
+class SavedFile:
+    """A file by its path on the drive, and the function that links or copies its contents."""
 
     path: str
     keep: Callable[[Path], None]
 
 
-def of_file(path: str, source: Path) -> Kept:
-    """The bytes of a file of the cache."""
-    return Kept(path, lambda target: _second_name(source, target))
+def of_file(path: str, source: Path) -> SavedFile:
+    """Return how to save a cached file."""
+    return SavedFile(path, lambda target: _link_or_copy(source, target))
 
 
-def of_draft(path: str, draft: Draft) -> Kept:
-    """What was written; what it was written over, and is not here, is zeros."""
+def of_draft(path: str, draft: Draft) -> SavedFile:
+    """Return how to save a draft; base ranges that are not cached become zeros."""
 
     def keep(target: Path) -> None:
         draft.make_file()
-        _second_name(draft.path, target)
+        _link_or_copy(draft.path, target)
         os.truncate(target, draft.size)
-        # What a draft's row has as well was never brought to the disk, and the row goes.
+        # Small contents are also in the draft's row, which is deleted; the file may not be on disk yet.
         durability.sync(target)
 
-    return Kept(path, keep)
+    return SavedFile(path, keep)
 
 
-def keep_all(these: Iterable[Kept], recovered: Path) -> Path | None:
-    """Keep all of these, durably; in which folder, None if there is nothing.  For a thread.
+def save_all(these: Iterable[SavedFile], recovered: Path) -> Path | None:
+    """Save all of these durably; return the folder, or None if there is nothing.  Runs in a thread.
 
     Raises `OSError`.
     """
@@ -60,10 +60,10 @@ def keep_all(these: Iterable[Kept], recovered: Path) -> Path | None:
     return top
 
 
-def _second_name(source: Path, target: Path) -> None:
+def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        # Another file system, or a file with too many names.
+        # Another file system, or too many links.
         shutil.copyfile(source, target)
         durability.sync(target)

@@ -1,9 +1,9 @@
-"""Takes back what the programs did that the guard has stopped, as far as the service does not have it.
+"""Undoes the changes of the programs that the guard stopped, as far as they are not at the service.
 
-Files get the bytes back that the service has, names and places are those of before, what was deleted is there
-again, and what is new goes from the drive.  Bytes that nobody else has are kept in `recovered/` first.
+Files get the service's contents back, names and places are restored, deleted items reappear, and new items
+are removed from the drive.  Contents that exist nowhere else are saved in `recovered/` first.
 
-Rule: all of it is one transaction, and each change that stays says why.
+Rule: the undo is one transaction, and each change that cannot be undone has a reason.
 """
 
 import logging
@@ -41,7 +41,7 @@ UNHEARD = "It may be at the service already; the answer is still to come."
 NOT_EMPTY = "Something else is in it."
 UNKNOWN = "What it was is not known here; try again with a connection to the service."
 
-# Requests side by side, for what is not known here.
+# Concurrent requests for items whose state at the service is not known here.
 AT_ONCE = 8
 
 _UNDONE = (OpKind.UPLOAD, OpKind.MOVE, OpKind.TRASH, OpKind.TOUCH, OpKind.MKDIR)
@@ -49,7 +49,7 @@ _UNDONE = (OpKind.UPLOAD, OpKind.MOVE, OpKind.TRASH, OpKind.TOUCH, OpKind.MKDIR)
 
 @dataclass(frozen=True, slots=True)
 class _Undo:
-    """One item, how it was left, and what the service has of it (None: nothing)."""
+    """One item, the change to undo, and the state at the service (None: not there or unknown)."""
 
     node: Node
     path: str
@@ -58,19 +58,19 @@ class _Undo:
     base: Remote | None = None
 
     @property
-    def told(self) -> outcomes.UndoneChange:
+    def outcome(self) -> outcomes.UndoneChange:
         return outcomes.UndoneChange(path=self.path, action=self.action, reason=self.reason)
 
 
-# Beside what is taken back: it stays.
+# For a child that is not undone: it stays.
 _STAYS = outcomes.UndoneChange(path="", action="new", reason=NOT_EMPTY)
 
 
 async def undo(context: PushContext, recovered: Path, *, dry_run: bool) -> outcomes.GuardUndone:
-    """Take it back, unless this is a `dry_run`; what of it.
+    """Undo the mass change, or only report it if `dry_run`; return the changes.
 
-    Raises `UserError` if nothing is held, or a program that did it still runs.  Cancelled, it has done all or
-    nothing.
+    Raises `UserError` if nothing is held, or one of the programs still runs.  Cancelled: all or nothing is
+    undone.
     """
     guard = context.guard
     if (notice := guard.notice) is None:
@@ -80,16 +80,16 @@ async def undo(context: PushContext, recovered: Path, *, dry_run: bool) -> outco
         raise errors.UserError(f"End {' and '.join(running)} first.")
     inos = list(guard.traces.found)
     found = await context.db.query(lambda conn: _plan(context, conn, inos))
-    found = await _ask(context, found)
+    found = await _complete_from_service(context, found)
     keys = {(str(key[0]), key[1]) for key in guard.traces.found.values() if key is not None}
     keys |= await context.db.query(lambda conn: _keys(conn, inos))
     kept: Path | None = None
     if not dry_run:
         kept, found = await _carry_out(context, found, recovered)
         if not any(one.reason for one in found):
-            await guard.undone()
+            await guard.release_after_undo()
     return outcomes.GuardUndone(
-        changes=[one.told for one in found],
+        changes=[one.outcome for one in found],
         items=sorted(keys),
         since=notice.since,
         folder=notice.folder,
@@ -98,7 +98,7 @@ async def undo(context: PushContext, recovered: Path, *, dry_run: bool) -> outco
     )
 
 
-# ---- what there is to take back ----------------------------------------------------------------
+# ---- planning ----------------------------------------------------------------
 
 
 def _keys(conn: Connection, inos: Iterable[Ino]) -> set[tuple[str, str]]:
@@ -118,7 +118,7 @@ def _plan(context: PushContext, conn: Connection, inos: Iterable[Ino]) -> list[_
         if (action := _action(node, pending)) is not None:
             path = former_paths.at(conn, node)
             found[ino] = _Undo(node, path, action, _reason(context, conn, node, pending), _base(conn, node))
-    # What stays keeps the new folders above it.
+    # A new folder stays if something in it stays.
     new = [one for one in found.values() if one.action == "new" and one.node.is_folder]
     for one in sorted(new, key=lambda one: -one.path.count("/")):
         rows = conn.execute("SELECT ino FROM node WHERE parent = ?", (one.node.ino,))
@@ -151,11 +151,11 @@ def _reason(context: PushContext, conn: Connection, node: Node, pending: dict[Op
 
 
 def _base(conn: Connection, node: Node) -> Remote | None:
-    """The item as the service has it, by what is recorded here; None: it has none, or that is not known."""
+    """Return the item as the service has it, from local data; None if it is not there or not known."""
     if node.remote_id is None or node.base_name is None or (size := _base_size(conn, node)) is None:
         return None
-    told: dict[str, Any] = pydantic_core.from_json(tree.item_at(conn, node.ino) or "{}")
-    told |= {
+    item: dict[str, Any] = pydantic_core.from_json(tree.item_at(conn, node.ino) or "{}")
+    item |= {
         "type": node.kind.value,
         "id": node.remote_id,
         "name": node.base_name,
@@ -165,9 +165,9 @@ def _base(conn: Connection, node: Node) -> Remote | None:
     }
     if node.kind is NodeKind.FILE:
         version = {"type": "file_version", "id": node.version} if node.version is not None else None
-        told |= {"sha1": node.base_sha1, "size": size, "file_version": version}
+        item |= {"sha1": node.base_sha1, "size": size, "file_version": version}
     try:
-        return remote_from_item(items.parse_item(told))
+        return remote_from_item(items.parse_item(item))
     except ValueError:
         return None
 
@@ -186,8 +186,8 @@ def _base_size(conn: Connection, node: Node) -> int | None:
     return None if known is None else int(known["size"])
 
 
-async def _ask(context: PushContext, found: list[_Undo]) -> list[_Undo]:
-    """With what the service says of those of which not enough is known here."""
+async def _complete_from_service(context: PushContext, found: list[_Undo]) -> list[_Undo]:
+    """Complete items whose state is not known here with the service's answers."""
     answers: dict[Ino, _Undo] = {}
     limit = trio.CapacityLimiter(AT_ONCE)
 
@@ -208,20 +208,20 @@ async def _ask(context: PushContext, found: list[_Undo]) -> list[_Undo]:
     return [answers.get(one.node.ino, one) for one in found]
 
 
-# ---- taking it back ----------------------------------------------------------------------------
+# ---- undoing ----------------------------------------------------------------------------
 
 
 async def _carry_out(
     context: PushContext, found: list[_Undo], recovered: Path
 ) -> tuple[Path | None, list[_Undo]]:
-    going = [one for one in found if not one.reason]
-    kept = await threads.run_sync(guard_keep.keep_all, _to_keep(context, going), recovered)
+    undoable = [one for one in found if not one.reason]
+    kept = await threads.run_sync(guard_keep.save_all, _files_to_save(context, undoable), recovered)
     done: list[_Undo] = []
 
     def txn(conn: Connection) -> tuple[list[Change], list[_Undo]]:
         done.clear()
-        still = [_still(conn, one) for one in going]
-        changes = _take_back(conn, [one for one in still if not one.reason])
+        still = [_recheck(conn, one) for one in undoable]
+        changes = _restore(conn, [one for one in still if not one.reason])
         return changes, still
 
     with trio.CancelScope(shield=True):
@@ -229,13 +229,13 @@ async def _carry_out(
         context.remote_updates.publish(changes)
         for one in still:
             if not one.reason:
-                await _ended(context, one.node)
+                await _clean_up(context, one.node)
     by_ino = {one.node.ino: one for one in still}
     return kept, [by_ino.get(one.node.ino, one) for one in found]
 
 
-def _still(conn: Connection, one: _Undo) -> _Undo:
-    """With the reason why not, if it is not any more what it was when it was looked at."""
+def _recheck(conn: Connection, one: _Undo) -> _Undo:
+    """Return the item, with a reason not to undo it if it changed since the plan was made."""
     now = tree.find_at(conn, one.node.ino)
     if now is None or (now.draft, now.sha1, now.remote_id) != (
         one.node.draft,
@@ -246,10 +246,10 @@ def _still(conn: Connection, one: _Undo) -> _Undo:
     return replace(one, reason=UNDER_WAY) if "running" in ops.pending(conn, now.ino).values() else one
 
 
-def _take_back(conn: Connection, going: list[_Undo]) -> list[Change]:
+def _restore(conn: Connection, undoable: list[_Undo]) -> list[Change]:
     changes: list[Change] = []
     back: list[tuple[int, Remote]] = []
-    for one in going:
+    for one in undoable:
         node = tree.get(conn, one.node.ino)
         if node.draft is not None:
             Drafts.delete(conn, node.draft)
@@ -258,29 +258,29 @@ def _take_back(conn: Connection, going: list[_Undo]) -> list[Change]:
         if one.base is None:
             continue
         if node.parent is not None and one.action == "contents" and inodes.is_open(conn, node.ino):
-            # Who has it open goes on with what was taken back; it is nothing that is to be sent any more.
+            # Open handles keep the undone contents, which must not be uploaded any more.
             fresh = lineages.split_off(conn, node, changes)
             node_rows.take_as_sent(conn, node.ino)
             node = fresh
         if node.is_folder and node.parent is None:
             tree.mark_unlisted(conn, node.ino)
         if not node.is_folder and node.parent is not None and not ops.is_at_base(conn, node):
-            # Its name may be what another of these was called.
+            # It may occupy the former name of another item.
             tree.detach(conn, node.ino)
             changes.append(Change(ChangeKind.ENTRY, node.ino, node.parent, node.name))
         node_rows.go_back_to_base(conn, node.ino)
-        back.append((_depth(conn, one.base), one.base))
-    new = [one.node for one in going if one.base is None]
+        back.append((_remote_depth(conn, one.base), one.base))
+    new = [one.node for one in undoable if one.base is None]
     for node in new:
         if not node.is_folder:
-            changes += _leave(conn, node)
-    # A folder is there before what was in it.
+            changes += _remove_new(conn, node)
+    # Folders are restored before their contents.
     back.sort(key=lambda pair: (pair[1].kind is not NodeKind.FOLDER, pair[0]))
     changes += apply_remote.apply(conn, [remote for _, remote in back], generation=kv_store.generation(conn))
-    for node in sorted((node for node in new if node.is_folder), key=lambda node: -_level(conn, node)):
+    for node in sorted((node for node in new if node.is_folder), key=lambda node: -_local_depth(conn, node)):
         if not tree.has_children(conn, node.ino):
-            changes += _leave(conn, node)
-    for one in going:
+            changes += _remove_new(conn, node)
+    for one in undoable:
         if one.node.sha1 is not None and one.node.sha1 != one.node.base_sha1:
             sealing.release_content(conn, one.node.sha1)
         if one.base is not None and one.base.kind is NodeKind.FILE:
@@ -288,8 +288,8 @@ def _take_back(conn: Connection, going: list[_Undo]) -> list[Change]:
     return changes
 
 
-def _leave(conn: Connection, node: Node) -> list[Change]:
-    """What the service has never had goes from the drive."""
+def _remove_new(conn: Connection, node: Node) -> list[Change]:
+    """Remove an item that was never uploaded from the drive."""
     if node.parent is None:
         return []
     lineages.displace(conn, node)
@@ -298,7 +298,7 @@ def _leave(conn: Connection, node: Node) -> list[Change]:
     return [Change(ChangeKind.GONE, node.ino, node.parent, node.name)]
 
 
-def _depth(conn: Connection, remote: Remote) -> int:
+def _remote_depth(conn: Connection, remote: Remote) -> int:
     count, above, seen = 0, remote.parent_id, set[str]()
     while above is not None and above not in seen:
         seen.add(above)
@@ -308,7 +308,7 @@ def _depth(conn: Connection, remote: Remote) -> int:
     return count
 
 
-def _level(conn: Connection, node: Node) -> int:
+def _local_depth(conn: Connection, node: Node) -> int:
     count, above = 0, node.parent
     while above is not None:
         count += 1
@@ -316,7 +316,7 @@ def _level(conn: Connection, node: Node) -> int:
     return count
 
 
-async def _ended(context: PushContext, node: Node) -> None:
+async def _clean_up(context: PushContext, node: Node) -> None:
     if node.draft is not None:
         context.commit.unlink(context.drafts.gone(node.draft))
     if node.sha1 is not None and node.sha1 != node.base_sha1:
@@ -328,10 +328,10 @@ async def _ended(context: PushContext, node: Node) -> None:
             context.hydrator.list_soon(back.ino)
 
 
-def _to_keep(context: PushContext, going: list[_Undo]) -> list[guard_keep.Kept]:
-    """The bytes that nobody else has, of what goes."""
-    found: list[guard_keep.Kept] = []
-    for one in going:
+def _files_to_save(context: PushContext, undoable: list[_Undo]) -> list[guard_keep.SavedFile]:
+    """Return the files to save: contents that exist nowhere else."""
+    found: list[guard_keep.SavedFile] = []
+    for one in undoable:
         node = one.node
         if node.is_folder or node.parent is None:
             continue

@@ -1,8 +1,8 @@
 """Finds out whether a create or upload without a response succeeded.
 
-What goes to the same place again meets the earlier one by itself: the name is in use.  But where the item has
-been renamed, moved, deleted or has taken over another's identity meanwhile, nothing would meet it, and it
-would come back as somebody else's.  So before such a change goes, the place that was sent to is asked.
+A repeated request to the same place finds the earlier one: the name is in use.  But if the item has been
+renamed, moved, deleted or has taken over another's identity meanwhile, nothing would find it, and it would
+appear as somebody else's item.  So before such a change is sent, the original place is checked.
 """
 
 import logging
@@ -28,18 +28,17 @@ from daemon.push.context import PushContext
 
 log = logging.getLogger(__name__)
 
-# Clocks differ: a folder of ours may seem to be older than our asking for it.
+# Clock skew: a folder of ours may appear older than our request.
 SKEW_SECONDS = 600
 
 
 class Superseded(errors.CmsfsError):
-    """The bytes that are being sent are no longer those of the file."""
+    """The contents being sent are outdated."""
 
 
 @asynccontextmanager
 async def recorded(context: PushContext, sent: SentRequest) -> AsyncIterator[None]:
-    """From before the first byte it is known here that it may have arrived, whatever happens inside, and
-    should the power fail."""
+    """Record durably, before the first byte is sent, that the request may arrive, whatever happens inside."""
     noted = context.noted.pop(sent.ino, None)
     if noted != sent:
         await context.db.write(lambda conn: _note(conn, sent, instead_of=noted))
@@ -59,7 +58,7 @@ def _note(conn: Connection, sent: SentRequest, *, instead_of: SentRequest | None
 
 
 def _has_no_effect(error: errors.CmsfsError) -> bool:
-    """Whether what ended so has certainly not happened."""
+    """Whether a request that failed like this certainly had no effect."""
     if isinstance(error, errors.Offline):
         return retry.never_connected(error)
     return isinstance(error, Superseded) or (
@@ -68,7 +67,7 @@ def _has_no_effect(error: errors.CmsfsError) -> bool:
 
 
 async def before_create(context: PushContext, task: queue.Task) -> None:
-    """Before an item is made: what was sent under another name, to another folder, as an item of its own."""
+    """Before an item is created: resolve an earlier request with another name or folder that created it."""
     found = in_flight.new_items(context.db, task.op.ino)
     if not found:
         return
@@ -80,7 +79,7 @@ async def before_create(context: PushContext, task: queue.Task) -> None:
 
 
 async def before_delete(context: PushContext, ino: Ino) -> None:
-    """Before a deletion: the item may have come into being."""
+    """Before a deletion: find out whether the item was created."""
     for sent in in_flight.new_items(context.db, ino):
         await _find_out(context, sent)
 
@@ -104,13 +103,12 @@ async def _find_out(context: PushContext, sent: SentRequest) -> None:
     if is_ours:
         log.info("found an item created by an earlier request whose response was lost; adopting it")
     elif theirs is not None:
-        # Pages that showed it were not believed while it might have been ours.
+        # Earlier pages with it were ignored while it might have been ours.
         await context.remote_updates.apply([theirs])
 
 
 async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) -> bool:
-    """Whether it has the bytes that were sent, says what was sent, or is a folder that we made since it was
-    asked for."""
+    """Whether the item has what was sent, or is a folder created since our request."""
     if isinstance(theirs, items.WebLink):
         return in_flight.link_digest(url_files.text(*shortcut_of(theirs))) == sent.sha1
     if sent.asked_at is None:
@@ -127,7 +125,7 @@ async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) 
 
 
 async def _holder(context: PushContext, sent: SentRequest) -> items.Item | None:
-    """Who has the place that was sent to."""
+    """Return the item at the place of the request."""
     if Ability.PREFLIGHT in context.client.offers.lacking:
         with context.health.request("lookup"):
             return await item_search.at_place(context.client, sent.folder or "", sent.name or "")

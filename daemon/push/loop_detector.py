@@ -1,28 +1,28 @@
-"""Detects operations that are retried again and again without an error.
+"""Detects operations that are retried repeatedly without an error.
 
-What is carried out may find that it is not the time, and gives the operation back at once, expecting that
-something else has changed by the next look.  Where that never comes, looking would go on without a rest.
+An operation may find that it cannot run yet and put itself back at once, expecting that something has changed
+by the next attempt.  If that never happens, it would be retried in a busy loop.
 
-Rule: after a few rounds it rests as after a failure, ever longer, and is told as one.
+Rule: after a few such rounds the operation backs off as after a failure, and is reported as one.
 """
 
 from cmsfs.journal.ops import Op
 
-# Looks that may bring nothing.
+# Rounds without progress before the backoff.
 FREE_ROUNDS = 3
 
 REASON = "Retrying makes no progress"
 
-# What has failed so often has been tried for a minute, and may be given up by who does not want to wait.
+# After this many attempts, about a minute, an operation counts as stuck, and the user may discard it.
 TIRED_ATTEMPTS = 6
 
 
-# Looks that brought nothing, by the number of the operation: its revision then, and how many.
+# Rounds without progress by operation: its revision at that time, and their number.
 Rounds = dict[int, tuple[int, int]]
 
 
 def is_circling(rounds: Rounds, before: Op, after: Op, *, now_ns: int) -> bool:
-    """Whether an operation has come back too often, as it was and at once; `rounds` is kept up to date."""
+    """Whether an operation was put back too often, unchanged and due at once; updates `rounds`."""
     as_it_was = ("ready", before.attempts, before.revision)
     if (after.state, after.attempts, after.revision) != as_it_was or after.not_before > now_ns:
         rounds.pop(before.seq, None)
@@ -34,5 +34,5 @@ def is_circling(rounds: Rounds, before: Op, after: Op, *, now_ns: int) -> bool:
 
 
 def is_looping(op: Op) -> bool:
-    """Whether it has got nowhere for a minute or more."""
+    """Whether it has made no progress for a minute or more."""
     return op.state == "ready" and op.attempts >= TIRED_ATTEMPTS and op.error is not None

@@ -1,8 +1,8 @@
 """Writes metadata values: validated by the template, sent as a JSON Patch that tests the old value.
 
-The first value of a template makes its instance.  A refusal is one log line that names what is allowed.
+The first value of a template creates its instance.  A refusal is logged in one line with the allowed values.
 
-Rule: `test` comes first in every patch of a value that was seen, so that nobody's newer value is lost.
+Rule: every patch of an existing value starts with `test`, so that nobody's newer value is lost.
 """
 
 import errno
@@ -20,15 +20,15 @@ from daemon.core.health import Health
 
 log = logging.getLogger(__name__)
 
-# An administrator who adds an option expects it to work soon; a script that sets a thousand values asks once.
+# Cache time of templates: a new option works soon, and a script that sets a thousand values requests it once.
 TEMPLATE_SECONDS = 60.0
 
-# The template that takes any field, each with a text.
+# The template that accepts any field with a text value.
 FREE = "properties"
 
 
 class ValueRefused(OSError):
-    """EINVAL, and what would be allowed."""
+    """EINVAL, with what is allowed."""
 
     def __init__(self, place: ValuePlace, why: str) -> None:
         super().__init__(errno.EINVAL, os.strerror(errno.EINVAL), place.field)
@@ -36,7 +36,7 @@ class ValueRefused(OSError):
 
 
 class MetadataWriter:
-    """Changes metadata; remembers templates for a while."""
+    """Changes metadata; caches templates."""
 
     def __init__(self, client: Client, health: Health) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class MetadataWriter:
         place: ValuePlace,
         text: str | None,
     ) -> None:
-        """Set a value on an item that has these instances; None takes it away.
+        """Set a value on an item that has these instances; None removes it.
 
         Raises `OSError` (EINVAL, ENODATA, ESTALE) and `RemoteError`.
         """
@@ -100,7 +100,7 @@ class MetadataWriter:
             raise _refused(place, error.message) from None
 
     async def _value(self, place: ValuePlace, text: str) -> Any:
-        """The value that a text means in a field.  Raises `OSError` (EINVAL)."""
+        """Return the value of a field for a text.  Raises `OSError` (EINVAL)."""
         if (place.scope, place.template) == ("global", FREE):
             return text
         template = await self._template(place)

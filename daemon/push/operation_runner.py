@@ -1,7 +1,7 @@
-"""The workers: each carries out one claimed operation at a time and sees that it ends: done, given back for
+"""Workers: each carries out one claimed operation at a time and makes sure that it ends: done, put back for
 later, or held.
 
-Rule: an operation that fails stands in nobody's way and is never lost, whatever was raised.
+Rule: a failing operation blocks no other and is never lost, whatever was raised.
 """
 
 import logging
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 Perform = Callable[[PushContext, queue.Task], Awaitable[None]]
 
-# Uploads of files from this size on take at most half of the workers, so that what somebody saves while a
-# backup is on its way is there in a moment.
+# Uploads of files from this size use at most half of the workers, so that a small file is uploaded quickly
+# during a backup.
 LARGE_BYTES = 8 * 1024 * 1024
 
 # What a person is told of what has been sent.
@@ -36,14 +36,14 @@ _TOLD = {
     OpKind.TRASH: "deleted",
 }
 
-# Contents that the service has go to the cache so many at a time.
+# Number of uploaded contents moved to the cache at a time.
 RELEASED_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed operation and what carries it out; of an upload, whether it is of `LARGE_BYTES`, or so small
-    that it is sealed with others."""
+    """A claimed operation and its function; for an upload, whether it is of `LARGE_BYTES`, or small enough to
+    be sealed with others."""
 
     task: queue.Task
     perform: Perform
@@ -59,8 +59,8 @@ def job_of(task: queue.Task, perform: Perform) -> Job:
 
 
 class OperationRunner:
-    """Runs operations; `running`, `small` and `large` count those that were handed to a worker, `dangling`
-    are those whose end could not be written (a full disk).
+    """Runs operations; `running`, `small` and `large` count those handed to a worker, `dangling` are those
+    whose end could not be written (a full disk).
 
     `ended` is called after each.
     """
@@ -73,13 +73,13 @@ class OperationRunner:
         self.dangling: list[ops.Op] = []
 
     def take(self, job: Job) -> None:
-        """A job is about to be handed to a worker."""
+        """Count a job that is about to be handed to a worker."""
         self.running += 1
         self.small += job.is_small
         self.large += job.is_large
 
     async def work(self, receive: "trio.MemoryReceiveChannel[Job]") -> None:
-        """Be a worker, for ever."""
+        """Run as a worker, forever."""
         async with receive:
             with wire.applying_answers():
                 async for job in receive:
@@ -102,26 +102,26 @@ class OperationRunner:
         op, context = job.task.op, self._context
         try:
             await job.perform(context, job.task)
-            # Nothing failed; but what comes back for ever, at once, rests like what does.
+            # No failure; but an operation that keeps coming back at once backs off as after one.
             if (after := queue.find(context.db, op.seq)) is None:
                 self._rounds.pop(op.seq, None)
                 if (what := _TOLD.get(op.kind)) is not None:
                     size = job.task.node.size if op.kind is OpKind.UPLOAD else 0
                     context.remote_updates.happenings.sent(what, op.ino, size=size)
             elif loop_detector.is_circling(self._rounds, op, after, now_ns=clock.time_ns()):
-                await self._rest(op)
+                await self._back_off(op)
         except (errors.CmsfsError, OSError) as error:
             await self._failed(op, error)
         context.sealed.pop(op.ino, None)
         if (noted := context.noted.pop(op.ino, None)) is not None:
-            # It was noted ahead of being sent, and was not.
+            # It was recorded in advance but not sent.
             await context.db.write(lambda conn: in_flight.not_sent(conn, noted))
         node = tree.find(context.db, op.ino)
         if node is None or node.parent is None:
             context.ended(op.ino)
 
     async def _release(self) -> None:
-        """What the service has by now may be evicted."""
+        """Let uploaded contents be evicted."""
         released = list(self._context.released)
         self._context.released.clear()
         try:
@@ -129,7 +129,7 @@ class OperationRunner:
         except Exception:
             log.exception("uploaded files could not be moved to the cache; the next start does it")
 
-    async def _rest(self, op: ops.Op) -> None:
+    async def _back_off(self, op: ops.Op) -> None:
         not_before = clock.time_ns() + wait_ns(op.attempts)
         await self._context.db.write(
             lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=f"{loop_detector.REASON}.")

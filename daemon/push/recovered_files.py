@@ -1,7 +1,7 @@
-"""Files in `recovered/`: local bytes that no longer have a place on the drive.
+"""Files in `recovered/`: local contents that no longer have a place on the drive.
 
-They are told of until a person has seen them: until they are moved away, or dismissed.  What a person gave up
-(`rejected.discard`) was seen then.
+They are reported until the user moves them away or dismisses them.  Contents that the user discarded
+(`rejected.discard`) count as seen.
 """
 
 import os
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from cmsfs.ipc import attention
 
-# Names of files, one a line.
+# File with the names of seen files, one per line.
 _SEEN = ".seen"
 
-# Copies of a damaged database are for whoever mends it.
+# Copies of a damaged database are for debugging and are not reported.
 _DATABASE = "replica.db.damaged-"
 
 
 def waiting(folder: Path) -> list[attention.RecoveredFile]:
-    """Those that no person has seen, the newest first."""
+    """Return the files that the user has not seen, newest first."""
     seen = _seen(folder)
     found = []
     for entry in _entries(folder):
@@ -31,16 +31,16 @@ def waiting(folder: Path) -> list[attention.RecoveredFile]:
 
 
 def dismiss(folder: Path) -> int:
-    """Tell no more of those that are there now; how many."""
+    """Stop reporting the current files; return how many."""
     found = [Path(one.path).name for one in waiting(folder)]
     mark_seen(folder, *found)
     return len(found)
 
 
 def mark_seen(folder: Path, *names: str) -> None:
-    """A person knows of these files."""
+    """Mark these files as seen."""
     there = {entry.name for entry in _entries(folder)}
-    # A name that is gone may come again, for another file.
+    # Names of deleted files are dropped: they may be reused for another file.
     seen = sorted((_seen(folder) & there) | set(names))
     new = folder / f"{_SEEN}.new"
     new.write_bytes(b"".join(os.fsencode(name) + b"\n" for name in seen))

@@ -1,9 +1,10 @@
 """Retries or discards changes that the service refused, at the user's request.
 
-To give up is to take the service's side: a new file leaves the drive, a new version gives way to the one
-before, a rename or a deletion is undone.  Bytes that nobody else has are kept in `recovered/` first.
+To discard a change is to accept the service's state: a new file is removed from the drive, a new version
+gives way to the previous one, a rename or deletion is undone.  Contents that exist nowhere else are saved in
+`recovered/` first.
 
-Rule: only what is held, or has got nowhere for a while, can be given up; what runs may be at the service.
+Rule: only operations that are held or stuck can be discarded; a running one may have reached the service.
 """
 
 import errno
@@ -33,12 +34,12 @@ log = logging.getLogger(__name__)
 WRITTEN_AGAIN = "The file has been changed again, and that upload is pending."
 UNDER_WAY = "It is being uploaded right now; try again when `cmsfs status` shows the result."
 
-# Beside a file of which not all bytes could be kept: which ones those are.
+# Suffix of a file that lists the missing ranges of an incompletely saved file.
 MISSING = ".missing"
 
 
 async def retry(context: PushContext, path: str) -> None:
-    """Try again what failed of the item at a path.  Raises `UserError` if nothing did."""
+    """Retry the failed operations of the item at a path.  Raises `UserError` if there are none."""
     found = [op for op in queue.failed(context.db) if tree.path(context.db, op.ino) == path]
     if not found:
         raise errors.UserError(f"No rejected change of {path} to retry.")
@@ -51,10 +52,10 @@ async def retry(context: PushContext, path: str) -> None:
 
 
 async def discard(context: PushContext, path: str, folder: Path) -> Path | None:
-    """Give up what is held of the item at a path, or has got nowhere for a minute; where its bytes are kept,
-    if it had any of its own.
+    """Discard the held or stuck operations of the item at a path; return where its contents are kept, if it
+    had any of its own.
 
-    Raises `UserError` if there is no such change, or something else has to be decided first.
+    Raises `UserError` if there is no such change, or something else must be decided first.
     """
     held = [
         op
@@ -93,7 +94,7 @@ async def discard(context: PushContext, path: str, folder: Path) -> Path | None:
 
 
 async def _theirs(context: PushContext, node: Node) -> items.Item | None:
-    """The item as the service has it; None if it has none."""
+    """Return the item as the service has it; None if it is not there."""
     if node.remote_id is None:
         return None
     try:
@@ -103,8 +104,8 @@ async def _theirs(context: PushContext, node: Node) -> items.Item | None:
 
 
 async def keep_recovered(context: PushContext, node: Node, folder: Path) -> bool:
-    """Keep the bytes of a file of this machine only in the folder of what was recovered, before it goes;
-    whether it may go."""
+    """Save the contents of a local-only file in the recovered files before it is removed; return whether it
+    may be removed."""
     if node.is_folder or not node.size:
         return True
     try:
@@ -117,7 +118,7 @@ async def keep_recovered(context: PushContext, node: Node, folder: Path) -> bool
 
 
 async def _keep(context: PushContext, node: Node, folder: Path) -> Path | None:
-    """A durable second name for the bytes of a file, in the folder of what was recovered."""
+    """Save the contents of a file durably in the recovered files, by link or copy."""
     if node.draft is not None:
         return await _keep_draft(context, node, node.draft, folder)
     if node.sha1 is None or node.sha1 == node.base_sha1:
@@ -125,14 +126,14 @@ async def _keep(context: PushContext, node: Node, folder: Path) -> Path | None:
     try:
         source = await context.blocks.complete_path(node.sha1)
     except errors.DamagedContent:
-        source = context.blocks.path(node.sha1)  # what there is of it
+        source = context.blocks.path(node.sha1)  # possibly incomplete
     if source is None:
         return None
     return await threads.run_sync(_second_name, source, folder, node.name)
 
 
 async def _keep_draft(context: PushContext, node: Node, draft_id: int, folder: Path) -> Path:
-    """As `_keep`, of what was written over bytes that cannot be had any more."""
+    """Like `_keep`, for a draft whose base is not available any more."""
     draft = context.drafts.find(draft_id)
     if draft is None or draft.writers or not draft.is_recorded:
         raise errors.UserError(WRITTEN_AGAIN)

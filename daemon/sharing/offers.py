@@ -1,6 +1,6 @@
-"""Lists shares that await the user's answer, and accepts or declines them (`replica.sharing.offers`).
+"""Lists offers of shared items, and accepts or declines them (`replica.sharing.offers`).
 
-Rule: the service is asked before an item is shown: it may be shared no more, or be called otherwise by now.
+Rule: before an item is shown the service is asked for it: it may be unshared or renamed by now.
 """
 
 import logging
@@ -35,66 +35,68 @@ class Offers:
         self._health = health
 
     def undecided(self) -> list[attention.OfferStatus]:
-        """What waits for the person, and what was declined."""
+        """Return the offers that await a decision and those that were declined."""
         return [
             attention.OfferStatus(
-                type=one.kind.value,
-                id=one.id,
-                name=one.name,
-                owner=one.owner,
-                declined=one.state is offers.OfferState.DECLINED,
+                type=offer.kind.value,
+                id=offer.id,
+                name=offer.name,
+                owner=offer.owner,
+                declined=offer.state is offers.OfferState.DECLINED,
             )
-            for one in offers.undecided(self._db)
+            for offer in offers.undecided(self._db)
         ]
 
-    async def decide(self, words: Sequence[str], *, accept: bool) -> str:
-        """Accept or decline the offers that these ids or names mean; a sentence.
+    async def decide(self, names: Sequence[str], *, accept: bool) -> str:
+        """Accept or decline the offers with these ids or names; return a message.
 
-        Raises `UserError` for what is not offered, or means several, before anything is decided;
-        `RemoteError` where the service cannot be asked.
+        Raises `UserError` if one is unknown or ambiguous, before anything is decided; `RemoteError` if the
+        service cannot be reached.
         """
-        chosen = [self._meant(word) for word in words]
-        said = []
-        for one in chosen:
-            said.append(await (self._accept(one) if accept else self._decline(one)))
-        return " ".join(said)
+        chosen = [self._find_offer(text) for text in names]
+        messages = []
+        for offer in chosen:
+            messages.append(await (self._accept(offer) if accept else self._decline(offer)))
+        return " ".join(messages)
 
-    def _meant(self, word: str) -> offers.Offer:
+    def _find_offer(self, text: str) -> offers.Offer:
         known = offers.undecided(self._db)
-        name = word.rstrip("/").rpartition("/")[2]
-        found = [one for one in known if one.id == word] or [one for one in known if one.name == name]
+        name = text.rstrip("/").rpartition("/")[2]
+        found = [offer for offer in known if offer.id == text] or [
+            offer for offer in known if offer.name == name
+        ]
         if not found:
-            raise errors.UserError(f"There is no shared item {word}; `cmsfs shared` lists them.")
+            raise errors.UserError(f"There is no shared item {text}; `cmsfs shared` lists them.")
         if len(found) > 1:
-            ids = ", ".join(one.id for one in found)
+            ids = ", ".join(offer.id for offer in found)
             raise errors.UserError(f"Several shared items are named {name}; choose one by its ID ({ids}).")
         return found[0]
 
-    async def _decline(self, one: offers.Offer) -> str:
-        await self._db.write(lambda conn: _decide(conn, one, offers.OfferState.DECLINED))
-        return f"{one.name} is not shown."
+    async def _decline(self, offer: offers.Offer) -> str:
+        await self._db.write(lambda conn: _decide(conn, offer, offers.OfferState.DECLINED))
+        return f"{offer.name} is not shown."
 
-    async def _accept(self, one: offers.Offer) -> str:
-        item = await fetch_item(self._client, self._health, one.kind, one.id)
+    async def _accept(self, offer: offers.Offer) -> str:
+        item = await fetch_item(self._client, self._health, offer.kind, offer.id)
         if item is None:
-            await self._db.write(lambda conn: offers.forget(conn, one.kind, one.id))
-            return f"{one.name} is no longer shared."
-        await self._db.write(lambda conn: _decide(conn, one, offers.OfferState.ACCEPTED))
+            await self._db.write(lambda conn: offers.forget(conn, offer.kind, offer.id))
+            return f"{offer.name} is no longer shared."
+        await self._db.write(lambda conn: _decide(conn, offer, offers.OfferState.ACCEPTED))
 
         def note(conn: Connection) -> None:
             node = tree.remote_at(conn, KINDS[item.type], item.id)
             if node is not None and node.is_folder:
-                # What was heard of it meanwhile need not be all.
+                # What is known of its contents may be incomplete.
                 tree.mark_unlisted_below(conn, node.ino)
 
         await self._remote_updates.apply([item], note=note, is_answer=True)
-        node = tree.find_remote(self._db, one.kind, one.id)
+        node = tree.find_remote(self._db, offer.kind, offer.id)
         if node is None or node.parent is None:
-            return f"{one.name} is accepted and appears after the next sync."
+            return f"{offer.name} is accepted and appears after the next sync."
         if node.kind is NodeKind.FOLDER:
             self._hydrator.list_soon(node.ino)
-        return f"{one.name} is in {tree.path(self._db, node.ino)}."
+        return f"{offer.name} is in {tree.path(self._db, node.ino)}."
 
 
-def _decide(conn: Connection, one: offers.Offer, state: offers.OfferState) -> None:
-    offers.put(conn, one.model_copy(update={"state": state}))
+def _decide(conn: Connection, offer: offers.Offer, state: offers.OfferState) -> None:
+    offers.put(conn, offer.model_copy(update={"state": state}))

@@ -1,11 +1,10 @@
-"""Retries operations that waited for permissions or quota when these have come back.
+"""Retries rejected operations when the missing permission or quota may be available again.
 
-A role that is changed is told by an event, where there are events; that an owner has made room is told by
-nothing, and neither is without events that something is shared again.  So what is held in what others share
-is asked about from time to time: an upload by asking whether it would be taken, which sends no bytes; what
-others no longer share by asking for it.
+Only services with events announce a changed role or a new share, and none announces that an owner has freed
+quota.  So rejected operations on shared items are checked periodically: an upload by a preflight request,
+which sends no bytes; an item that is no longer shared by requesting it.
 
-Rule: so many questions a round and no more; who has had a turn waits until the others have had theirs.
+Rule: the number of requests per round is limited, and operations take turns.
 """
 
 import logging
@@ -30,28 +29,28 @@ log = logging.getLogger(__name__)
 
 SECONDS = 300.0
 
-# After an event that tells of rights: others may follow at once.
+# Delay after an event about permissions: others may follow.
 GATHER_SECONDS = 0.5
 
 AT_ONCE = 20
 
 
 class RegainedAccess:
-    """The agent that retries them."""
+    """The agent that retries these operations."""
 
     def __init__(self, context: PushContext, push: Dispatcher, new_folders: NewFolders) -> None:
         self._push_context = context
         self._push = push
         self._new_folders = new_folders
         self._changed = Signal()
-        self._after = 0  # the last operation that had a turn
+        self._after = 0  # the last operation that was checked
 
     def rights_changed(self) -> None:
-        """Rights have changed somewhere: do not wait for the next round."""
+        """Start the next round now, since permissions have changed."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Ask for ever.  Cancelled: the next round begins anew."""
+        """Run rounds forever.  Cancelled: the next run starts a new round."""
         while True:
             with trio.move_on_after(SECONDS):
                 await self._changed.wait()
@@ -64,23 +63,23 @@ class RegainedAccess:
                 log.info("changes waiting for access could not be checked: %s", error)
 
     async def once(self) -> int:
-        """One round; how many operations go on.  Raises `RemoteError`."""
-        await self._look_for_lost()
-        found = await self._push_context.db.query(lambda conn: _held(conn, self._after))
+        """Run one round; return the number of operations to retry.  Raises `RemoteError`."""
+        await self._recheck_lost_items()
+        found = await self._push_context.db.query(lambda conn: _rejected_ops(conn, self._after))
         self._after = found[-1][0].seq if len(found) == AT_ONCE else 0
-        going = [op for op, node in found if await self._would_go(op, node)]
-        if going:
+        retryable = [op for op, node in found if await self._would_succeed(op, node)]
+        if retryable:
 
             def txn(conn: Connection) -> None:
-                for op in going:
+                for op in retryable:
                     queue.release(conn, op, now_ns=clock.time_ns())
 
             await self._push_context.db.write(txn)
             self._push.wake()
-            log.info("retrying %d rejected changes", len(going))
-        return len(going)
+            log.info("retrying %d rejected changes", len(retryable))
+        return len(retryable)
 
-    async def _look_for_lost(self) -> None:
+    async def _recheck_lost_items(self) -> None:
         context = self._push_context
         for node in await context.db.query(lambda conn: lost_access.highest_lost(conn, AT_ONCE)):
             assert node.remote_id is not None
@@ -92,10 +91,10 @@ class RegainedAccess:
             self._new_folders.list_soon(new)
             self._push.wake()
 
-    async def _would_go(self, op: Op, node: Node) -> bool:
-        """Whether the service would take it now, as far as that can be asked without sending it."""
+    async def _would_succeed(self, op: Op, node: Node) -> bool:
+        """Whether the service would accept it now, as far as a preflight can tell."""
         if op.kind is not OpKind.UPLOAD or node.kind is not NodeKind.FILE:
-            return True  # the change itself is as small as a question
+            return True  # the request itself is as cheap as a check
         context = self._push_context
         try:
             with context.health.request("lookup"):
@@ -108,7 +107,7 @@ class RegainedAccess:
                     name = naming.remote_name(node)
                     await context.client.uploads.preflight(name, parent, size=node.size)
         except errors.Conflict:
-            return True  # whose name it is, the upload itself decides
+            return True  # the upload itself resolves name conflicts
         except (errors.RateLimited, errors.ServerError, errors.Unauthorized):
             raise
         except errors.ApiError:
@@ -120,8 +119,8 @@ def _folder(conn: Connection, node: Node) -> str | None:
     return tree.at_service(conn, node.parent).remote_id if node.parent is not None else None
 
 
-def _held(conn: Connection, after: int) -> list[tuple[Op, Node]]:
-    """Held operations of what others share, in the order of the journal."""
+def _rejected_ops(conn: Connection, after: int) -> list[tuple[Op, Node]]:
+    """Return rejected operations on items that others share, in journal order."""
     found: list[tuple[Op, Node]] = []
     for op in queue.held_behind(conn, after):
         node = tree.find_at(conn, op.ino)

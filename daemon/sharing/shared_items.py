@@ -1,7 +1,7 @@
 """Shows items that others share in their folder, and notifies the user.
 
-The tree needs to know whose drive it is before it can tell one's own from what others share; the service says
-so at the first contact, and again whenever the account is looked at.
+The tree must know the account's user to distinguish own items from shared ones; the service reports it at the
+first contact and whenever the account is refreshed.
 """
 
 from cmsfs import config
@@ -14,13 +14,13 @@ from cmsfs.replica.sharing import offers, shares
 from cmsfs.sqlite import Database
 from daemon.core.remote_updates import RemoteUpdates
 
-# The newest are named; there may be many at once.
+# How many of the newest items a notification names.
 NAMED = 3
 
 
 class SharedItems:
     """Keeps the rules of the tree (`replica.sharing.shares`) in line with the account and the settings, and
-    remembers what was shared since the start."""
+    records what was shared since the start."""
 
     def __init__(
         self, db: Database, remote_updates: RemoteUpdates, hub: Hub, settings: config.Settings
@@ -32,17 +32,17 @@ class SharedItems:
             "SELECT ino FROM node WHERE base_parent = ? AND parent IS NOT NULL", wire_names.ROOT_ID
         )
         self._seen: set[Ino] = {row["ino"] for row in rows}
-        self._said: list[str] = []
+        self._messages: list[str] = []
         self._offered: set[tuple[NodeKind, str]] = set()
-        self._has_begun = False
+        self._is_placed = False
         self.count = 0  # shared since the start
-        hub.subscribe(self._heard, {ChangeKind.ENTRY}, own=False)
+        hub.subscribe(self._on_changes, {ChangeKind.ENTRY}, own=False)
 
     async def belongs_to(self, user_id: str) -> None:
-        """The service says whose drive this is."""
+        """Configure the tree for the user to whom the drive belongs."""
         settings = self._settings
         wanted = shares.Rules(
-            # A drive that begins at a folder has no root that others could share into.
+            # With a folder as its root the drive does not show items shared into the real root.
             me=None if settings.folder.strip("/") or settings.is_link else user_id,
             in_root=settings.shared == "root",
             reserved=(settings.trash,) if settings.trash else (),
@@ -52,21 +52,21 @@ class SharedItems:
             self._remote_updates.publish(
                 await self._db.write(lambda conn: shared_placement.configure(conn, wanted))
             )
-        if not self._has_begun and settings.shared == "root":
+        if not self._is_placed and settings.shared == "root":
             self._remote_updates.publish(await self._db.write(shared_placement.begin))
-        self._has_begun = True
+        self._is_placed = True
 
     def news(self) -> tuple[int, str]:
-        """How much others have shared, or offered, since the start, and a sentence on the last of it."""
+        """Return the number of items shared or offered since the start, and a message about the last ones."""
         waiting = [one for one in offers.undecided(self._db) if one.state is offers.OfferState.WAITING]
         for one in waiting:
             if (one.kind, one.id) not in self._offered:
-                self._say(f"{one.owner} shares {one.name}: Accept it with `cmsfs shared`.")
+                self._add_message(f"{one.owner} shares {one.name}: Accept it with `cmsfs shared`.")
         self._offered = {(one.kind, one.id) for one in waiting}
-        return self.count, " ".join(self._said[-NAMED:])
+        return self.count, " ".join(self._messages[-NAMED:])
 
-    def _heard(self, changes: list[Change]) -> None:
-        """What is shared while the drive is known; at first everything that was ever shared comes at once."""
+    def _on_changes(self, changes: list[Change]) -> None:
+        """Record newly shared items; during the first listing all shared items appear and none is new."""
         news = [
             change
             for change in changes
@@ -81,18 +81,18 @@ class SharedItems:
                 folder = tree.find(self._db, change.parent)
                 shelves[change.parent] = folder is not None and (folder.is_shelf or folder.ino == ROOT)
         for ino in dict.fromkeys(change.ino for change in news if shelves.get(change.parent or ROOT)):
-            self._note(ino)
+            self._report(ino)
 
-    def _note(self, ino: Ino) -> None:
-        """It has come to where shared items are."""
+    def _report(self, ino: Ino) -> None:
+        """Report an item that appeared where shared items are shown."""
         self._seen.add(ino)
         if not (who := shares.owner(self._db, ino)):
             return
         node = tree.find(self._db, ino)
         if node is None or not offers.is_accepted(self._db, node.kind, node.remote_id or ""):
-            self._say(f"{who} shares {tree.path(self._db, ino).lstrip('/')}.")
+            self._add_message(f"{who} shares {tree.path(self._db, ino).lstrip('/')}.")
 
-    def _say(self, sentence: str) -> None:
+    def _add_message(self, sentence: str) -> None:
         self.count += 1
-        self._said.append(sentence)
-        del self._said[:-NAMED]
+        self._messages.append(sentence)
+        del self._messages[:-NAMED]

@@ -1,10 +1,10 @@
-"""Wipes bytes that may no longer be read: contents, versions and thumbnails of items that are no longer
+"""Wipes cached data that may no longer be read: contents, versions and thumbnails of items that are no longer
 shared with us or that our role no longer lets us read.
 
-That there is something to wipe is a row of the transaction that took it from the tree (`lost_access`), and
-goes when it is done: also over a restart.
+The transaction that removes an item from the tree also stores that there is something to wipe
+(`lost_access`); the entry is deleted after the wipe, so a restart does not lose it.
 
-Rule: what something else here shows stays, and so do bytes that are not sent yet.
+Rule: contents that another visible item has stay, and so do contents that are not uploaded yet.
 """
 
 import logging
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 
-# Contents that no node with a name has, nor one whose deletion or upload is still to be sent.  Older versions
-# that were read belong to no node, and go with the rest: they are only cached.
+# Contents of no node that has a name or a pending deletion or upload.  Cached contents of older versions
+# belong to no node and are wiped, too.
 _SHOWN_NOWHERE = """
   SELECT c.sha1 FROM content AS c WHERE NOT c.dirty
     AND NOT EXISTS (SELECT 1 FROM draft AS d WHERE d.base_sha1 = c.sha1)
@@ -40,7 +40,7 @@ _SHOWN_NOWHERE = """
 
 
 class Wiper:
-    """The agent that wipes."""
+    """The agent that wipes cached data."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Wiper:
         self._rights = rights
 
     async def run(self) -> None:
-        """Wipe as soon as there is something, for ever; what is open, when it is closed."""
+        """Wipe as soon as there is something to wipe, forever; open files once they are closed."""
         while True:
             # atomic: no await between the look and the wait for the next transaction
             if kv_store.get(self._db, kv_store.WIPE) is None:
@@ -71,7 +71,7 @@ class Wiper:
             await trio.sleep(LOOK_SECONDS)
 
     async def once(self) -> bool:
-        """Wipe what is to be wiped by now; whether that was all.  Cancelled: the next time goes on."""
+        """Wipe what can be wiped now; return whether that was all.  Cancelled: the next call continues."""
         noted = kv_store.get(self._db, kv_store.WIPE)
         async with self._keeper.marking:
             await self._blocks.flush()
@@ -97,7 +97,7 @@ class Wiper:
         return True
 
     async def _unreadable(self) -> set[str]:
-        """Contents that only nodes have which may not be read."""
+        """Return contents that only unreadable nodes have."""
         tops = self._rights.unreadable()
         below = await self._db.query(lambda conn: {one for top in tops for one in tree.subtree(conn, top)})
         found: set[str] = set()

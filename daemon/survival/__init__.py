@@ -1,1 +1,1 @@
-"""Keeps the drive mounted while its daemon dies: what the next one needs is written down, and held."""
+"""Keeps the drive mounted when its daemon crashes."""

@@ -1,17 +1,18 @@
-"""The process that keeps the drive's connection open while the daemon dies, and starts the next one.
+"""Holds the drive's descriptors while the daemon is down after a crash, and starts the next daemon.
 
-It is to the daemon what systemd is where the drive is a unit: it hears `sd_notify` messages, keeps the
-descriptors that come with them (`FDSTORE=1`), and gives them to the next daemon (`LISTEN_FDS`).  So the
-daemon knows one way only.  It is run as a program of its own with nothing but the standard library's
-built-in parts.
+It does what systemd does for a drive that is a unit: it receives `sd_notify` messages, stores the
+descriptors sent with them (`FDSTORE=1`), and passes them to the next daemon (`LISTEN_FDS`).  The daemon
+therefore uses one protocol only.  The holder runs as a program of its own and imports only built-in parts of
+the standard library.
 
     holder.py SOCKET COMMAND...
 
-Rule: it ends with the daemon, and as it did, unless that died with a drive mounted: then it starts another.
-One that dies again and again is left alone, and with it the connection: programs get an error.
+Rule: it exits when the daemon exits, with the daemon's exit code, unless the daemon died with a drive
+mounted: then it starts another.  If the daemon crashes repeatedly, the holder gives up and closes the
+connection: programs get an error.
 """
 
-# Without `pathlib`, `subprocess` and `array`, whose imports would be most of its memory.
+# `pathlib`, `subprocess` and `array` are not imported: they would take most of its memory.
 # ruff: noqa: PTH108
 
 import _socket
@@ -23,11 +24,11 @@ import time
 
 CONNECTION = "connection"
 
-# So many starts in so long, and no more.
+# At most this many starts within this time.
 STARTS = 20
 WITHIN_SECONDS = 60.0
 
-# A daemon that takes over a drive and is not there after so long never will be; programs wait meanwhile.
+# Time limit for a daemon that takes over a drive to get ready; programs wait meanwhile.
 READY_SECONDS = 120.0
 
 _FIRST_FD = 3
@@ -36,22 +37,22 @@ _LONGEST = 65536
 
 
 class Holder:
-    """One daemon at a time, and what it has given to be kept."""
+    """Supervises one daemon at a time and stores its descriptors."""
 
     def __init__(self, address: str, command: "list[str]") -> None:
         self._address = address
         self._command = command
-        self._kept: dict[str, int] = {}
-        self._begun: list[float] = []
-        self._pid = self._watched = -1
-        self._is_ready = self._is_ending = False
-        self._heard = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+        self._stored_fds: dict[str, int] = {}
+        self._start_times: list[float] = []
+        self._pid = self._pidfd = -1
+        self._is_ready = self._is_stopping = False
+        self._notify_socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
         try:
             os.unlink(address)
         except FileNotFoundError:
             pass
-        self._heard.bind(address)
-        os.set_inheritable(self._heard.fileno(), False)
+        self._notify_socket.bind(address)
+        os.set_inheritable(self._notify_socket.fileno(), False)
         self._signals, wakeup = os.pipe()
         for end in (self._signals, wakeup):
             os.set_blocking(end, False)
@@ -60,114 +61,115 @@ class Holder:
             signal.signal(number, lambda number, frame: None)
 
     def run(self) -> int:
-        """Serve until the last daemon has ended; its exit code."""
+        """Serve until the last daemon has exited; return its exit code."""
         self._start()
         while True:
             poll = select.poll()
-            for fd in (self._heard.fileno(), self._signals, self._watched):
+            for fd in (self._notify_socket.fileno(), self._signals, self._pidfd):
                 poll.register(fd, select.POLLIN)
-            if CONNECTION in self._kept:
-                poll.register(self._kept[CONNECTION], 0)
-            ready = {fd for fd, _ in poll.poll(self._patience())}
-            if self._kept.get(CONNECTION) in ready:
+            if CONNECTION in self._stored_fds:
+                poll.register(self._stored_fds[CONNECTION], 0)
+            ready = {fd for fd, _ in poll.poll(self._ready_timeout_ms())}
+            if self._stored_fds.get(CONNECTION) in ready:
                 self._drop_all()  # the drive is unmounted
             if self._signals in ready:
-                self._pass_on_signals()
-            if self._heard.fileno() in ready:
-                self._hear()
-            if self._watched in ready:
-                # What it said at last.
-                self._hear()
-                code = self._ended()
-                if self._is_ending or CONNECTION not in self._kept:
+                self._forward_signals()
+            if self._notify_socket.fileno() in ready:
+                self._receive_messages()
+            if self._pidfd in ready:
+                self._receive_messages()  # its last messages
+                code = self._wait_for_exit()
+                if self._is_stopping or CONNECTION not in self._stored_fds:
                     return code
-                if not self._may_start():
-                    _tell("the daemon dies again and again; the drive is given up")
+                if not self._may_restart():
+                    _log("the daemon dies again and again; the drive is given up")
                     return code or 1
-                _tell("the daemon has died; another takes the drive over")
+                _log("the daemon has died; another takes the drive over")
                 self._start()
-            elif self._patience() == 0:
-                _tell("the daemon does not get ready; it is ended")
+            elif self._ready_timeout_ms() == 0:
+                _log("the daemon does not get ready; it is ended")
                 os.kill(self._pid, signal.SIGKILL)
-                self._is_ending = True
+                self._is_stopping = True
 
     # ---- the daemon ----
 
     def _start(self) -> None:
         self._reap()
-        self._begun.append(time.monotonic())
-        self._is_ready = self._is_ending = False
-        given = dict(self._kept)
+        self._start_times.append(time.monotonic())
+        self._is_ready = self._is_stopping = False
+        descriptors = dict(self._stored_fds)
         self._pid = os.fork()
         if not self._pid:
             try:
-                self._execute(given)
+                self._execute(descriptors)
             finally:
                 os._exit(127)
-        self._watched = os.pidfd_open(self._pid)
-        self._forget_launcher()
+        self._pidfd = os.pidfd_open(self._pid)
+        self._close_launcher_pipe()
 
     @staticmethod
     def _reap() -> None:
-        """Let go of those that had handed the drive to another."""
+        """Reap daemons that handed the drive over to another one."""
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             pass
 
-    def _execute(self, given: "dict[str, int]") -> None:
-        """In the new process: become the daemon."""
+    def _execute(self, descriptors: "dict[str, int]") -> None:
+        """Become the daemon; called in the forked child."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         environment = dict(os.environ)
         environment.update(NOTIFY_SOCKET=self._address, FDSTORE=str(_MOST_FDS))
-        # First out of the way of the numbers that they get.
-        moved = [os.dup2(fd, 100 + place, inheritable=False) for place, fd in enumerate(given.values())]
+        # Move them away first, so that no target number is still in use.
+        moved = [os.dup2(fd, 100 + place, inheritable=False) for place, fd in enumerate(descriptors.values())]
         for place, fd in enumerate(moved):
             os.dup2(fd, _FIRST_FD + place)
-        if given:
+        if descriptors:
             environment.update(
-                LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(given)), LISTEN_FDNAMES=":".join(given)
+                LISTEN_PID=str(os.getpid()),
+                LISTEN_FDS=str(len(descriptors)),
+                LISTEN_FDNAMES=":".join(descriptors),
             )
         os.execve(self._command[0], self._command, environment)
 
-    def _forget_launcher(self) -> None:
-        """Whoever waits for the first daemon to be ready hears of it from that alone."""
+    def _close_launcher_pipe(self) -> None:
+        """Close the launcher's ready pipe: only the first daemon reports to it."""
         if "--ready-fd" in self._command:
             place = self._command.index("--ready-fd")
             os.close(int(self._command[place + 1]))
             del self._command[place : place + 2]
 
-    def _ended(self) -> int:
-        os.close(self._watched)
+    def _wait_for_exit(self) -> int:
+        os.close(self._pidfd)
         try:
             _, status = os.waitpid(self._pid, 0)
         except ChildProcessError:
-            return 0  # it came from an upgrade, and is nobody's child
+            return 0  # started by an upgrade, so not our child
         return (
             max(os.waitstatus_to_exitcode(status), 0) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
         )
 
-    def _may_start(self) -> bool:
+    def _may_restart(self) -> bool:
         now = time.monotonic()
-        self._begun = [at for at in self._begun if now - at < WITHIN_SECONDS]
-        return len(self._begun) < STARTS
+        self._start_times = [at for at in self._start_times if now - at < WITHIN_SECONDS]
+        return len(self._start_times) < STARTS
 
-    def _patience(self) -> "int | None":
-        """For how many milliseconds the daemon is waited for; None: for as long as it likes."""
-        if self._is_ready or self._is_ending or not self._kept:
+    def _ready_timeout_ms(self) -> "int | None":
+        """Milliseconds left for the daemon to get ready; None for no limit."""
+        if self._is_ready or self._is_stopping or not self._stored_fds:
             return None
-        return max(0, int(1000 * (self._begun[-1] + READY_SECONDS - time.monotonic())))
+        return max(0, int(1000 * (self._start_times[-1] + READY_SECONDS - time.monotonic())))
 
-    # ---- what it says ----
+    # ---- messages of the daemon ----
 
-    def _hear(self) -> None:
+    def _receive_messages(self) -> None:
         while True:
             try:
                 room = _socket.CMSG_LEN(4 * _MOST_FDS)
-                data, ancillary, _, _ = self._heard.recvmsg(_LONGEST, room, _socket.MSG_DONTWAIT)
+                data, ancillary, _, _ = self._notify_socket.recvmsg(_LONGEST, room, _socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             descriptors = [
@@ -176,42 +178,44 @@ class Holder:
                 if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS)
                 for at in range(0, len(rights) - len(rights) % 4, 4)
             ]
-            self._take(dict(line.partition("=")[::2] for line in data.decode().splitlines()), descriptors)
+            self._handle_message(
+                dict(line.partition("=")[::2] for line in data.decode().splitlines()), descriptors
+            )
 
-    def _take(self, said: "dict[str, str]", descriptors: "list[int]") -> None:
-        name = said.get("FDNAME", "stored")
+    def _handle_message(self, message: "dict[str, str]", descriptors: "list[int]") -> None:
+        name = message.get("FDNAME", "stored")
         for fd in descriptors:
             os.set_inheritable(fd, False)
-            if "FDSTORE" in said:
+            if "FDSTORE" in message:
                 self._drop(name)
-                self._kept[name] = fd
+                self._stored_fds[name] = fd
             else:
                 os.close(fd)
-        if "FDSTOREREMOVE" in said:
+        if "FDSTOREREMOVE" in message:
             self._drop(name)
-        if "READY" in said:
+        if "READY" in message:
             self._is_ready = True
-        if "STOPPING" in said:
-            self._is_ending = True
-        if said.get("MAINPID", "").isdigit():
-            self._pid, self._is_ending = int(said["MAINPID"]), False
-            os.close(self._watched)
-            self._watched = os.pidfd_open(self._pid)
+        if "STOPPING" in message:
+            self._is_stopping = True
+        if message.get("MAINPID", "").isdigit():
+            self._pid, self._is_stopping = int(message["MAINPID"]), False
+            os.close(self._pidfd)
+            self._pidfd = os.pidfd_open(self._pid)
 
-    def _pass_on_signals(self) -> None:
+    def _forward_signals(self) -> None:
         for number in os.read(self._signals, 64):
             os.kill(self._pid, number)
 
     def _drop(self, name: str) -> None:
-        if (fd := self._kept.pop(name, None)) is not None:
+        if (fd := self._stored_fds.pop(name, None)) is not None:
             os.close(fd)
 
     def _drop_all(self) -> None:
-        for name in list(self._kept):
+        for name in list(self._stored_fds):
             self._drop(name)
 
 
-def _tell(sentence: str) -> None:
+def _log(sentence: str) -> None:
     os.write(2, f"cmsfs-holder: {sentence}\n".encode())
 
 

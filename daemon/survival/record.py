@@ -1,16 +1,16 @@
-"""What the kernel and programs hold of the drive, in a file in memory that outlives the daemon.
+"""State that the kernel and programs hold of the drive, in a memory file that outlives the daemon.
 
-Whoever starts the next daemon keeps the file open; the daemon writes into it as into its own memory, which
-costs no call, and what it had written is there after a `kill -9`.
+Whoever starts the next daemon keeps the file open.  The daemon writes to it through a memory map, which
+costs no system call, and everything written survives a `kill -9`.
 
-    head      the format, whose helper asks through the mount, numbers that were given, the ground's mode
-    notes     requests that must not be carried out twice: which, and what was there before
+    head      the format, the PID of the echo process, the highest numbers given, data about the mount
+    notes     requests that must not be carried out twice: which, and the state before each
     handles   open files and folders: number, inode, flags
     lookups   two bytes for each inode, as `replica.inodes` counts them
-    contents  what open virtual files are read from, where that is short
+    contents  where the contents of open virtual files come from, if that is short
 
-Rule: written before the kernel hears of it, and taken back after: what is wrong after a crash is too much,
-and never too little.
+Rule: an entry is written before the kernel learns of it and removed after the kernel has dropped it: after
+a crash the record may contain too much, never too little.
 """
 
 import errno
@@ -27,11 +27,11 @@ from typing import Any
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.virtual.node import FIRST
 
-# Whoever changes the layout counts on.
+# Increase it when the layout changes.
 FORMAT = 1
 _MAGIC = b"cmsfs\0"
 
-# Magic, format, helper, slots of handles in use, highest virtual inode, highest virtual handle.
+# Magic, format, PID of the echo process, handle slots in use, highest virtual inode and handle.
 _HEAD = struct.Struct("<6sHIIQQ")
 _ABOUT = 512
 
@@ -41,11 +41,11 @@ _NOTE = 4096
 
 _HANDLES = _NOTES + NOTES * _NOTE
 HANDLES = 1 << 20
-# Number, inode, flags; the number 0 is nobody's.
+# Number, inode, flags; number 0 marks a free slot.
 _HANDLE = struct.Struct("<QQq")
 
 _LOOKUPS = _HANDLES + HANDLES * _HANDLE.size
-# Two bytes each; the file takes up room only where something is written.
+# Two bytes each; the file is sparse.
 INODES = 1 << 28
 _CONTENTS = _LOOKUPS + 2 * INODES
 CONTENTS = 1024
@@ -55,14 +55,14 @@ _CONTENT_HEAD = struct.Struct("<QQ")
 _CONTENT_DATA = _CONTENTS + CONTENTS * _CONTENT_HEAD.size
 SIZE = _CONTENT_DATA + CONTENTS * _CONTENT
 _MOST = 0xFFFF
-# As `replica.inodes` has them.
+# The page size of `replica.inodes`.
 _PAGE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class RequestNote:
-    """A request that was begun: its kind and what it names, who waits for it, what was under the names before
-    it, and the handle that it has made."""
+class RequestRecord:
+    """A request that was started: its kind and names, the thread that waits for it, the nodes at those names
+    before it, and the handle it opened."""
 
     key: tuple[Any, ...]
     pid: int
@@ -71,15 +71,15 @@ class RequestNote:
 
 
 class CrashRecord:
-    """The file, mapped; `fd` is its descriptor, which closes with it."""
+    """The memory-mapped record; `close` also closes its descriptor `fd`."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         if os.fstat(fd).st_size < SIZE:
-            os.ftruncate(fd, SIZE)  # it was begun by a version that kept less
+            os.ftruncate(fd, SIZE)  # an older version created a shorter one
         self._map = mmap.mmap(fd, SIZE)
         self._counts = memoryview(self._map)[_LOOKUPS:_CONTENTS].cast("H")
-        magic, form, self._helper, self._used, self._top, self._top_fh = _HEAD.unpack_from(self._map)
+        magic, form, self._echo_pid, self._used, self._top, self._top_fh = _HEAD.unpack_from(self._map)
         if (magic, form) != (_MAGIC, FORMAT):
             raise ValueError(f"a record of format {form}")
         self._slots: dict[int, int] = {}
@@ -96,7 +96,7 @@ class CrashRecord:
 
     @classmethod
     def create(cls) -> "CrashRecord":
-        """An empty one.  Raises `OSError`."""
+        """Return an empty record.  Raises `OSError`."""
         fd = os.memfd_create("cmsfs-record", os.MFD_CLOEXEC)
         os.ftruncate(fd, SIZE)
         os.pwrite(fd, _HEAD.pack(_MAGIC, FORMAT, 0, 0, FIRST, FIRST), 0)
@@ -108,57 +108,57 @@ class CrashRecord:
         os.close(self.fd)
 
     def describe(self, *, mode: int, fixed: Sequence[str]) -> None:
-        """What the drive is: the mode of the folder below it, and its virtual folders at the root."""
+        """Store the mode of the folder below the mount and the virtual folders at the root."""
         about = json.dumps({"mode": mode, "fixed": list(fixed)}).encode()
         self._map[_ABOUT : _ABOUT + 4 + len(about)] = len(about).to_bytes(4, "little") + about
 
     @property
     def about(self) -> dict[str, Any]:
-        """As it was described."""
+        """The data that `describe` stored."""
         size = int.from_bytes(self._map[_ABOUT : _ABOUT + 4], "little")
         found: dict[str, Any] = json.loads(self._map[_ABOUT + 4 : _ABOUT + 4 + size])
         return found
 
-    def _note_head(self) -> None:
-        now = _HEAD.pack(_MAGIC, FORMAT, self._helper, self._used, self._top, self._top_fh)
+    def _write_head(self) -> None:
+        now = _HEAD.pack(_MAGIC, FORMAT, self._echo_pid, self._used, self._top, self._top_fh)
         self._map[: len(now)] = now
 
-    # ---- the helper ----
+    # ---- the echo process ----
 
     @property
-    def helper(self) -> int:
-        """The process that asks through the mount on the daemon's behalf; 0 for none."""
-        return int(self._helper)
+    def echo_pid(self) -> int:
+        """PID of the process that makes requests through the mount for the daemon; 0 for none."""
+        return int(self._echo_pid)
 
-    @helper.setter
-    def helper(self, pid: int) -> None:
-        self._helper = pid
-        self._note_head()
+    @echo_pid.setter
+    def echo_pid(self, pid: int) -> None:
+        self._echo_pid = pid
+        self._write_head()
 
     # ---- lookups ----
 
-    def looked_up(self, ino: Ino) -> None:
+    def count_lookup(self, ino: Ino) -> None:
         if ino >= FIRST:
             if ino > self._top:
                 self._top = ino
-                self._note_head()
+                self._write_head()
         elif ino != ROOT and ino < INODES and (count := self._counts[ino]) < _MOST:
             self._counts[ino] = count + 1
 
-    def forgotten(self, ino: Ino, count: int) -> None:
-        # One that went on and on is counted no more, and stays.
+    def count_forget(self, ino: Ino, count: int) -> None:
+        # A saturated count is not decreased, so the inode stays.
         if ino < INODES and (before := self._counts[ino]) < _MOST:
             self._counts[ino] = max(0, before - count)
 
-    def known(self) -> Iterator[Ino]:
-        """The inodes of the tree that the kernel holds."""
+    def known_inodes(self) -> Iterator[Ino]:
+        """Yield the inodes of the tree that the kernel holds."""
         for first, page in self._pages():
             for place, count in enumerate(memoryview(page).cast("H")):
                 if count:
                     yield first + place
 
     def lookups(self) -> dict[str, Any]:
-        """As `replica.inodes` unpacks them."""
+        """Return the lookup counts in the form that `replica.inodes` unpacks."""
         return {
             "pages": {str(first // _PAGE): b64encode(page).decode() for first, page in self._pages()},
             "beyond": [],
@@ -170,7 +170,7 @@ class CrashRecord:
             try:
                 place = os.lseek(self.fd, place, os.SEEK_DATA)
             except OSError:
-                return  # there is nothing behind it
+                return  # no data beyond this offset
             if place >= _CONTENTS:
                 return
             place -= (place - _LOOKUPS) % (2 * _PAGE)
@@ -181,11 +181,11 @@ class CrashRecord:
 
     # ---- handles ----
 
-    def opened(self, fh: int, ino: Ino, flags: int) -> None:
-        """An open file, with its flags, or -1 for a folder.  Raises `OSError` (ENFILE)."""
+    def add_handle(self, fh: int, ino: Ino, flags: int) -> None:
+        """Record an open file with its flags, or a folder with -1.  Raises `OSError` (ENFILE)."""
         if fh >= FIRST and fh > self._top_fh:
             self._top_fh = fh
-            self._note_head()
+            self._write_head()
         if self._free:
             slot = self._free.pop()
         elif self._used < HANDLES:
@@ -196,20 +196,20 @@ class CrashRecord:
         _HANDLE.pack_into(self._map, at, 0, ino, flags)
         _HANDLE.pack_into(self._map, at, fh, ino, flags)
         self._slots[fh] = slot
-        self._note_head()
+        self._write_head()
 
-    def closed(self, fh: int) -> None:
+    def remove_handle(self, fh: int) -> None:
         if (slot := self._slots.pop(fh, None)) is not None:
             _HANDLE.pack_into(self._map, _HANDLES + slot * _HANDLE.size, 0, 0, 0)
             self._free.append(slot)
         if (kept := self._contents.pop(fh, None)) is not None:
             _CONTENT_HEAD.pack_into(self._map, _CONTENTS + kept * _CONTENT_HEAD.size, 0, 0)
 
-    def has(self, fh: int) -> bool:
+    def has_handle(self, fh: int) -> bool:
         return fh in self._slots
 
-    def reads_from(self, fh: int, data: object) -> None:
-        """What an open virtual file is read from, as JSON has it; nothing if it is long, or too many are."""
+    def add_content_source(self, fh: int, data: object) -> None:
+        """Store where the contents of an open virtual file come from (JSON), unless too long or too many."""
         text = json.dumps(data).encode()
         if len(text) > _CONTENT or len(self._contents) == CONTENTS:
             return
@@ -220,8 +220,8 @@ class CrashRecord:
         _CONTENT_HEAD.pack_into(self._map, _CONTENTS + slot * _CONTENT_HEAD.size, fh, len(text))
         self._contents[fh] = slot
 
-    def contents(self) -> list[tuple[int, Any]]:
-        """The virtual files whose contents are known, and what they are read from."""
+    def content_sources(self) -> list[tuple[int, Any]]:
+        """Return the stored sources of open virtual files, by handle."""
         found = []
         for fh, slot in self._contents.items():
             _, size = _CONTENT_HEAD.unpack_from(self._map, _CONTENTS + slot * _CONTENT_HEAD.size)
@@ -230,12 +230,12 @@ class CrashRecord:
         return found
 
     def handles(self) -> list[tuple[int, Ino, int]]:
-        """Number, inode and flags of each that is open."""
+        """Return number, inode and flags of each open handle."""
         return [self._handle(slot) for slot in self._slots.values()]
 
     @property
     def highest(self) -> tuple[Ino, int]:
-        """The highest number that was given to a virtual inode, and to a handle on one."""
+        """The highest number given to a virtual inode, and the highest given to a virtual handle."""
         return self._top, self._top_fh
 
     def _handle(self, slot: int) -> tuple[int, Ino, int]:
@@ -244,10 +244,10 @@ class CrashRecord:
 
     # ---- requests ----
 
-    def begun(self, note: RequestNote) -> None:
-        """A request is carried out from now on, or has made a handle.
+    def add_request(self, note: RequestRecord) -> None:
+        """Record a request that starts now, or has opened a handle.
 
-        A program's thread waits for one at a time: so the last of each thread is kept."""
+        A thread waits for one request at a time, so only the last one of each thread is kept."""
         who = note.pid or note.key
         slot = self._noted.pop(who, None)
         if slot is None:
@@ -259,18 +259,18 @@ class CrashRecord:
         self._map[at + 4 : at + 4 + len(text)] = text
         self._map[at : at + 4] = len(text).to_bytes(4, "little")
 
-    def notes(self) -> list[RequestNote]:
-        """The last request of each thread."""
+    def requests(self) -> list[RequestRecord]:
+        """Return the last request of each thread."""
         found = []
         for slot in range(NOTES):
             at = _NOTES + slot * _NOTE
             if size := int.from_bytes(self._map[at : at + 4], "little"):
                 key, pid, before, fh = json.loads(self._map[at + 4 : at + 4 + size])
-                found.append(RequestNote(tuple(key), pid, tuple(before), fh))
+                found.append(RequestRecord(tuple(key), pid, tuple(before), fh))
         return found
 
-    def forget_requests(self) -> None:
-        """All of them are answered, or will be asked anew."""
+    def clear_requests(self) -> None:
+        """Remove all requests: they are answered, or the kernel will send them again."""
         for slot in range(NOTES):
             at = _NOTES + slot * _NOTE
             if any(self._map[at : at + 4]):

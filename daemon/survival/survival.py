@@ -1,10 +1,11 @@
-"""A drive that stays mounted while its daemon dies (`keep_mounted`).
+"""Keeps a drive mounted while its daemon crashes and restarts (`keep_mounted`).
 
-Whoever starts daemons keeps four descriptors: the connection to the kernel, the folder below the mount, the
-lock of the account, and the record of what the kernel and programs hold.  That is the service manager, or a
-small process of our own (`holder`).  The next daemon goes on from them as after an upgrade.
+The process that starts daemons stores four descriptors: the connection to the kernel, the folder below the
+mount, the lock of the account, and the record of the state that the kernel and programs hold.  That process
+is the service manager, or a small program of our own (`holder`).  The next daemon takes over from them as
+after an upgrade.
 
-Rule: what cannot be taken over is let go, and the drive is mounted anew as after any crash.
+Rule: what cannot be taken over is dropped, and the drive is mounted again as after any other crash.
 """
 
 import logging
@@ -27,25 +28,25 @@ from cmsfs.sqlite import Database
 from cmsfs.vfs.virtual.node import FIRST
 from daemon.survival import holder
 from daemon.survival.record import CrashRecord
-from daemon.survival.recorded import RecordedDrive, Remains
+from daemon.survival.recorded import CrashLeftovers, RecordedDrive
 
 log = logging.getLogger(__name__)
 
-NAMES = (holder.CONNECTION, "ground", "lock", "record")
+DESCRIPTORS = (holder.CONNECTION, "ground", "lock", "record")
 
-# How long a helper of the dead daemon may take to die of our answer.
-_DYING_MS = 2000
+# Time limit for the echo process of the dead daemon to exit.
+_EXIT_TIMEOUT_MS = 2000
 
 
-def is_possible() -> bool:
-    """Whether this kernel sends requests once more, and can be told to ask for every name."""
+def is_supported() -> bool:
+    """Whether this kernel can resend requests and be told to look every name up again."""
     return takeover.can_resend() and takeover.can_doubt()
 
 
 def become_holder(address: Path, ready: int | None) -> NoReturn:
-    """Run this command line in another process, which this one holds the drive for from now on.
+    """Replace this process with the holder, which runs this command line as the daemon.
 
-    `ready`: the descriptor by which that tells whoever waits for it.  Raises `OSError`."""
+    `ready`: the descriptor by which the daemon reports that it is ready.  Raises `OSError`."""
     if ready is not None:
         os.set_inheritable(ready, True)
     python = [sys.executable, "-I" if sys.flags.isolated else "-P"]
@@ -56,47 +57,48 @@ def become_holder(address: Path, ready: int | None) -> NoReturn:
 
 
 class Survival:
-    """The record of this drive, and what the daemon before it has left."""
+    """The crash record of this drive, and the state left by the previous daemon."""
 
-    def __init__(self, record: CrashRecord, remains: Remains) -> None:
+    def __init__(self, record: CrashRecord, leftovers: CrashLeftovers) -> None:
         self._record = record
-        self._remains = remains
+        self._leftovers = leftovers
 
     @classmethod
-    def begun(cls) -> "Survival | None":
-        """Of a drive that is not mounted yet; None, and a line in the log, where it cannot be."""
-        if not is_possible():
+    def create(cls) -> "Survival | None":
+        """Return one for a drive that is not mounted yet; None, with a warning, if this system cannot do
+        it."""
+        if not is_supported():
             log.warning("keep_mounted needs Linux 6.16 or newer; the drive ends with its process")
         elif not sd_notify.keeps_descriptors():
             log.warning("keep_mounted needs systemd 254 or newer; the drive ends with its process")
         else:
             try:
-                return cls(CrashRecord.create(), Remains())
+                return cls(CrashRecord.create(), CrashLeftovers())
             except OSError as error:
                 log.warning("keep_mounted does not work, the drive ends with its process: %s", error)
         return None
 
     @classmethod
-    def taken_over(cls, fd: int, state: dict[str, Any]) -> "Survival | None":
-        """Of a drive that was handed over with its record; None if that is of another kind."""
+    def from_handover(cls, fd: int, state: dict[str, Any]) -> "Survival | None":
+        """Return one for a drive handed over with its record; None if the record has another format."""
         try:
-            survival = cls(CrashRecord(fd), Remains())
+            survival = cls(CrashRecord(fd), CrashLeftovers())
         except ValueError as error:
             log.warning("the drive ends with its process from now on: %s", error)
-            let_go()
+            drop_descriptors()
             return None
-        survival.note_unusable(state)
+        survival.mark_stale_handles(state)
         return survival
 
-    def note_unusable(self, state: dict[str, Any]) -> None:
-        """Handles that are recorded and not in the state cannot be used any more."""
+    def mark_stale_handles(self, state: dict[str, Any]) -> None:
+        """Mark recorded handles that are not in the state as stale."""
         tree_handles, virtual = state["tree"]["tree"]["handles"], state["tree"]["virtual"]["files"]
         usable = {fh for fh, *_ in (*tree_handles, *virtual)}
-        self._remains.handles = {fh for fh, _, _ in self._record.handles() if fh not in usable}
+        self._leftovers.stale_handles = {fh for fh, _, _ in self._record.handles() if fh not in usable}
 
     @property
     def mode(self) -> int:
-        """Of the folder below the drive."""
+        """The mode of the folder below the mount."""
         return int(self._record.about["mode"])
 
     @property
@@ -104,80 +106,83 @@ class Survival:
         """The record's descriptor."""
         return self._record.fd
 
-    def over(
+    def wrap(
         self, drive: FilesystemPort, db: Database, *, reads_from: Callable[[int], object]
     ) -> RecordedDrive:
-        """The drive, of which everything is written down from now on; `reads_from` says what an open virtual
-        file is read from."""
+        """Return the drive wrapped so that its state is recorded; `reads_from` returns where the contents of
+        an open virtual file come from."""
 
         def child(parent: Ino, name: str) -> Ino:
             node = tree.find_child(db, parent, name) if parent < FIRST else None
             return node.ino if node is not None else 0
 
-        return RecordedDrive(drive, self._record, child, self._remains, reads_from=reads_from)
+        return RecordedDrive(drive, self._record, child, self._leftovers, reads_from=reads_from)
 
-    def note_helper(self, pid: int) -> None:
-        """This process asks through the mount on the daemon's behalf."""
-        self._record.helper = pid
+    def record_echo_process(self, pid: int) -> None:
+        """Record the PID of the process that makes requests through the mount for the daemon."""
+        self._record.echo_pid = pid
 
     def keep_mounted(self, ground: MountpointGuard, lock: int, fixed: Sequence[str]) -> None:
-        """Have all of it kept from now on; `fixed` are the virtual folders at the root."""
+        """Store the descriptors with the service manager or holder; `fixed` are the virtual folders at the
+        root."""
         self._record.describe(mode=ground.mode, fixed=fixed)
         connection = takeover.duplicate()
         try:
-            for name, fd in zip(NAMES, (connection, ground.fd, lock, self._record.fd), strict=True):
+            for name, fd in zip(DESCRIPTORS, (connection, ground.fd, lock, self._record.fd), strict=True):
                 sd_notify.keep(name, fd)
         except OSError as error:
             log.warning("keep_mounted does not work, the drive ends with its process: %s", error)
-            let_go()
+            drop_descriptors()
         finally:
             os.close(connection)
 
 
-def let_go() -> None:
-    """Nothing is kept any more: the connection ends with this process."""
-    for name in NAMES:
+def drop_descriptors() -> None:
+    """Remove the stored descriptors: the connection then ends with this process."""
+    for name in DESCRIPTORS:
         sd_notify.drop(name)
 
 
-def revived(kept: Mapping[str, int]) -> tuple[dict[str, Any], Survival]:
-    """What a dead daemon has left, as one that hands the drive over says it; see `complete`.
+def recover(kept: Mapping[str, int]) -> tuple[dict[str, Any], Survival]:
+    """Recover the state of a crashed daemon as an upgrade hands it over.
 
-    Raises `OSError` and `ValueError` if it is of no use, and `UserError` if the drive was unmounted."""
+    Call `drop_unknown_handles` afterwards.  Raises `OSError` and `ValueError` if it is unusable, and
+    `UserError` if the drive was unmounted.
+    """
     connection = kept[holder.CONNECTION]
     if takeover.has_ended(connection):
         raise errors.UserError("The drive was unmounted while its daemon was dead.", exit_code=0)
     record = CrashRecord(kept["record"])
-    helper = _ended_helper(record.helper)
-    found = resent.look(connection, refused=helper)
-    _await_end(helper)
-    record.helper = 0
+    echo_pid = _kill_echo_process(record.echo_pid)
+    found = resent.look(connection, refused=echo_pid)
+    _wait_for_exit(echo_pid)
+    record.echo_pid = 0
     for ino, count in found.forgotten:
-        record.forgotten(ino, count)
-    remains = Remains()
-    notes = {(note.key, note.pid): note for note in record.notes()}
+        record.count_forget(ino, count)
+    leftovers = CrashLeftovers()
+    notes = {(note.key, note.pid): note for note in record.requests()}
     for request in found.requests:
         note = notes.get((request.key, request.pid))
         if note is None:
             continue
         if note.fh:
-            record.closed(note.fh)  # nobody has heard of it
+            record.remove_handle(note.fh)  # its answer never arrived
         if note.before:
-            remains.requests[note.key] = note.before
-    record.forget_requests()
+            leftovers.requests[note.key] = note.before
+    record.clear_requests()
     for note in notes.values():
-        if note.key in remains.requests:
-            record.begun(note)  # should this process die, too
+        if note.key in leftovers.requests:
+            record.add_request(note)  # in case this process dies, too
     log.warning(
         "the daemon before this one died; going on with %d open handles and %d requests",
         len(record.handles()),
         len(found.requests),
     )
-    return _state(record), Survival(record, remains)
+    return _handover_state(record), Survival(record, leftovers)
 
 
-def _state(record: CrashRecord) -> dict[str, Any]:
-    known = list(record.known())
+def _handover_state(record: CrashRecord) -> dict[str, Any]:
+    known = list(record.known_inodes())
     top, top_fh = record.highest
     handles = record.handles()
     return {
@@ -185,7 +190,7 @@ def _state(record: CrashRecord) -> dict[str, Any]:
             "tree": {
                 "inodes": {
                     "lookups": record.lookups(),
-                    # Every name is asked for again.
+                    # The kernel looks every name up again.
                     "denied": [],
                     "news": [],
                     "refreshed": [],
@@ -197,7 +202,7 @@ def _state(record: CrashRecord) -> dict[str, Any]:
                 "listings": [],
                 "asked_for": [],
             },
-            "virtual": {"last": top_fh, "files": record.contents()},
+            "virtual": {"last": top_fh, "files": record.content_sources()},
             "numbers": {"next": top + 1, "real": []},
             "fixed": record.about["fixed"],
             "roots": [fh for fh, ino, flags in handles if flags == -1 and ino == 1],
@@ -207,31 +212,33 @@ def _state(record: CrashRecord) -> dict[str, Any]:
     }
 
 
-def complete(state: dict[str, Any], survival: Survival, db: Database) -> None:
-    """What only the tree knows: handles on what is no more cannot be used any more."""
+def drop_unknown_handles(state: dict[str, Any], survival: Survival, db: Database) -> None:
+    """Drop handles on nodes that no longer exist and mark them as stale; this needs the database."""
     given = state["tree"]["tree"]
     given["handles"] = [one for one in given["handles"] if tree.find(db, one[1]) is not None]
-    survival.note_unusable(state)
+    survival.mark_stale_handles(state)
 
 
-def _ended_helper(pid: int) -> int:
-    """End the dead daemon's helper, which would change the drive where it only meant to tell of changes."""
+def _kill_echo_process(pid: int) -> int:
+    """Kill the dead daemon's echo process and return its PID, or 0.
+
+    Its requests would now change the drive instead of only announcing changes."""
     try:
         if pid and echo_process.__file__.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
             return pid
     except OSError:
-        pass  # it is gone
+        pass  # it has exited
     return 0
 
 
-def _await_end(pid: int) -> None:
+def _wait_for_exit(pid: int) -> None:
     with suppress(OSError):
         if pid:
             dead = os.pidfd_open(pid)
             try:
                 poll = select.poll()
                 poll.register(dead, select.POLLIN)
-                poll.poll(_DYING_MS)
+                poll.poll(_EXIT_TIMEOUT_MS)
             finally:
                 os.close(dead)

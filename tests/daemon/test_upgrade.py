@@ -21,7 +21,7 @@ from tests.support.daemon_drive import Drive, Remote, Starting, fails
 
 async def handed_over(drive: Drive) -> upgrade.Handover:
     """As it comes out of the file in memory."""
-    with os.fdopen(upgrade.spooled({"tree": await drive.agents.shown.handed_over()})) as file:
+    with os.fdopen(upgrade.write_memory_file({"tree": await drive.agents.shown.handed_over()})) as file:
         file.seek(0)
         return upgrade.Handover(-1, -1, 0o700, -1, json.load(file))
 
@@ -104,8 +104,8 @@ async def test_virtual_files_are_read_to_the_end(starting: Starting, other: Remo
 
 def test_changes_that_the_kernel_has_not_heard_of_are_told_by_the_next() -> None:
     changes = [Change(ChangeKind.CONTENT, 7), Change(ChangeKind.GONE, 8, 1, "ä", is_new=True)]
-    state = json.loads(json.dumps({"untold": [upgrade.packed(one) for one in changes]}))
-    assert upgrade.Handover(-1, -1, 0, -1, state).untold == changes
+    state = json.loads(json.dumps({"untold": [upgrade.change_to_json(one) for one in changes]}))
+    assert upgrade.Handover(-1, -1, 0, -1, state).unsent_changes == changes
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_changes_that_the_kernel_has_not_heard_of_are_told_by_the_next() -> None
     ],
 )
 def test_a_version_that_could_not_go_on_is_refused_beforehand(said: str, refusal: str) -> None:
-    upgrade.check(upgrade.hello())
-    upgrade.check(f"{upgrade.FORMAT} {database.VERSION + 1}")
+    upgrade.check_greeting(upgrade.greeting())
+    upgrade.check_greeting(f"{upgrade.FORMAT} {database.VERSION + 1}")
     with pytest.raises(errors.UserError, match=refusal):
-        upgrade.check(said)
+        upgrade.check_greeting(said)
 
 
 async def test_two_who_ask_at_once_are_answered_by_one_try() -> None:
@@ -152,10 +152,10 @@ async def test_two_who_ask_at_once_are_answered_by_one_try() -> None:
 @pytest.mark.long
 async def test_a_version_that_does_not_start_is_told_before_anything_else(private_folders: Path) -> None:
     arguments = ["--account", "default", "--profile", "embedded", "--ready-fd", "99"]
-    ready = await upgrade.load(arguments)
+    ready = await upgrade.start_successor(arguments)
     await ready.dismiss()  # and it ends
     file = config.config_file()
     file.parent.mkdir(exist_ok=True)
     file.write_text("nonsense = 1\n")
     with pytest.raises(errors.UserError, match=r"does not start: .*there is no setting nonsense"):
-        await upgrade.load(arguments)
+        await upgrade.start_successor(arguments)

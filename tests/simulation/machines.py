@@ -348,7 +348,7 @@ class Machine(Process):
             await agents.fs.finish()
             await agents.commit.commit()
             with trio.move_on_after(agents.shutdown.drain_seconds), agents.push.hurrying():
-                await concurrency.first_of(agents.push.drained, agents._out_of_reach)
+                await concurrency.first_of(agents.push.drained, agents._unreachable)
             nursery.cancel_scope.cancel()
 
     def _client(self, pace: RequestScheduler) -> AbstractAsyncContextManager[session.Client]:

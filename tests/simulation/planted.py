@@ -206,14 +206,14 @@ def failure_is_final(put: Put) -> None:
 
 def unread_news_dropped(put: Put) -> None:
     """An item that could not be fetched when its event came is not fetched later."""
-    settled = EventFeed._settled
+    resolve = EventFeed._resolve
 
     async def some(self: Any, verdicts: Any) -> Any:
-        found = await settled(self, verdicts)
+        found = await resolve(self, verdicts)
         found.unread.clear()
         return found
 
-    put(EventFeed, "_settled", some)
+    put(EventFeed, "_resolve", some)
 
 
 def position_before_news(put: Put) -> None:

@@ -1,15 +1,15 @@
 """Concurrent appends on two machines: later appends continue in the conflict copy.
 
-A program that opens its log by name for each line opens theirs anew after every conflict.  What it appended
-to that goes to the end of the copy that was made first, instead of into one more copy a line.
+A program that opens its log by name for each line opens the service's version after every conflict.  Its
+later appends go to the end of the existing conflict copy, instead of into one more copy per line.
 
-Rule: only what `O_APPEND` put behind the version that the service had is moved; bytes that were put at an
-offset belong to the bytes around them.
+Rule: only data that `O_APPEND` wrote after the end of the service's version is moved; data written at an
+offset belongs to its context.
 
-Rule: the copy is as it was left, and nobody has it open.  It gets the bytes in the transaction that takes
-them from the file; before that they are there, and after it here.
+Rule: the copy must be unchanged and not open.  One transaction adds the data to the copy and removes it from
+the file.
 
-What is known of copies lasts as long as this process: after a restart another copy is made, and goes on.
+Copies are remembered for the lifetime of this process: after a restart a new copy is made and continued.
 """
 
 import enum
@@ -37,7 +37,7 @@ from daemon.push.operations import multipart
 
 log = logging.getLogger(__name__)
 
-# A file that is written to at this moment is looked at again after so long, so many times.
+# Delay and number of retries while the file is being written.
 AGAIN_SECONDS = 0.2
 TRIES = 3
 
@@ -51,7 +51,7 @@ class _End(enum.Enum):
 
 
 def note_copy(context: PushContext, node: Node, theirs: items.File) -> None:
-    """The node has become a conflict copy of the item: what is appended to that from now on may follow it."""
+    """Remember that the node became a conflict copy of the item: later appends to the item may follow it."""
     copy = tree.find(context.db, node.ino)
     context.appending.pop(node.ino, None)
     if copy is None or copy.parent is None or copy.sha1 is None or naming.CONFLICT_MARK not in copy.name:
@@ -63,9 +63,9 @@ def note_copy(context: PushContext, node: Node, theirs: items.File) -> None:
 async def continue_in_copy(
     context: PushContext, task: queue.Task, node: Node, path: Path, theirs: items.File
 ) -> bool:
-    """Append what was appended to `node`, whose bytes are in `path`, to the copy that was made of it before.
+    """Append what was appended to `node`, whose contents are in `path`, to its existing conflict copy.
 
-    Whether the operation has ended thereby, or is looked at again; else both are to be kept.
+    Returns whether that ended the operation or put it back for a retry; else both files are kept.
     """
     copy, base = context.copies.get(theirs.id), context.drafts.appended.get(node.ino)
     if copy is None or base is None or base.sha1 != node.base_sha1 or base.size > node.size:
@@ -102,7 +102,7 @@ async def _join(
     before = await context.blocks.complete_path(copy.sha1)
     if before is None:
         return _End.OTHER
-    # A start removes what it finds under such a name.
+    # A start deletes leftovers with such a name.
     joined = context.drafts.root / f"{task.op.seq}-appended.sealed"
     try:
         sha1 = await threads.run_sync(_write_joined, before, path, base, joined)
@@ -117,7 +117,7 @@ async def _join(
             return end, _decide(conn, task, node, theirs, copy, Content(sha1, size, None, None), base.size)
 
         await context.db.write(lambda conn: content_table.expect(conn, sha1, size))
-        # From here to the commit nothing waits but for the local disk.
+        # From here to the commit only the local disk is waited for.
         with trio.CancelScope(shield=True):
             end, changes = await context.blocks.adopt_dirty([LocalFile(sha1, size, joined)], txn)
             if end is not _End.JOINED:
@@ -130,14 +130,15 @@ async def _join(
         context.remote_updates.publish(changes)
         log.info("data appended to a file that others also append to was moved to its conflict copy")
         assert node.sha1 is not None
-        # Until this is on the disk, those bytes are: the power may fail, and the question be open again.
+        # Until this is on disk, the old contents must stay: after a power failure the conflict may be
+        # unresolved again.
         await context.commit.sync(None)
         await context.blocks.drop_clean(node.sha1)
     return end
 
 
 def _look(conn: Connection, node: Node, copy: ConflictCopy) -> _End:
-    """Whether both are still what was looked at; who opens one waits for the end of the transaction."""
+    """Whether both are unchanged since they were examined; an open waits for the end of the transaction."""
     ours, theirs = tree.find_at(conn, node.ino), tree.find_at(conn, copy.ino)
     if ours is None or theirs is None or not copy.is_as_left(theirs, ours):
         return _End.OTHER
@@ -158,7 +159,7 @@ def _decide(
     joined: Content,
     base_size: int,
 ) -> list[Change]:
-    """The copy has the appended bytes, to be sent; the file is the service's, with nothing of ours in it."""
+    """Make the copy hold the appended data, to be uploaded, and the file the service's version."""
     node_rows.set_content(conn, copy.ino, sha1=joined.sha1, size=joined.size)
     node_rows.set_modified(conn, copy.ino, node.mtime_ns)
     ops.record(conn, copy.ino, ops.OpKind.UPLOAD, due_ns=clock.time_ns())
@@ -168,13 +169,14 @@ def _decide(
     changes = [Change(ChangeKind.CONTENT, copy.ino), Change(ChangeKind.CONTENT, node.ino)]
     changes += apply_remote.apply(conn, [remote_from_item(theirs)], generation=kv_store.generation(conn))
     assert node.sha1 is not None
-    # What the copy was, should it be unsent, goes with the rest that nobody needs (`daemon.maintenance`).
+    # Old contents of a copy that was not uploaded yet are removed by `daemon.maintenance`.
     sealing.drop_unneeded(conn, [node.sha1])
     return changes
 
 
 def _write_joined(copy: Path, ours: Path, base: Content, joined: Path) -> str | None:
-    """Write the copy with what `ours` has behind `base`; its SHA-1, or None if `ours` does not begin so."""
+    """Write the copy plus what `ours` has after `base`; return its SHA-1, or None if `ours` does not start
+    with `base`."""
     digest = hashlib.sha1(usedforsecurity=False)
     with ours.open("rb") as tail:
         left = base.size

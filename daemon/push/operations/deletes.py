@@ -1,10 +1,10 @@
 """Sends deletions: the item goes to the service's trash.
 
-A file goes only as the version that was deleted here; if it has other bytes by now it comes back, and so
-does a folder in which something is that nobody here has seen, and whatever the service does not let go.
-A folder goes with its contents in one request where the service can tell that they are what was deleted here.
+A file is deleted only in the version that was deleted here; if its contents differ by now it comes back, and
+so do a folder with items unknown to this machine, and items that the service refuses to delete.  A folder is
+deleted with its contents in one request if the service can verify that they are what was deleted here.
 
-Rule: what somebody else shares with us is never deleted at its top: we leave it (`daemon.account.leave`).
+Rule: an item shared by somebody else is never deleted at its top: we leave it (`daemon.account.leave`).
 """
 
 import logging
@@ -29,7 +29,7 @@ from daemon.push.context import PushContext, reconsider
 
 log = logging.getLogger(__name__)
 
-# How often an item whose name or place was changed meanwhile is deleted as what it is now.
+# Number of attempts to delete an item whose name or place changes meanwhile.
 ATTEMPTS = 3
 
 _CANNOT = f"This service cannot {Ability.DELETIONS.cannot}"
@@ -40,14 +40,14 @@ NOT_EMPTY = "folder_not_empty"
 async def trash(context: PushContext, task: queue.Task) -> None:
     """Carry out a TRASH."""
     node, etag = task.node, task.node.etag
-    # It may have been sent as a file of its own before it took over the identity of another.
+    # It may have been uploaded as a file of its own before it took over the identity of another.
     await inflight_recovery.before_delete(context, node.ino)
     if node.remote_id is None:
-        # What the service has of it, if anything, has come out; the next look at the operation acts on it.
+        # An earlier upload has been found; the next run of the operation handles it.
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
     if Ability.DELETIONS in context.client.offers.lacking:
-        # From a time when that was not known; at the call it is refused.
+        # Journaled before this was known; such deletions are refused at the system call.
         await _refused(context, task, errors.NotSupported(405, "not_offered", _CANNOT))
         return
     if await context.db.query(lambda conn: leave.leaves_share(conn, node)):
@@ -63,7 +63,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
         try:
             await _delete(context, node, etag)
         except errors.NotFound:
-            # Somebody else was quicker; or all of the drive is away, for a time.
+            # Somebody else deleted it first; or the whole drive is temporarily unavailable.
             await root_check.check(context.db, context.client, context.health)
         except errors.PreconditionFailed:
             theirs = await _look(context, node)
@@ -91,8 +91,8 @@ async def trash(context: PushContext, task: queue.Task) -> None:
 
 
 async def _delete_whole(context: PushContext, task: queue.Task, found: tree_removal.Below) -> None:
-    """Delete a folder with all that is to be deleted in it; where that is not all that is there, or anything
-    is against it, its items go one by one."""
+    """Delete a folder with all its contents in one request; if it has other contents or the request fails,
+    its items are deleted one by one."""
     node = task.node
     assert node.remote_id is not None
     await context.before_deletion(None)
@@ -119,13 +119,13 @@ async def _delete_whole(context: PushContext, task: queue.Task, found: tree_remo
 
 
 async def _leave(context: PushContext, task: queue.Task) -> None:
-    """Somebody else shares it: it is not shown here any more, and nobody else hears of that."""
+    """Leave an item that somebody else shares: it disappears here only."""
     node = task.node
     me = (await context.db.query(shares.rules)).me or ""
     try:
         await leave.leave(context.client, context.health, node, me)
     except errors.NotFound:
-        pass  # it is not shared with us any more
+        pass  # no longer shared with us
     except errors.Forbidden as error:
         await _refused(context, task, error)
         return
@@ -144,8 +144,8 @@ async def _leave(context: PushContext, task: queue.Task) -> None:
 
 
 def _is_known(context: PushContext, node: Node, theirs: items.Item) -> bool:
-    """Whether the file has the bytes that were deleted here, or that we had sent before without hearing;
-    whether the web link says what it said."""
+    """Whether the file has the contents that were deleted here, or that we had uploaded without a response;
+    for a web link, whether it is unchanged."""
     if isinstance(theirs, items.WebLink):
         return shortcut_of(theirs) == url_files.of_item(tree.item_json(context.db, node.ino))
     if not isinstance(theirs, items.File):
@@ -156,7 +156,7 @@ def _is_known(context: PushContext, node: Node, theirs: items.Item) -> bool:
 async def _delete(context: PushContext, node: Node, etag: str | None) -> None:
     assert node.remote_id is not None
     with context.health.request("delete"):
-        # What is in a folder says whether it may go: the service refuses one that is not empty.
+        # A folder needs no etag: the service refuses to delete one that is not empty.
         etag = None if node.is_folder else etag
         await context.client.items.delete(node.kind, node.remote_id, etag=etag)
 
@@ -185,18 +185,18 @@ def _record_done(conn: Connection, task: queue.Task) -> list[Change]:
 
 
 async def _refused(context: PushContext, task: queue.Task, error: errors.ApiError) -> None:
-    """The service does not let it go: it is here again at once, and whoever deleted it is told."""
+    """Restore an item whose deletion the service refused, and report it."""
     theirs = await _look(context, task.node)
     if theirs is None:
-        await _done(context, task)  # it does not let us see it either
+        await _done(context, task)  # not visible to us either
         return
-    # Before the commit: who hears that the operation has ended may try again at once.
-    context.came_back(task.node, error)
+    # Before the commit: a program that sees the operation end may retry at once.
+    context.deletion_refused(task.node, error)
     await _return(context, task, theirs)
 
 
 async def _return(context: PushContext, task: queue.Task, theirs: items.Item) -> None:
-    """Theirs comes back: it is not what was deleted here, or cannot be deleted."""
+    """Restore the service's item: it changed, or cannot be deleted."""
 
     def txn(conn: Connection) -> list[Change]:
         queue.cancel(conn, task.op)

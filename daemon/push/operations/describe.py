@@ -1,6 +1,6 @@
 """Sends description, tags and metadata.
 
-The last writer wins; what the service has now is applied like any other news.
+The last writer wins; the service's answer is applied like any other remote change.
 """
 
 import logging
@@ -80,5 +80,5 @@ async def _set_metadata(context: PushContext, node: Node, item_id: str, wished: 
         try:
             await context.metadata_writer.change(kind, item_id, there, metadata_values.at_key(key), text)
         except ValueRefused as error:
-            # Asking again would change nothing: it is held until a person decides.
+            # A retry would not help: hold it until the user decides.
             raise errors.BadRequest(400, "bad_metadata", f"metadata {key}: {error.why}") from error

@@ -1,7 +1,6 @@
 """Creates folders at the service.
 
-A folder of that name that is there already is as good as one that we make: two people who make `docs` mean
-one folder.
+An existing folder of that name is used: two people who create `docs` mean one folder.
 """
 
 from sqlite3 import Connection
@@ -28,7 +27,7 @@ async def mkdir(context: PushContext, task: queue.Task) -> None:
     await inflight_recovery.before_create(context, task)
     node = tree.find(context.db, task.op.ino)
     if node is None or node.remote_id is not None or node.parent is None:
-        # What it is to be called, and whether it is to be at all, is for operations of their own.
+        # Renaming and deleting it are separate operations.
         await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
     assert parent is not None
@@ -71,7 +70,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *,
             _call_as_there(conn, now, changes)
         now = tree.get(conn, task.node.ino)
         if queue.finish(conn, task.op) and now.parent is not None and now.remote_id is None:
-            # What was found stands for another node by now.
+            # The folder found belongs to another node by now.
             ops.record(conn, now.ino, ops.OpKind.MKDIR, due_ns=clock.time_ns())
         if found:
             tree.mark_unlisted(conn, task.node.ino)
@@ -81,7 +80,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *,
 
 
 def _call_as_there(conn: Connection, node: Node, changes: list[Change]) -> None:
-    """`Dir` was made here where the service has `dir`, which is one folder: it is called as it is there."""
+    """Adopt the service's spelling: `Dir` was created here where the service has `dir`, the same folder."""
     told = naming.file_name(NodeKind.FOLDER, node.base_name or "")
     if (
         node.parent is None

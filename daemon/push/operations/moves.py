@@ -1,7 +1,7 @@
 """Sends moves, renames and modification times.
 
-The last writer wins a place; only names are fought over (`conflicts`).  The answer is applied like any
-other news, since the item may have changed in other ways meanwhile.
+The last writer determines the place; only names can conflict (`conflicts`).  The answer is applied like any
+other remote change, since the item may have changed in other ways.
 """
 
 import logging
@@ -23,11 +23,11 @@ from daemon.push.operations.uploads import to_timestamp
 
 log = logging.getLogger(__name__)
 
-# A folder into one that is below it.
+# Error code for moving a folder into one of its own subfolders.
 CYCLICAL = "cyclical_folder_structure"
 
-# What steps aside in a ring of names is called this for a moment, also if we die in that moment: then the
-# operation is still there and gives it its name.
+# Prefix of the temporary name that breaks a ring of renames.  After a crash the operation is still journaled
+# and sets the final name.
 ASIDE_PREFIX = ".cmsfs-aside-"
 
 
@@ -63,8 +63,7 @@ async def move(context: PushContext, task: queue.Task) -> None:
 
 
 async def _taken_back(context: PushContext, task: queue.Task) -> bool:
-    """The folder would be in itself at the service: it goes back to where it is there, and its new place is
-    asked about, which has been moved."""
+    """Undo the move of a folder into itself at the service, and request its new parent, which was moved."""
     assert task.parent is not None
     above = await context.get(NodeKind.FOLDER, task.parent.remote_id or "")
 
@@ -84,8 +83,7 @@ async def _taken_back(context: PushContext, task: queue.Task) -> bool:
 
 
 async def _move_whole(context: PushContext, task: queue.Task, *, parent_id: str | None) -> None:
-    """A web link `notes.url` cannot be called `notes` at the service, as something else is: it has the whole
-    name there."""
+    """Send a web link `notes.url` under its whole name, since `notes` is in use at the service."""
     try:
         answer = await _update(context, task.node, name=task.node.name, parent_id=parent_id)
     except errors.Conflict as error:
@@ -95,7 +93,7 @@ async def _move_whole(context: PushContext, task: queue.Task, *, parent_id: str 
 
 
 async def _undo(context: PushContext, task: queue.Task) -> None:
-    """It has the service's name and place again: it cannot get another there."""
+    """Restore the service's name and place: the item cannot get another there."""
     theirs = await context.get(task.node.kind, task.node.remote_id or "")
 
     def txn(conn: Connection) -> list[Change]:
@@ -119,7 +117,7 @@ async def touch(context: PushContext, task: queue.Task) -> None:
     node = task.node
     assert node.remote_id is not None
     if Ability.CHANGES in context.client.offers.lacking:
-        # The time came with the upload, as exact as this service keeps it.
+        # The upload already set the time, as precisely as this service stores it.
         await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
     try:
@@ -137,14 +135,14 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Item) -> N
     def txn(conn: Connection) -> list[Change]:
         now = tree.remote_at(conn, task.node.kind, answer.id)
         if now is not None and now.ino != task.node.ino:
-            # The item is another node's by now (a backup gave it back), which stays where it is.
+            # The item belongs to another node by now (a backup restored it), which stays where it is.
             ops.record(conn, now.ino, ops.OpKind.MOVE, due_ns=clock.time_ns())
         moved = has_moved(conn, task.node)
         if moved:
-            # While an operation is there its node keeps its place, and only its base learns.
+            # While an operation is pending its node keeps its place, and only its base is updated.
             ops.record(conn, task.node.ino, ops.OpKind.MOVE, due_ns=clock.time_ns())
         queue.finish(conn, task.op)
-        # With none left it goes where the item is: somebody else may have moved it in the meantime, too.
+        # Otherwise the node follows the item, which somebody else may have moved, too.
         changes = apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
         if moved:
             ops.record_move(conn, tree.get(conn, task.node.ino), due_ns=clock.time_ns())
@@ -154,7 +152,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Item) -> N
 
 
 async def step_aside(context: PushContext, task: queue.Task) -> None:
-    """Break a ring of names: give the item a name that nobody wants, in the folder where it is."""
+    """Break a ring of renames: give the item an unused name in its current folder."""
     try:
         answer = await _update(
             context, task.node, name=f"{ASIDE_PREFIX}{task.node.ino}-{chance.token_hex(4)}", parent_id=None
@@ -165,7 +163,8 @@ async def step_aside(context: PushContext, task: queue.Task) -> None:
 
     def txn(conn: Connection) -> list[Change]:
         changes = apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
-        # Of what is to be deleted nothing is applied: its etag stays, and news of others are still noticed.
+        # For an item to be deleted the answer is not applied: its etag stays, so remote changes are still
+        # noticed.
         apply_remote.note_remote_name(conn, task.node.ino, answer.name or "")
         queue.give_back(conn, task.op, not_before_ns=clock.time_ns())
         return changes

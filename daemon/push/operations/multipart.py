@@ -1,11 +1,11 @@
 """Uploads large files in parts, resuming with what has already arrived.
 
-The session that the service gave is kept in the journal's database, so the next run, also one after a
-restart, asks which parts are there and sends the others.  A session belongs to bytes (their SHA-1) and to a
-target; with other ones it is given up and another is begun.
+The service's upload session is stored in the journal's database, so the next run, also after a restart, asks
+which parts have arrived and sends the others.  A session belongs to contents (their SHA-1) and a target; for
+others it is aborted and a new one is started.
 
-Rule: before a session begins it is made sure that the service does not have these bytes already: the answer
-to an earlier commit may have been lost.
+Rule: before a session starts, check whether the service already has these contents: the response to an
+earlier commit may have been lost.
 """
 
 import logging
@@ -25,7 +25,7 @@ from daemon.push.operations.upload_targets import NewFile, Purpose, Target, purp
 
 log = logging.getLogger(__name__)
 
-# The commit was refused because a part is not as the service remembers it.
+# Error code of a commit whose part list does not match the service's.
 MISMATCH = "parts_mismatch"
 
 
@@ -39,18 +39,18 @@ async def send(
     content_modified_at: datetime,
     progress: Progress,
 ) -> items.File:
-    """The file as it is at the service when all parts have arrived and are joined.
+    """Return the file as the service has it after all parts have arrived and are committed.
 
-    Raises what `client.content.upload_sessions` raises.  Cancelled, or after any error but one that tells
-    that the session is of no use any more: what has arrived is not sent again.
+    Raises what `client.content.upload_sessions` raises.  Cancelled, or after any error that leaves the
+    session usable: parts that have arrived are not sent again.
     """
     calls = context.client.upload_sessions
     try:
-        resumed = await _resumed(context, ino, target, sha1)
-        if resumed is None and (found := await _there_already(context, target, sha1)) is not None:
+        resumed = await _resume_session(context, ino, target, sha1)
+        if resumed is None and (found := await _find_uploaded(context, target, sha1)) is not None:
             return found
         session, begun_for = resumed or (
-            await _begun(context, ino, target, sha1, source.size),
+            await _start_session(context, ino, target, sha1, source.size),
             purpose_of(target),
         )
         with context.health.request("upload"):
@@ -69,8 +69,8 @@ async def send(
     except (errors.IntegrityError, errors.NotFound, errors.Gone, errors.Conflict) as error:
         if isinstance(error, errors.Conflict) and error.code in retry.BUSY:
             raise
-        # Damaged parts cannot be replaced; a session that is over, or a name that is taken, cannot be
-        # used either.
+        # Damaged parts cannot be replaced, and a session that has ended or whose name is in use cannot be
+        # continued.
         await give_up(context, ino)
         if isinstance(error, errors.NotFound) and not await _is_about_target(context, target):
             raise errors.Gone(410, "session_expired", "The upload session is over.") from error
@@ -81,13 +81,13 @@ async def send(
         raise
 
 
-async def _resumed(
+async def _resume_session(
     context: PushContext, ino: int, target: Target, sha1: str
 ) -> tuple[models_upload_sessions.UploadSession, Purpose] | None:
-    """The session that an earlier run has begun for these bytes, and for what; None if there is none that
-    is still good.
+    """Return the session that an earlier run started for these contents, with its purpose; None if there is
+    no usable one.
 
-    A new file that was renamed or moved here meanwhile keeps its session: the caller follows with a move.
+    A new file that was renamed or moved here meanwhile keeps its session: the caller then sends a move.
     """
     row = context.db.row("SELECT sha1, target, session FROM upload WHERE ino = ?", ino)
     if row is None:
@@ -107,10 +107,10 @@ async def _resumed(
     return session, begun_for
 
 
-async def _there_already(context: PushContext, target: Target, sha1: str) -> items.File | None:
-    """The file, if it has the bytes already: its commit was carried out, and nobody heard."""
+async def _find_uploaded(context: PushContext, target: Target, sha1: str) -> items.File | None:
+    """Return the file if it already has the contents: its commit succeeded, but the response was lost."""
     if isinstance(target, NewFile):
-        return None  # beginning a session tells who has the name
+        return None  # starting a session reports name conflicts
     found = await context.get(NodeKind.FILE, target.item)
     if isinstance(found, items.File) and found.sha1 == sha1:
         return found
@@ -119,7 +119,7 @@ async def _there_already(context: PushContext, target: Target, sha1: str) -> ite
     return None
 
 
-async def _begun(
+async def _start_session(
     context: PushContext, ino: int, target: Target, sha1: str, size: int
 ) -> models_upload_sessions.UploadSession:
     calls = context.client.upload_sessions
@@ -135,14 +135,14 @@ async def _begun(
             (ino, sha1, purpose_of(target).to_json(), session.model_dump_json(exclude_none=True)),
         )
 
-    # Durably: forgotten in a power cut, everything that arrives from now on would be sent twice.
+    # Durably: losing the session in a power failure would send all parts twice.
     await context.db.write(txn, durable=True)
     crashpoints.reached(Point.SESSION_BEGUN)
     return session
 
 
 async def _is_about_target(context: PushContext, target: Target) -> bool:
-    """Whether "not found" was said of the file or the folder, and not of the session."""
+    """Whether "not found" refers to the file or folder, and not to the session."""
     try:
         if isinstance(target, Base):
             await context.get(NodeKind.FILE, target.item)
@@ -154,7 +154,7 @@ async def _is_about_target(context: PushContext, target: Target) -> bool:
 
 
 async def give_up(context: PushContext, ino: int) -> None:
-    """Forget the session of a node, and tell the service that its parts are not wanted any more."""
+    """Forget the session of a node and abort it at the service."""
     row = context.db.row("SELECT session FROM upload WHERE ino = ?", ino)
     if row is None:
         return
@@ -172,5 +172,5 @@ async def _forget(context: PushContext, ino: int) -> None:
 
 
 def forget(conn: Connection, ino: int) -> None:
-    """The session is of no use any more; inside the caller's transaction."""
+    """Forget the session, within the caller's transaction."""
     conn.execute("DELETE FROM upload WHERE ino = ?", (ino,))

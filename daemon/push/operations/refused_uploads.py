@@ -1,5 +1,5 @@
-"""What becomes of an upload that the service refuses: the name is in use (409), the item has another version
-(412), the item or the folder is gone (404).
+"""Handles uploads that the service refuses: the name is in use (409), the item has another version (412), the
+item or the folder is gone (404).
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 async def name_in_use(
     context: PushContext, task: queue.Task, node: Node, error: errors.Conflict
 ) -> items.File | None:
-    """The file that has the name, if it is an earlier upload of ours; None: both are kept, or it is looked at
-    again."""
+    """Return the file with the name if it is an earlier upload of ours; None: both are kept, or the operation
+    is retried."""
     theirs = await conflicts.holder(context, error)
     if not isinstance(theirs, items.File):
         await conflicts.keep_both(context, task, theirs)
@@ -44,8 +44,8 @@ async def name_in_use(
 async def other_version(
     context: PushContext, task: queue.Task, node: Node, path: Path
 ) -> Base | items.File | None:
-    """The version to replace after all; or the file, if it has these bytes already; None: both are kept, or
-    it has been followed otherwise."""
+    """Return the version to replace after all, or the file if it already has these contents; None: both are
+    kept, or the change was followed in another way."""
     try:
         theirs = await context.get(node.kind, node.remote_id or "")
     except errors.NotFound as error:
@@ -55,7 +55,7 @@ async def other_version(
         return theirs if isinstance(theirs, items.File) else None
     now = tree.find(context.db, node.ino)
     if now is None or now.remote_id != node.remote_id:
-        # Another file has taken its place here, whose bytes are the newer ones.
+        # Another local file, with newer contents, has taken its place.
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=clock.time_ns()))
         return None
     ours = theirs.sha1 in (node.base_sha1, now.base_sha1)
@@ -64,13 +64,13 @@ async def other_version(
             await conflicts.keep_both(context, task, theirs, anew=True)
             append_merge.note_copy(context, node, theirs)
         return None
-    # Renamed, moved or described there; the bytes are those that ours started from, or ours of a moment ago.
+    # Renamed, moved or described there; its contents are our base or our previous upload.
     if theirs.etag is None or theirs.sha1 is None:
         raise errors.ProtocolError("the service does not say which version of a file it has")
     return Base(theirs.id, theirs.etag, theirs.sha1)
 
 
 async def missing(context: PushContext, task: queue.Task, node: Node, error: errors.NotFound) -> None:
-    """The service does not know the item, or the folder."""
-    # What was asked for is the node as it is now: it may stand for another item than it did at the claim.
+    """Handle that the service does not know the item or the folder."""
+    # Refer to the node as it is now: it may stand for another item than when the task was claimed.
     await conflicts.missing(context, dataclasses.replace(task, node=node), error)

@@ -1,16 +1,16 @@
 """Copies a file at the service when a program copied it on the drive, in place of an upload.
 
-`cp` on the drive reads and writes every byte here, but the service need not hear them again.  That bytes are
-equal is no reason: only a file that the program had open while it wrote this one
-(`vfs/heuristics/copy_detector`) is a source, or the version that a person has asked to copy while the service
-was out of reach (`replica/rows/copy_sources`).
+`cp` on the drive reads and writes every byte locally, but the upload can be avoided.  Equal contents are not
+enough: a source is only a file that the program had open while it wrote this one
+(`vfs/heuristics/copy_detector`), or the version that the user asked to copy while the service was unreachable
+(`replica/rows/copy_sources`).
 
-A service copies more than bytes: description, tags and metadata, which `cp` does not, and which may be
-nobody's business where the copy goes.  So for a program only a file that has none of them is copied there;
-from another, as from one that cannot be looked at, the bytes are sent.
+A service copies more than contents: description, tags and metadata, which `cp` does not copy, and which may
+be confidential at the target.  So for a program only files without these are copied by the service; for
+others, and for files that cannot be checked, the contents are uploaded.
 
-Rule: a copy counts only with the SHA-1 that it should have, and with nothing besides its bytes; another one
-is taken away again, for good.
+Rule: a copy is accepted only with the expected SHA-1 and with nothing but its contents; any other copy is
+deleted permanently.
 """
 
 import logging
@@ -28,23 +28,23 @@ from daemon.push.operations.upload_targets import NewFile
 
 log = logging.getLogger(__name__)
 
-# Four small requests look, copy and look again; so little is sent as soon.
+# A server-side copy costs four small requests; a smaller file is uploaded as fast.
 MIN_BYTES = 1024 * 1024
 
-# What may be refused of a file that we do not own, or that is gone: its bytes are here, and may yet be sent.
+# Possible refusals for a file that we do not own or that is gone: the contents are here and can be uploaded.
 _REFUSALS = (errors.Forbidden, errors.NotFound, errors.BadRequest, errors.NotSupported)
 
 
 async def copy(context: PushContext, node: Node, target: NewFile) -> items.File | None:
-    """The new file, made by the service of another that it has; None if that cannot be.
+    """Let the service copy an existing file and return the new one; None if that is not possible.
 
-    Raises what making a new file raises.
+    Raises what creating a new file raises.
     """
     if not context.profile.copies or node.sha1 is None:
         return None
     recorded = copy_sources.find(context.db, node.ino)
     if recorded is not None and recorded.sha1 != node.sha1:
-        recorded = None  # something else was written to it since
+        recorded = None  # the file was changed since
     if recorded is not None and recorded.is_asked:
         return await _as_asked(context, recorded, target)
     if node.size < MIN_BYTES or (source := recorded or _source(context, node)) is None:
@@ -67,7 +67,7 @@ async def copy(context: PushContext, node: Node, target: NewFile) -> items.File 
 
 
 async def record(context: PushContext, ino: Ino, sources: Collection[Ino]) -> None:
-    """Note on this disk what a file that a program has closed is a copy of, if the service can make it."""
+    """Record of which file a closed file is a copy, if the service can copy it."""
     made = tree.find(context.db, ino)
     if made is None or made.size < MIN_BYTES or not context.profile.copies:
         return
@@ -92,7 +92,7 @@ async def _made(context: PushContext, source: CopySource, target: NewFile) -> it
 
 
 async def _as_asked(context: PushContext, source: CopySource, target: NewFile) -> items.File | None:
-    """The copy that a person has asked for, with all that the service copies."""
+    """Make the copy that the user requested, with everything that the service copies."""
     try:
         made = await _made(context, source, target)
     except _REFUSALS as error:
@@ -105,21 +105,21 @@ async def _as_asked(context: PushContext, source: CopySource, target: NewFile) -
 
 
 def _source(context: PushContext, node: Node) -> CopySource | None:
-    """The file at the service that this one was copied from, if there is evidence of that."""
+    """Return the source at the service of which this file is a copy, if there is evidence."""
     nodes = (tree.find(context.db, ino) for ino in sorted(context.copied_from(node.ino)))
     found = (_version(one) for one in nodes if one is not None)
     return next((one for one in found if one is not None and one.sha1 == node.sha1), None)
 
 
 def _version(node: Node) -> CopySource | None:
-    """What the service has of a file."""
+    """Return the version of a file at the service."""
     if node.kind is not NodeKind.FILE or node.remote_id is None or node.base_sha1 is None:
         return None
     return CopySource(node.remote_id, node.version, node.base_sha1, is_asked=False)
 
 
 async def _is_bare(context: PushContext, file_id: str) -> bool:
-    """Whether the file is its bytes and nothing that people said about it."""
+    """Whether the file has no description, tags or metadata."""
     with context.health.request("lookup"):
         found = await context.client.items.details("file", file_id)
     said = ("description", "tags", "classification", "shared_link")

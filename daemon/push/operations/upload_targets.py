@@ -1,6 +1,6 @@
-"""Where an upload goes: a new file, or a new version of an existing one.
+"""Targets of uploads: a new file, or a new version of an existing one.
 
-Rule: a new version carries the version that it starts from, all of it (`Base`).
+Rule: a new version is sent with its base (`Base`).
 """
 
 import json
@@ -11,19 +11,19 @@ from cmsfs.replica.nodes import Base
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file of this name in this folder, which has none."""
+    """A new file of this name in this folder."""
 
     folder_id: str
     name: str
 
 
-# A new file, or the next version of an item, if it still has the one that it is based on.
+# A new file, or a new version of an item, if it still has the base version.
 Target = NewFile | Base
 
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What an upload session was begun for; which version is replaced is asked for only at its end."""
+    """The target of an upload session; the replaced version is sent only with its commit."""
 
     file_id: str | None
     folder_id: str
@@ -38,7 +38,7 @@ class Purpose:
 
 
 def purpose_of(target: Target) -> Purpose:
-    """What a session for this target is for."""
+    """Return the purpose of a session for this target."""
     if isinstance(target, Base):
         return Purpose(target.item, "", "")
     return Purpose(None, target.folder_id, target.name)

@@ -1,10 +1,9 @@
-"""Uploads the bytes of a file.
+"""Uploads file contents.
 
-A draft is sealed first, so that what is sent has a SHA-1 before the first byte goes.  The version that
-ours started from goes along as `If-Match`; what the service says to that decides between a new version,
-a new file and a conflict copy.
+A draft is sealed first, so that its SHA-1 is known before the first byte is sent.  The base version is sent
+as `If-Match`; the service's answer decides between a new version, a new file and a conflict copy.
 
-Rule: an upload may be sent twice.  The second time meets the first one by its SHA-1 and takes it over.
+Rule: an upload may be sent twice.  The second one finds the first by its SHA-1 and adopts it.
 """
 
 import errno
@@ -40,7 +39,7 @@ from daemon.push.operations.upload_targets import NewFile, Target
 
 log = logging.getLogger(__name__)
 
-# An upload is given up when the file has newer bytes, unless only this much, or a tenth of it, is to go.
+# An upload of outdated contents is cancelled, unless only this much or a tenth of it is left to send.
 NEARLY_DONE_BYTES = 1024 * 1024
 MAX_SUPERSEDED = 3
 
@@ -48,7 +47,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_timestamp(mtime_ns: int) -> datetime:
-    """A time of a file, to the microsecond; one beyond the calendar is its nearest end."""
+    """Convert an mtime to a datetime, truncated to microseconds and clamped to the supported range."""
     try:
         return _EPOCH + timedelta(microseconds=mtime_ns // 1000)
     except OverflowError:
@@ -61,7 +60,7 @@ async def upload(context: PushContext, task: queue.Task) -> None:
     if node is None:
         return
     if context.guard.is_holding:
-        # What it has become, once sealed, was the last straw.
+        # Its contents, once sealed, completed a mass change.
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
     may_be_link = node.kind is NodeKind.LINK or node.name.endswith(naming.LINK_SUFFIX)
@@ -92,22 +91,22 @@ async def upload(context: PushContext, task: queue.Task) -> None:
 
 
 async def _prepare(context: PushContext, task: queue.Task) -> Node | None:
-    """The node with its bytes as content, not as a draft; None if it is not the time, which ends the task."""
+    """Return the node with sealed contents; None if it cannot be sent now, which ends the task."""
     if task.node.draft is not None and not await _seal(context, task, task.node.draft):
         return None
-    # What was sent before may have become an item.
+    # An earlier request may have created the item.
     await inflight_recovery.before_create(context, task)
     node = tree.find(context.db, task.op.ino)
     if node is None or node.parent is None or node.draft is not None or node.sha1 is None:
-        # Deleted or written again since: what was asked for meanwhile is another run of this operation.
+        # Deleted or written since: another run of this operation handles that.
         await _look_again(context, task)
         return None
     return node
 
 
 async def _fetched(context: PushContext, sha1: str, size: int) -> Path:
-    """The file with a content that is not here: it came from the service and took over the identity of
-    another; the service still has it under the old one."""
+    """Download contents that are not cached: they came from the service and took over the identity of another
+    item; the service still has them under the old one."""
     if (where := tree.find_bytes(context.db, sha1)) is not None:
         await context.hydrator.blocks(Content(sha1, size, *where), 0, (size - 1) // BLOCK)
     path = await context.blocks.complete_path(sha1)
@@ -117,10 +116,10 @@ async def _fetched(context: PushContext, sha1: str, size: int) -> Path:
 
 
 async def seal_ahead(context: PushContext, tasks: Sequence[queue.Task]) -> None:
-    """Seal the small files of these uploads together, and note that they are about to be sent.
+    """Seal the small files of these uploads together, and record that they are about to be sent.
 
-    A transaction, a few thread hops and an fsync of the drafts' folder do for all of them.  What cannot be
-    sealed so is left as it is, and sealed by its own upload, which deals with that.
+    They share a transaction, a few thread hops and an fsync of the drafts folder.  A file that cannot be
+    sealed here is sealed by its own upload, which handles the error.
     """
     drafts: list[Draft] = []
     for task in tasks:
@@ -142,7 +141,7 @@ async def seal_ahead(context: PushContext, tasks: Sequence[queue.Task]) -> None:
 def _note(
     tasks: Mapping[Ino, queue.Task], noted: dict[Ino, SentRequest], conn: Connection, became: Sequence[Sealed]
 ) -> None:
-    """Note the requests that these contents will be sent with, by all appearance."""
+    """Record the requests that will probably send these contents."""
     for sealed in became:
         node, parent = tasks[sealed.ino].node, tasks[sealed.ino].parent
         if sealed.sha1 == tree.get(conn, sealed.ino).base_sha1:
@@ -185,7 +184,7 @@ async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
 
 
 def _is_lost(context: PushContext, draft: Draft, error: OSError) -> bool:
-    """Whether asking again for what lies under a draft is in vain: nobody has it, or may give it out."""
+    """Whether downloading a draft's base again is pointless: nobody has it or may deliver it."""
     base = context.drafts.base(draft)
     nowhere = base is not None and base.remote_id is None and error.errno == errno.EIO
     return nowhere or error.errno in (errno.ESTALE, errno.EACCES)
@@ -203,7 +202,7 @@ async def _look_again(context: PushContext, task: queue.Task) -> None:
 
 
 async def _finish_unchanged(context: PushContext, task: queue.Task, node: Node) -> None:
-    """Written, but to the bytes that the service has: at most the time is news."""
+    """Finish a file whose new contents equal the service's; at most its time changed."""
     sha1 = node.sha1
     assert sha1 is not None
 
@@ -223,14 +222,14 @@ async def _send_new(context: PushContext, task: queue.Task, node: Node, path: Pa
     assert task.parent is not None
     assert task.parent.remote_id is not None
     assert node.sha1 is not None
-    # What the parent was at the claim, and the name now: both may change on the way, and a move follows.
+    # The parent at the claim and the current name: both may change during the upload, and a move follows.
     target = NewFile(task.parent.remote_id, naming.remote_name(node))
     sent = SentRequest(node.ino, node.sha1, folder=target.folder_id, name=target.name)
     with context.remote_updates.making(target.folder_id, target.name):
         try:
             async with inflight_recovery.recorded(context, sent):
                 copied = await server_copy.copy(context, node, target)
-                # What is copied there need not be here.
+                # A server-side copy needs no local contents.
                 answer = copied or await _send(
                     context, task, node, path or await _fetched(context, node.sha1, node.size), target
                 )
@@ -241,12 +240,12 @@ async def _send_new(context: PushContext, task: queue.Task, node: Node, path: Pa
         except errors.NotFound as error:
             await refused_uploads.missing(context, task, node, error)
         else:
-            # A copy has the time of what it was copied from.
+            # A server-side copy has the time of its source.
             await _done(context, task, node, answer, found=copied is not None)
 
 
 async def _send(context: PushContext, task: queue.Task, node: Node, path: Path, target: Target) -> items.File:
-    """Send the bytes to where they go, in one piece or in parts; the file as the service then has it."""
+    """Upload the contents, in one request or in parts; return the file as the service has it."""
     assert node.sha1 is not None
     time, progress = to_timestamp(node.mtime_ns), _progress(context, task, node)
     if 0 < context.profile.parts_from_bytes <= node.size:
@@ -293,7 +292,7 @@ def _progress(context: PushContext, task: queue.Task, node: Node) -> Progress:
 
 
 def _is_superseded(context: PushContext, node: Node) -> bool:
-    # A file that is written more often than it can be sent must get through some time.
+    # A file that is written more often than it can be sent must be uploaded eventually.
     if context.superseded[node.ino] >= MAX_SUPERSEDED:
         return False
     now = tree.find(context.db, node.ino)
@@ -301,7 +300,7 @@ def _is_superseded(context: PushContext, node: Node) -> bool:
 
 
 async def _send_version(context: PushContext, task: queue.Task, node: Node, path: Path) -> None:
-    """A new version of the item that the node stands for."""
+    """Upload a new version of the item that belongs to the node."""
     assert node.sha1 is not None
     if Ability.VERSIONS in context.client.offers.lacking:
         raise not_offered(Ability.VERSIONS)
@@ -309,7 +308,7 @@ async def _send_version(context: PushContext, task: queue.Task, node: Node, path
     for _ in range(REBASES):
         try:
             if base is None:
-                # What was seen of the item here is not known: the service is asked as if it had refused.
+                # Its base version is unknown: handle it as if the service had refused.
                 raise errors.PreconditionFailed(412, "precondition_failed", "Its version here is not known.")
             sent = SentRequest(node.ino, node.sha1, remote_id=base.item)
             async with inflight_recovery.recorded(context, sent):
@@ -337,7 +336,7 @@ async def _send_version(context: PushContext, task: queue.Task, node: Node, path
 async def _done(
     context: PushContext, task: queue.Task, node: Node, answer: items.File, *, found: bool = False
 ) -> None:
-    """The service has these bytes of the node: it took them now, or they were `found` there."""
+    """Record that the service has these contents: uploaded now, or `found` there."""
     crashpoints.reached(Point.UPLOAD_SENT)
     context.superseded.pop(node.ino, None)
     theirs = remote_from_item(answer)
@@ -348,7 +347,7 @@ async def _done(
         if 0 < context.profile.parts_from_bytes <= node.size:
             push_multipart.forget(conn, node.ino)
         holder = apply_remote.adopt(conn, node.ino, theirs)
-        # What another file that has taken its place is sending goes on being awaited.
+        # An upload of another file that took its place stays recorded.
         in_flight.resolve(conn, node.ino, theirs.id if holder.ino == node.ino else None)
         behind = holder.draft is None and holder.sha1 != holder.base_sha1
         if holder.ino != node.ino and holder.parent is not None and behind:
@@ -356,19 +355,19 @@ async def _done(
         done = queue.finish(conn, task.op)
         copy_sources.forget(conn, node.ino)
         now = holder if holder.ino == node.ino else tree.get(conn, node.ino)
-        # The time that was sent; what was there before has its own.
+        # The time that was sent; a file that was found has its own.
         there_ns = theirs.mtime_ns if found else node.mtime_ns
         has_time = now.mtime_ns == there_ns or (found and apply_remote.same_time(now.mtime_ns, there_ns))
         if done and now.parent is not None:
             if now.draft is None and now.sha1 != now.base_sha1:
-                # What was found has the bytes of an earlier attempt, or stands for another node.
+                # The file found has the contents of an earlier attempt, or belongs to another node.
                 ops.record(conn, now.ino, ops.OpKind.UPLOAD, due_ns=clock.time_ns())
             elif not has_time:
                 ops.record_touch(conn, now.ino, due_ns=clock.time_ns())
             if node.remote_id is None and now.remote_id == theirs.id and not found:
-                # Parts make a file under the name that it had when the first one went.
+                # A multipart upload creates the file under the name it had when the session started.
                 ops.record_move(conn, now, due_ns=clock.time_ns())
-        # It may have been moved there while it was written here: then it is moved here, too.
+        # It may have been moved remotely during the upload: then it moves here, too.
         changes: list[Change] = []
         folder = tree.get(conn, holder.parent).remote_id if holder.parent is not None else None
         if (folder, holder.name) != (theirs.parent_id, theirs.name):
@@ -378,7 +377,7 @@ async def _done(
     changes, released = await context.db.write_short(txn)
     crashpoints.reached(Point.UPLOAD_ADOPTED)
     if node.ino in context.drafts.appended and sha1 == node.sha1:
-        # What has been appended meanwhile was appended to these bytes.
+        # Later appends start from these contents.
         context.drafts.appended[node.ino] = Content(sha1, node.size, None, None)
     if changes:
         context.remote_updates.publish(changes)

@@ -1,8 +1,8 @@
-"""Creates and changes web links from what was written into `.url` files.
+"""Creates and changes web links from the contents of `.url` files.
 
-A new file becomes a web link if it is called like one and says nothing that a web link cannot say, so that it
-can be shown again as it was.  A web link that is written to gets the new address and description; one that
-holds anything else by now is a file, and the web link goes into the trash.
+A new file becomes a web link if its name fits and it contains nothing that a web link cannot store, so that
+it can be restored exactly.  Writing to a web link changes its address and description; if it then contains
+anything else it becomes a file, and the web link goes to the trash.
 
     here                                       at the service
     a new file, only an address of the web     a web link, called as the file without `.url`
@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 
 
 async def upload(context: PushContext, task: queue.Task, node: Node) -> bool:
-    """Carry out an UPLOAD of a web link, or of a new file that says no more than one.  False: it is a file,
-    and nothing has been done."""
+    """Carry out an UPLOAD of a web link, or of a new file that can become one.  False: it is a regular file,
+    and nothing was done."""
     if node.kind is not NodeKind.LINK and not _may_become_link(context, node):
         return False
     data = await _read(context, node)
@@ -56,12 +56,12 @@ async def upload(context: PushContext, task: queue.Task, node: Node) -> bool:
 
 
 def _may_become_link(context: PushContext, node: Node) -> bool:
-    """Whether the node is a new file that becomes a web link if that is all that it says."""
+    """Whether the node is a new file that may become a web link, depending on its contents."""
     if Ability.WEB_LINKS in context.client.offers.lacking:
         return False
     if node.kind is not NodeKind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:
         return False
-    # The service has no place for tags and metadata of a web link.
+    # The service stores no tags and metadata for web links.
     said = item_details.described(context.db, node.ino)
     return context.web_links != "never" and not said.tags and not said.metadata
 
@@ -71,7 +71,7 @@ def _is_link(context: PushContext, found: ParsedShortcut) -> bool:
 
 
 async def _read(context: PushContext, node: Node) -> bytes:
-    """The content; of one that is too long for a web link, as much as shows that."""
+    """Return the contents; for one too long for a web link, enough to show that."""
     assert node.sha1 is not None
     path = await context.blocks.complete_path(node.sha1) if node.size else None
     if path is None:
@@ -97,7 +97,7 @@ async def _create(
         except errors.Conflict as error:
             theirs = await conflicts.holder(context, error)
             if name != node.name and isinstance(theirs, items.File | items.Folder):
-                continue  # `notes.url` and the folder `notes` live side by side here, and so they can there
+                continue  # `notes.url` and the folder `notes` can coexist, here and at the service
             await _name_in_use(context, task, node, data, shortcut, theirs)
         except errors.NotFound as error:
             await conflicts.missing(context, task, error)
@@ -111,7 +111,7 @@ async def _create(
 async def _making(
     context: PushContext, node: Node, shortcut: Shortcut, folder: str, name: str
 ) -> AsyncIterator[None]:
-    """From before the request it is known here that a web link may have been made, whatever happens."""
+    """Record before the request that a web link may have been created, whatever happens."""
     sent = in_flight.SentRequest(
         node.ino, in_flight.link_digest(url_files.text(*shortcut)), folder=folder, name=name
     )
@@ -187,7 +187,7 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
             if now != before:
                 await conflicts.keep_both(context, task, theirs, anew=True)
                 return
-            etag = theirs.etag  # renamed or moved there
+            etag = theirs.etag  # renamed or moved remotely
         else:
             crashpoints.reached(Point.UPLOAD_SENT)
             await _done(context, task, node, answer, data)
@@ -198,7 +198,7 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
 
 
 async def _theirs(context: PushContext, task: queue.Task, node: Node) -> items.WebLink | None:
-    """The web link as the service has it now; None if it is gone, which then has been followed."""
+    """Return the web link as the service has it now; None if it is gone, which has been applied."""
     try:
         found = await context.get(NodeKind.LINK, node.remote_id or "")
     except errors.NotFound as error:
@@ -208,7 +208,7 @@ async def _theirs(context: PushContext, task: queue.Task, node: Node) -> items.W
 
 
 async def _become_file(context: PushContext, task: queue.Task, node: Node) -> None:
-    """What is in the file by now is nothing that a web link can say."""
+    """Replace the web link by a file: its contents do not fit a web link any more."""
 
     def txn(conn: Connection) -> None:
         now = tree.get(conn, node.ino)
@@ -225,7 +225,7 @@ async def _become_file(context: PushContext, task: queue.Task, node: Node) -> No
 
 
 async def _unchanged(context: PushContext, task: queue.Task, node: Node, data: bytes) -> None:
-    """Written, but to what the service has: at most in other words."""
+    """Finish a web link whose address and description are unchanged."""
 
     def txn(conn: Connection) -> bool:
         queue.finish(conn, task.op)
@@ -237,7 +237,7 @@ async def _unchanged(context: PushContext, task: queue.Task, node: Node, data: b
 async def _done(
     context: PushContext, task: queue.Task, node: Node, answer: items.WebLink, data: bytes
 ) -> None:
-    """The service has a web link that says what the node holds."""
+    """Record that the service has a web link with what the node contains."""
     theirs = remote_from_item(answer)
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
@@ -250,7 +250,7 @@ async def _done(
             ops.record_move(conn, tree.get(conn, now.ino), due_ns=clock.time_ns())
         changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         if not url_files.says(data, shortcut_of(theirs.item)):
-            # The service spells the address in its own way.
+            # The service normalises the address.
             changes.append(Change(ChangeKind.CONTENT, node.ino))
         return changes, released
 
@@ -261,8 +261,8 @@ async def _done(
 
 
 def _settle(conn: Connection, node: Node, data: bytes) -> bool:
-    """The bytes of `node` are at the service, unless the node has others by now; whether the cache may let
-    them go."""
+    """Mark the contents of `node` as uploaded, unless it has others by now; return whether they may be
+    evicted."""
     assert node.sha1 is not None
     now = tree.get(conn, node.ino)
     if (

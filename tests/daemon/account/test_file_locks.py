@@ -142,7 +142,7 @@ async def test_our_own_lock_is_none(drive: Drive, other: Remote, nursery: trio.N
 async def test_operation_refused_by_lock_retries_after(
     drive: Drive, ben: Remote, shared: items.File, nursery: trio.Nursery, expect_log: ExpectLog
 ):
-    nursery.start_soon(drive.agents._follow_room)
+    nursery.start_soon(drive.agents._retry_when_possible)
     # We have not heard of the lock when we write.
     await ben.client.locks.lock(shared.id)
     expect_log("locked")

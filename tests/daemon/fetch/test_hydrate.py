@@ -230,7 +230,7 @@ async def test_repeated_empty_downloads_are_an_error(drive: Drive, other: Remote
         network.break_body(BLOCK - 1, httpx.ReadError("reset"))
     with pytest.raises(OSError, match="Network is down"):
         await drive.agents.hydrator.blocks(content, 0, 79)
-    assert network.count("GET", "/content") == block_download.FRUITLESS
+    assert network.count("GET", "/content") == block_download.MAX_EMPTY_CONNECTIONS
 
 
 @pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, block_download.WHOLE_BYTES])
@@ -287,7 +287,7 @@ async def test_waiting_reader_learns_of_outage(drive: Drive, other: Remote, netw
         nursery.start_soon(read)
         await arrived.wait()
         network.is_down = True
-        for work in drive.agents.hydrator._under_way.values():
+        for work in drive.agents.hydrator._in_flight.values():
             work.at -= 10  # it has been silent for long
         drive.agents.health.suspect()
         await trio.sleep(1.5)
@@ -297,7 +297,7 @@ async def test_waiting_reader_learns_of_outage(drive: Drive, other: Remote, netw
 async def test_incomplete_small_file_is_dropped(drive: Drive, other: Remote, network: Network) -> None:
     size = block_download.WHOLE_BYTES
     content = await content_of(drive, other, os.urandom(size))
-    for _ in range(block_download.FRUITLESS):
+    for _ in range(block_download.MAX_EMPTY_CONNECTIONS):
         network.break_body(size - 5, httpx.ReadError("reset"))
     with pytest.raises(OSError, match="Network is down"):
         await drive.agents.hydrator.blocks(content, 0, 0)

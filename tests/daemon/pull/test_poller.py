@@ -188,9 +188,9 @@ async def test_a_look_that_took_minutes_does_not_make_the_drive_blind(drive: Dri
     poller = drive.agents.pull
     poller._feed.read = MANY_READ
     poller._took = 120.0
-    assert poller._until_next() <= 61
+    assert poller._pause_after_poll() <= 61
     poller._took = 3.0
-    assert poller._until_next() >= 12
+    assert poller._pause_after_poll() >= 12
     # It read next to nothing, so it has waited: the next one comes as usual.
     poller._feed.read = 7
-    assert poller._until_next() <= config.Settings().poll_seconds * 2
+    assert poller._pause_after_poll() <= config.Settings().poll_seconds * 2

@@ -106,7 +106,7 @@ async def test_events_that_begin_anew_have_everything_compared_soon(
     await drive.poll()
     assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
     with trio.fail_after(5):
-        await drive.agents.reconciler._until_due(3600)
+        await drive.agents.reconciler._sleep_until_due(3600)
 
 
 async def test_a_number_that_is_given_a_second_time_is_something_else(

@@ -129,7 +129,7 @@ async def test_quota_refusal_is_retried_when_there_is_space(
     refused: Drive, other: Remote, service: Store, nursery: trio.Nursery
 ) -> None:
     nursery.start_soon(refused.agents.account.run)
-    nursery.start_soon(refused.agents._follow_room)
+    nursery.start_soon(refused.agents._retry_when_possible)
     # A refusal made the drive doubt what it knew of the quota; the next look brings the truth.
     await refused.agents.account.refresh()
     await quota(service, 10_000)
@@ -150,7 +150,7 @@ async def test_stale_local_file_is_kept_outside(
     await drive.write(".plan.swp", data)
     await drive.write("empty.tmp", b"")
     for _ in range(2):
-        changes = await drive.fs.tidy(days=1, keep=drive.agents._put_aside)
+        changes = await drive.fs.tidy(days=1, keep=drive.agents._recover_file)
         now += 86400
     assert sorted(change.name for change in changes) == [".plan.swp", "empty.tmp"]
     assert await drive.names() == []

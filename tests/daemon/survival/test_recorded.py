@@ -11,7 +11,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.heuristics import callers
 from daemon.survival.record import CrashRecord
-from daemon.survival.recorded import RecordedDrive, Remains
+from daemon.survival.recorded import CrashLeftovers, RecordedDrive
 from tests.support.daemon_drive import Drive, fails
 
 CALLER = 77
@@ -23,10 +23,10 @@ class Story:
     def __init__(self, drive: Drive) -> None:
         self.drive = drive
         self.record = CrashRecord.create()
-        self.fs = self.over(Remains())
+        self.fs = self.over(CrashLeftovers())
         callers.CALLER.set(CALLER)
 
-    def over(self, remains: Remains) -> RecordedDrive:
+    def over(self, remains: CrashLeftovers) -> RecordedDrive:
         return RecordedDrive(self.drive.agents.shown, self.record, self.child, remains)
 
     def child(self, parent: Ino, name: str) -> Ino:
@@ -35,8 +35,8 @@ class Story:
 
     def die(self) -> None:
         """The last request of the caller was not answered."""
-        requests = {note.key: note.before for note in self.record.notes() if note.pid == CALLER}
-        self.fs = self.over(Remains(requests))
+        requests = {note.key: note.before for note in self.record.requests() if note.pid == CALLER}
+        self.fs = self.over(CrashLeftovers(requests))
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ async def test_attributes_are_set_and_removed_once(story: Story, name: str) -> N
     with fails(errno.ENODATA):
         await story.fs.getxattr(ino, name)
     # Who asks anew is told that there is none.
-    story.fs = story.over(Remains())
+    story.fs = story.over(CrashLeftovers())
     with fails(errno.ENODATA):
         await story.fs.removexattr(ino, name)
 
@@ -193,7 +193,7 @@ async def test_handles_and_lookups_are_recorded_and_taken_back(story: Story) -> 
     assert sorted(story.record.handles()) == sorted(
         [(opened.fh, made.ino, os.O_RDWR | os.O_APPEND), (folder, ROOT, -1)]
     )
-    assert list(story.record.known()) == [made.ino]
+    assert list(story.record.known_inodes()) == [made.ino]
     await story.fs.write(opened.fh, 0, b"recorded")
     sql = "SELECT size FROM node WHERE ino = ?"
     assert story.drive.db.rows(sql, made.ino)[0]["size"] == 8
@@ -203,15 +203,15 @@ async def test_handles_and_lookups_are_recorded_and_taken_back(story: Story) -> 
     story.fs.releasedir(folder)
     assert story.record.handles() == []
     story.fs.forget([(made.ino, 1)])
-    assert list(story.record.known()) == []
+    assert list(story.record.known_inodes()) == []
 
 
 async def test_a_handle_that_nobody_can_open_again_gives_an_error(
     story: Story, expect_log: Callable[[str], None]
 ) -> None:
     expect_log("cannot be used any more")
-    story.record.opened(9, 1000, 0)
-    story.fs = story.over(Remains(handles={9, 10}))
+    story.record.add_handle(9, 1000, 0)
+    story.fs = story.over(CrashLeftovers(stale_handles={9, 10}))
     for use in (
         lambda: story.fs.read(9, 0, 10),
         lambda: story.fs.write(9, 0, b"x"),
