@@ -1,6 +1,6 @@
-"""Opens files of SQLite databases: made from a schema, or brought to the format that is wanted.
+"""Opens SQLite database files: creates them from a schema, or upgrades them to the current version.
 
-Rule: what is no database, or of a format that no upgrade leads on from, is refused and left as it is.
+Rule: a file that is not a database, or has a version without an upgrade path, is rejected and not changed.
 """
 
 import sqlite3
@@ -10,28 +10,28 @@ from pathlib import Path
 from cmsfs import errors
 from cmsfs.runtime import clock
 
-# Another process (the command line on the embedded service's data) may hold the write lock for a
-# moment; waiting is right, failing is not.
+# Another process (the command line on the embedded service's data) may briefly hold the write lock; then we
+# wait instead of failing.
 BUSY_TIMEOUT_MS = 10_000
 
-# 16 MiB of pages: the tree of a large drive is read by point look-ups all over the file.
+# 16 MiB of pages: the tree of a large drive is read by point lookups all over the file.
 CACHE_KIB = 16 * 1024
 
 
 class Unusable(errors.UserError):
-    """The file is no database, or a damaged one."""
+    """The file is not a database, or is damaged."""
 
 
-# What makes a database of one format one of the next: statements, or a function inside the transaction.
+# A migration from one version to the next: statements, or a function called inside the transaction.
 Upgrade = str | Callable[[sqlite3.Connection], None]
 
 
 def connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> sqlite3.Connection:
-    """A connection with our settings.  The log beside the file is written back when its user says so."""
+    """Open a connection with our settings; checkpoints of the write-ahead log are left to the caller."""
     conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
     conn.row_factory = sqlite3.Row
     settings = [f"busy_timeout={BUSY_TIMEOUT_MS}", f"cache_size=-{cache_kib}", "foreign_keys=ON"]
-    # The log is cut when it is begun anew: its length tells how much is in it.
+    # The log is truncated when it restarts, so that its length tells how much is in it.
     settings += ["wal_autocheckpoint=0", "journal_size_limit=0"]
     settings += ["temp_store=MEMORY", "query_only=ON" if read_only else "synchronous=NORMAL"]
     try:
@@ -44,7 +44,7 @@ def connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> sqlit
 
 
 def _statements(schema: str) -> list[str]:
-    """The single statements of a schema text (a trigger's body holds semicolons of its own)."""
+    """Split a schema into statements (a trigger's body contains semicolons of its own)."""
     statements, current = [], ""
     for line in schema.splitlines(keepends=True):
         current += line
@@ -55,7 +55,7 @@ def _statements(schema: str) -> list[str]:
 
 
 def _use_log(conn: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging; for this, and only this, SQLite does not wait for others by itself."""
+    """Switch to write-ahead logging; only for this statement does SQLite's busy timeout not work."""
     give_up = clock.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -72,7 +72,7 @@ def _unusable(path: Path, error: sqlite3.DatabaseError) -> Unusable:
 
 
 def _upgrade(conn: sqlite3.Connection, found: int, version: int, upgrades: Mapping[int, Upgrade]) -> int:
-    """Bring a database of an older format forward, step by step; the format that it has then."""
+    """Upgrade an older database step by step; return its resulting version."""
     while found < version and found in upgrades:
         step = upgrades[found]
         if callable(step):
@@ -88,9 +88,9 @@ def _upgrade(conn: sqlite3.Connection, found: int, version: int, upgrades: Mappi
 def prepare(
     path: Path, schema: str, version: int, upgrades: Mapping[int, Upgrade]
 ) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    """A connection that reads and one that writes the file, which is of this version then.
+    """Create or upgrade the file; return a reading and a writing connection.
 
-    Raises `Unusable` if it is not a database, `UserError` for a format that no upgrade leads on from.
+    Raises `Unusable` if it is not a database, `UserError` if its version has no upgrade path.
     """
     try:
         writer = connect(path, read_only=False)
@@ -98,7 +98,7 @@ def prepare(
         raise _unusable(path, error) from error
     try:
         _use_log(writer)
-        # Two processes may open a new file at once: the one that comes second finds it made.
+        # Two processes may open a new file at once: the second one finds it created.
         writer.execute("BEGIN IMMEDIATE")
         found = writer.execute("PRAGMA user_version").fetchone()[0]
         if found == 0:

@@ -1,11 +1,11 @@
 """Disk space reserved for the local state, released when the disk is full so that state can still be saved.
 
-A disk without any room refuses even to record that something was deleted, or that an upload is done: then
-nothing frees room any more.  So some room is held by a file of its own, and programs meet ENOSPC before it is
-touched.  It is given up when the last of the rest is used, by whatever is recorded then: removals, the end of
-uploads, the start; and is set aside anew when there is room.
+On a completely full disk, not even a deletion or a finished upload can be recorded, so nothing could free
+space any more.  So a file reserves some space, and programs get ENOSPC before it is touched.  The reserve is
+released when all other space is used, for recording removals, finished uploads and the start-up; it is
+restored when there is space again.
 
-Rule: what takes room for a program asks `check` first; what gives room back never asks.
+Rule: writes on behalf of a program call `check` first; anything that frees space never does.
 """
 
 import errno
@@ -20,25 +20,26 @@ log = logging.getLogger(__name__)
 
 SIZE_BYTES = 16 * 1024 * 1024
 
-# A small disk is not to be taken up by it.
+# The reserve takes at most this fraction (1/8) of the disk.
 SHARE = 8
 
-# Beside it, so much of its size stays free of what programs write; it is given up when half of that is used.
+# Besides, this fraction (1/4) of the reserve's size is kept free of programs' writes; the reserve is released
+# when half of that is used.
 PART = 4
 
-# A disk with so much room is not looked at again for a moment, in which nobody can use that up.
+# With this much free space the disk is not checked again for a moment: nobody can use it up so fast.
 ROOMY_BYTES = 2 * 1024**3
 ROOMY_SECONDS = 0.1
 
 
 class DiskReserve:
-    """The room set aside in a folder."""
+    """Reserves disk space with a file in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._file = folder / "reserve"
         self._lock = threading.Lock()
-        # What was free when it was last looked at, and until when that will do (monotonic).
+        # The free space at the last check, and until when that value is used (monotonic).
         self._seen, self._seen_until = 0, 0.0
         disk = os.statvfs(folder)
         self.nbytes = min(SIZE_BYTES, disk.f_blocks * disk.f_frsize // SHARE)
@@ -46,24 +47,24 @@ class DiskReserve:
 
     @property
     def is_short(self) -> bool:
-        """Whether programs are refused to write for want of room."""
+        """Whether programs' writes are rejected for lack of space."""
         return self._free() < self.floor
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it is set aside."""
+        """Whether the full reserve is in place."""
         return self._held >= self.nbytes
 
     def check(self, nbytes: int = 0) -> None:
-        """Raise `OSError` (ENOSPC) if so much more must not be written."""
+        """Raise `OSError` (ENOSPC) if `nbytes` more must not be written."""
         if self._free() - nbytes < self.floor:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
     def make_room(self) -> bool:
-        """Before anything is recorded: give the reserve up if there is hardly any other room.
+        """Release the reserve if there is hardly any other space; call it before recording anything.
 
-        True: room is short, or nothing is set aside, so that what is freed now may be somebody else's the
-        next moment.
+        Returns true if space is short or nothing is reserved, so that space freed now may at once be taken by
+        another process.
         """
         free = self._free()
         if self._held and free < self.nbytes // PART // 2:
@@ -71,7 +72,7 @@ class DiskReserve:
         return not self._held or free < self.floor
 
     def give_up(self) -> None:
-        """Let what is set aside be used."""
+        """Release the reserved space."""
         with self._lock:
             if not self._held:
                 return
@@ -84,7 +85,7 @@ class DiskReserve:
             self._look()
 
     def restore(self) -> None:
-        """Set aside what there is room for again; never fails."""
+        """Reserve space again if there is enough; never fails."""
         with self._lock:
             if self.is_whole or self._free() < self.floor:
                 return
@@ -95,7 +96,7 @@ class DiskReserve:
                 finally:
                     os.close(fd)
             except OSError as error:
-                # EFBIG: files may not be that large here.  Without it, writers still stop before the floor.
+                # For example EFBIG (a file size limit).  Writers still stop before the floor.
                 log.info("no disk space can be reserved in %s: %s", self.folder, error)
             self._look()
 
@@ -107,10 +108,10 @@ class DiskReserve:
         return self._seen
 
     def _look(self) -> None:
-        """What is set aside by now."""
+        """Measure the reserve that is in place."""
         try:
             self._held = min(self._file.stat().st_blocks * 512, self.nbytes)
         except FileNotFoundError:
             self._held = 0
-        # So much must be free beside it for programs to be allowed to write.
+        # The space that must be free besides the reserve for programs to be allowed to write.
         self.floor = self.nbytes - self._held + self.nbytes // PART

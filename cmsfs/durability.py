@@ -1,12 +1,12 @@
-"""Brings files and names to the disk, with descriptors in reserve so that this never fails for want of one.
+"""Fsyncs files and folders, with spare descriptors so that this never fails for lack of one.
 
-The kernel gives a process a soft limit of open files, often 1,024, and a hard one that it may raise it to.
-What grows with what programs do (drafts, cached contents) takes a share of it and no more; and a few
-descriptors are kept in reserve, so that what is acknowledged is durable however many files are open.
+A process has a soft limit of open files, often 1,024, which it may raise up to a hard limit.  Pools that grow
+with programs' activity (drafts, cached contents) take a limited share of it, and a few descriptors are kept
+in reserve, so that acknowledged writes become durable however many files are open.
 
-Rule: the journal opens what it needs by `open_file`.
+Rule: the journal opens its files with `open_file`.
 
-Rule: names of a new, renamed or removed file are in its folder, which is synced by itself.
+Rule: the name of a new, renamed or removed file is stored in its folder, which must be synced separately.
 """
 
 import errno
@@ -17,13 +17,13 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-# More would be work for whatever closes all descriptors of a child.
+# More would slow down code that closes all descriptors in a child process.
 ENOUGH = 65536
 
-# For the journal: a folder, the database's log, and as many drafts as are made durable side by side.
+# For the journal: a folder, the database's log, and the drafts that are fsynced in parallel.
 SPARE = 16
 
-# A pool of files takes this part of the limit, and no more than so many.
+# A pool of files takes this fraction (1/4) of the limit, up to a maximum.
 SHARE = 4
 LARGEST_SHARE = 256
 
@@ -31,7 +31,7 @@ _spare: list[int] = []
 
 
 def sync(path: Path) -> None:
-    """Bring the bytes of a file, or the names in a folder, to the disk."""
+    """Fsync a file, or the names in a folder."""
     fd = open_file(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -40,7 +40,7 @@ def sync(path: Path) -> None:
 
 
 def sync_if_there(*paths: Path) -> None:
-    """As `sync`, of each that is still there."""
+    """Fsync each of these paths that still exists."""
     for path in paths:
         try:
             sync(path)
@@ -52,7 +52,7 @@ def sync_if_there(*paths: Path) -> None:
 
 
 def raise_open_file_limit() -> int:
-    """Take what the system allows; how many files may be open from now on."""
+    """Raise the limit of open files as far as allowed; return the resulting limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -64,13 +64,13 @@ def raise_open_file_limit() -> int:
 
 
 def pool_share() -> int:
-    """How many files a pool may keep open."""
+    """Return the number of files that a pool may keep open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return LARGEST_SHARE if soft == resource.RLIM_INFINITY else max(8, min(LARGEST_SHARE, soft // SHARE))
 
 
 def keep_spare(count: int = SPARE) -> None:
-    """Keep so many descriptors for `open_file`, or what there is; call it again when some may be free."""
+    """Keep `count` spare descriptors for `open_file`, or as many as available; call it again to refill."""
     while len(_spare) < count:
         try:
             _spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -79,13 +79,13 @@ def keep_spare(count: int = SPARE) -> None:
 
 
 def drop_spare() -> None:
-    """Keep none any more."""
+    """Close all spare descriptors."""
     while _spare:
         os.close(_spare.pop())
 
 
 def open_file(path: Path, flags: int, mode: int = 0o600) -> int:
-    """A descriptor; where there is none left, one that was kept."""
+    """Open a file; at the descriptor limit, release a spare descriptor for it."""
     while True:
         try:
             return os.open(path, flags | os.O_CLOEXEC, mode)

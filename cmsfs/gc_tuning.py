@@ -1,17 +1,17 @@
 """Tunes Python's garbage collector for a long-running process.
 
-A sixth of the time of a large listing was spent by the collector in looking through objects that live as
-long as the process, and through pages of items that no cycle holds.
+In a large listing, the collector took a sixth of the time, scanning objects that live as long as the process
+and pages of items that are in no reference cycle.
 """
 
 import gc
 
-# New objects between two looks at the young ones; a page of items is a few thousands.
+# Allocations between collections of the youngest generation; a page of items is a few thousand objects.
 YOUNG = 10_000
 
 
 def freeze_heap() -> None:
-    """Leave alone from now on what is there by now, and look seldom.  To be called once all is loaded."""
+    """Exempt all current objects from collection, and collect less often.  Call once after start-up."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, 10, 10)

@@ -22,7 +22,7 @@ from cmsfs import errors
 Fields = tuple[tuple[str, object], ...]
 _context: contextvars.ContextVar[Fields] = contextvars.ContextVar("cmsfs_log_context", default=())
 
-# A log file is set aside when it is larger; the one before is removed then.
+# A log file larger than this is rotated; the previous rotated file is removed.
 LOG_BYTES = 10_000_000
 
 # journald reads `<N>` at the start of a line as its priority (sd-daemon(3)).
@@ -40,7 +40,7 @@ def context(**fields: object) -> Iterator[None]:
 
 
 def bind(fields: Fields) -> contextvars.Token[Fields]:
-    """As `context`, where it is done for each of many requests; to be undone with `unbind`."""
+    """Like `context`, but cheaper, for code that runs for every request; undo it with `unbind`."""
     return _context.set(_context.get() + fields)
 
 
@@ -62,12 +62,12 @@ class _JournalFormatter(logging.Formatter):
 
 
 def under_systemd() -> bool:
-    """Whether standard error is the journal's."""
+    """Whether standard error goes to the systemd journal."""
     return "JOURNAL_STREAM" in os.environ
 
 
 class _JsonFormatter(logging.Formatter):
-    """One object a line, for programs that collect logs."""
+    """One JSON object per line, for log collectors."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC)
@@ -79,7 +79,7 @@ class _JsonFormatter(logging.Formatter):
         }
         line |= {key: value for key, value in _context.get() if key not in line}
         for value in record.args if isinstance(record.args, tuple) else ():
-            # What the service called the request that failed; its log has the same id.
+            # The service's id of the failed request, which is also in the service's log.
             if isinstance(value, errors.ApiError) and value.request_id:
                 line["request_id"] = value.request_id
         if record.exc_info:
@@ -108,16 +108,16 @@ def configure(level: str = "INFO", *, form: str = "text") -> None:
 
 
 def set_level(level: str) -> None:
-    """Log this much from now on; `level` is one of Python's level names."""
+    """Set the log level; `level` is one of Python's level names."""
     root = logging.getLogger()
     root.setLevel(level)
-    # One line a request is a wire trace, wanted only when asked for.
+    # These log every request, which is wanted only at their own level.
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 
 def set_aside(log: Path) -> None:
-    """Begin a new log file if this one has become large, also where this process is writing to it.
+    """Rotate a log file if it has become large, even while this process is writing to it.
 
     Raises `OSError`.
     """

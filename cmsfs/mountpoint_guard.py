@@ -1,13 +1,14 @@
 """Makes the mountpoint read-only while no drive is mounted on it, and restores its mode afterwards.
 
-When a daemon dies its mount is gone for a moment, and the mountpoint is an ordinary folder: what a program
-saves there then is hidden by the next mount.  So the folder loses its right to be written to when the drive
-takes it, and has its own mode again after an orderly unmount.  A memo beside the drive's state remembers
-that mode over a crash.
+When a daemon dies its mount is gone for a moment, and the mountpoint is an ordinary folder: files that
+programs save there are hidden by the next mount.  So the folder is made read-only when the drive is mounted,
+and gets its own mode back after a clean unmount.  A memo file beside the drive's state preserves that mode
+across a crash.
 
-What lies in the folder nevertheless is told by the drive, and brought in by `daemon.adopt_hidden`.
+Files in the folder that are hidden nevertheless are reported by the drive, and imported by
+`daemon.adopt_hidden`.
 
-Rule: the memo is on the disk before the mode changes.
+Rule: the memo is on disk before the mode changes.
 """
 
 import json
@@ -21,26 +22,26 @@ from cmsfs import process_env
 
 log = logging.getLogger(__name__)
 
-# As long as nothing is mounted on it: it can be looked into, and removed.
+# The mode while nothing is mounted: the folder can be listed and removed.
 BARRED = 0o500
 
-# fusermount3 mounts for those only who may write to the mountpoint.
+# fusermount3 requires write permission on the mountpoint.
 _WRITABLE = 0o700
 
 
 @dataclass(frozen=True, slots=True)
 class _GuardRecord:
-    """Where the drive was last, and the mode that the folder had; None: it has it again."""
+    """The drive's last mountpoint and that folder's original mode; None: the mode is restored."""
 
     path: str
     mode: int | None
 
 
 class MountpointGuard:
-    """The folder below a drive, by a descriptor that the mount does not cover."""
+    """The folder under a mount, accessed by a descriptor that the mount does not hide."""
 
     def __init__(self, path: Path, memo: Path | None, inherited: tuple[int, int] | None = None) -> None:
-        """`inherited`: the descriptor and the mode to give back, where the folder is mounted on already."""
+        """`inherited`: the descriptor and the mode to restore, if the drive is already mounted."""
         self._path = path
         self._memo = memo
         if inherited is not None:
@@ -50,11 +51,11 @@ class MountpointGuard:
         self.mode = stat.S_IMODE(os.fstat(self.fd).st_mode)
 
     def open_up(self) -> None:
-        """Have it writable for the mounting.  Raises `OSError`."""
+        """Make the folder writable for mounting.  Raises `OSError`."""
         before = _read(self._memo)
         if before is not None and before.mode is not None:
             if before.path == str(self._path):
-                self.mode = before.mode  # a daemon before us died
+                self.mode = before.mode  # a previous daemon died
             else:
                 restore(self._memo)
         self._note(self.mode)
@@ -62,14 +63,14 @@ class MountpointGuard:
             os.fchmod(self.fd, _WRITABLE)
 
     def bar(self) -> None:
-        """It is mounted on: when the mount goes, the folder is not to be written to."""
+        """Make the folder read-only after mounting, for when the mount disappears."""
         try:
             os.fchmod(self.fd, BARRED)
         except OSError as error:
             log.warning("the unmounted mountpoint cannot be made read-only: %s", error)
 
     def give_back(self) -> None:
-        """Nothing is mounted on it any more: its own mode again."""
+        """Restore the folder's own mode after unmounting."""
         try:
             os.fchmod(self.fd, self.mode)
         except OSError as error:
@@ -78,7 +79,7 @@ class MountpointGuard:
         self._note(None)
 
     def hidden(self) -> list[str]:
-        """The names of what lies in it, below the drive."""
+        """Return the names of files in the folder that the mount hides."""
         try:
             found = os.listdir(self.fd)  # noqa: PTH208  (by descriptor: the path leads to the drive)
             return sorted(os.fsencode(name).decode("utf-8", "replace") for name in found)
@@ -94,7 +95,7 @@ class MountpointGuard:
 
 
 def note(memo: Path, path: Path) -> None:
-    """The person wants the drive at this path, whatever lies there."""
+    """Record that the user wants the drive at this path, whatever is in the folder."""
     found = _read(memo)
     if found is None or found.path != str(path):
         restore(memo)
@@ -102,13 +103,13 @@ def note(memo: Path, path: Path) -> None:
 
 
 def is_known(memo: Path | None, path: Path) -> bool:
-    """Whether the drive was at this path last."""
+    """Whether this was the drive's last mountpoint."""
     found = _read(memo)
     return found is not None and found.path == str(path)
 
 
 def restore(memo: Path | None) -> None:
-    """Give the folder back that a daemon left when it died, nothing being mounted on it."""
+    """Restore the mode of a folder that a dead daemon left read-only; nothing must be mounted on it."""
     found = _read(memo)
     if memo is None or found is None or found.mode is None:
         return
@@ -123,21 +124,23 @@ def restore(memo: Path | None) -> None:
 
 def _read(memo: Path | None) -> _GuardRecord | None:
     try:
-        said = json.loads(memo.read_text("utf-8", "surrogateescape")) if memo is not None else {}
-        return _GuardRecord(str(said["path"]), None if said["mode"] is None else int(said["mode"]) & 0o7777)
+        stored = json.loads(memo.read_text("utf-8", "surrogateescape")) if memo is not None else {}
+        return _GuardRecord(
+            str(stored["path"]), None if stored["mode"] is None else int(stored["mode"]) & 0o7777
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _write(memo: Path, said: _GuardRecord) -> None:
+def _write(memo: Path, record: _GuardRecord) -> None:
     process_env.private_folder(memo.parent)
     new = memo.with_name(f"{memo.name}.new")
     try:
         with new.open("w", encoding="utf-8", errors="surrogateescape") as file:
-            json.dump({"path": said.path, "mode": said.mode}, file)
+            json.dump({"path": record.path, "mode": record.mode}, file)
             file.flush()
             os.fsync(file.fileno())
         new.replace(memo)
     except OSError as error:
-        # A full disk: the drive is worth more than the mode of a folder.
+        # For example a full disk: mounting is more important than the mode of a folder.
         log.warning("the mode of the mountpoint cannot be saved: %s", error)

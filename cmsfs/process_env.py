@@ -10,7 +10,7 @@ import platformdirs
 
 
 def variable(name: str) -> str | None:
-    """A variable of the environment that a file of the user's names."""
+    """Return an environment variable that a user's file names."""
     return os.environ.get(name)
 
 
@@ -20,29 +20,29 @@ def pass_on(values: dict[str, str]) -> None:
 
 
 def with_values(values: dict[str, str]) -> dict[str, str]:
-    """This process's environment with more variables, for a program that is started."""
+    """Return this process's environment with more variables, for a child process."""
     return {**os.environ, **values}
 
 
 def load_less() -> None:
-    """Have libraries leave alone what no part of this process uses; to be called before they are loaded."""
-    # A command line of httpx's own, with libraries for tables and colours: without it, httpx does without.
-    # HTTP/2, which no client or server of ours speaks: httpcore does without, too.
+    """Keep libraries from loading what this process does not use; call it before they are imported."""
+    # httpx's own command line, with libraries for tables and colours, which httpx does not need.
+    # HTTP/2, which none of our clients and servers use, and httpcore does not need.
     for name in ("httpx._main", "h2"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
-    # Pydantic would look for plug-ins in all packages that are installed.
+    # Pydantic would search all installed packages for plug-ins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
-# What a process keeps when it becomes another user's: language, time, and where programs are.  All else (a
-# session's bus, proxies, certificates, libraries to load) was meant for who started it.
+# Variables kept when a process switches to another user: language, time, and where programs are.  All others
+# (session bus, proxies, certificates, libraries to load) were meant for the user who started it.
 _KEPT = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "PYTHONPATH", "JOURNAL_STREAM")
 _PR_SET_DUMPABLE = 4
 
 
 def move_home(user: str, home: Path) -> None:
-    """Have this process, and those that it starts, be another user's: with files where they are for that one,
-    and nothing of the surroundings that it was started in."""
+    """Set the environment of this process and its children for another user: that user's file locations, and
+    nothing else of the environment that it was started in."""
     for name in [name for name in os.environ if name not in _KEPT and not name.startswith("LC_")]:
         del os.environ[name]
     os.environ.update(HOME=str(home), USER=user, LOGNAME=user)
@@ -62,22 +62,22 @@ def private_folder(folder: Path) -> None:
 
 
 def leave_no_core() -> None:
-    """Have the kernel write no image of this process, nor of those that it starts: a token would be in it."""
+    """Disable core dumps of this process and its children, because they would contain a token."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     keep_to_itself()
 
 
 def keep_to_itself() -> None:
-    """Have the kernel write no image of this process, and other programs of this user not read its memory: a
-    token is in it.  What it starts is as usual."""
+    """Disable core dumps of this process, and keep this user's other programs from reading its memory, which
+    contains a token.  Its children are not affected."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def user_manager() -> Path:
-    """The private socket of this user's systemd, which is there while that runs."""
+    """Return the private socket of this user's systemd, which exists while it runs."""
     return platformdirs.user_runtime_path() / "systemd" / "private"
 
 
 def user_units() -> Path:
-    """The folder of the units that this user wrote."""
+    """Return the folder of this user's own systemd units."""
     return platformdirs.user_config_path() / "systemd" / "user"

@@ -1,14 +1,15 @@
 """SQLite under trio: short reads and short transactions on the event loop, all others in a worker thread.
 
-A point read takes 6 µs on the loop and 80 µs through a thread, so bounded reads stay here.  A transaction of
-a few statements takes 60 µs on the loop and 300 µs through a thread, with four context switches: what a call
-of a program changes is committed here, too.  Such a commit appends to the write-ahead log and does no more:
-it does not wait for the disk.  What does is in a thread: writing the log back (a checkpoint, 20 ms), a
-durable commit, and whatever is written while the log is being fsynced.  Nor does the loop wait for a long
-transaction: whoever writes meanwhile is suspended.  Used by the replica and by the embedded service.
+A point read takes 6 µs on the loop and 80 µs through a thread, so bounded reads run on the loop.  A
+transaction of a few statements takes 60 µs on the loop and 300 µs through a thread, with four context
+switches, so the changes of a single file system call are committed on the loop too.  Such a commit only
+appends to the write-ahead log and does not wait for the disk.  Everything that does wait runs in a thread:
+WAL checkpoints (20 ms), durable commits, and transactions that start while the log is being fsynced.  The
+loop does not wait for a long transaction either: other writers are suspended.  Used by the replica and by
+the embedded service.
 
-Rules: after `await db.write(f)` returns, reads on the loop see what `f` did.  Transactions run one after
-another, in the order in which they were asked for, wherever they run.
+Rules: after `await db.write(f)` returns, reads on the loop see what `f` did.  Transactions run one at a time,
+in the order of their requests, wherever they run.
 """
 
 import errno
@@ -25,7 +26,7 @@ import trio
 
 from cmsfs import database_files, durability, process_env
 from cmsfs.runtime import threads
-from cmsfs.wakeup import Signal, Taken
+from cmsfs.wakeup import LockGuard, Signal
 
 log = logging.getLogger(__name__)
 
@@ -35,18 +36,18 @@ Connection = sqlite3.Connection
 DamageFound = sqlite3.DatabaseError
 Row = sqlite3.Row
 
-# The log is written back when it has become so long: 4 MiB.
+# A checkpoint is due when the log has this many pages (4 MiB).
 LOG_PAGES = 1000
 _FRAME_BYTES = 4096 + 24
 
-# A short transaction adds some ten pages to the log; to look at its length takes a system call.
-_LOOK_EVERY = 16
+# Check the log's length every so many transactions: each check is a system call, and a short transaction
+# adds only about ten pages.
+_CHECK_LOG_EVERY = 16
 
-# On a full disk the log is not cut, and its length says nothing: it is written back after so many
-# transactions.
-_WRITE_BACK_EVERY_WHEN_FULL = 4
+# On a full disk the log is not truncated, so its length tells nothing: checkpoint every so many transactions.
+_CHECKPOINT_EVERY_WHEN_FULL = 4
 
-# Long reads go through a table once, and there may be several of them.
+# Small, because a long read scans a table only once and several may run at a time.
 LONG_READ_CACHE_KIB = 4 * 1024
 
 
@@ -61,44 +62,44 @@ class Database:
         self._log = Path(f"{path}-wal")
         self._reader = reader
         self._writer = writer
-        self._writing = trio.Lock()
-        # The connection to read on: the writer's, since each commit of another one costs a connection the
-        # pages that it has in memory; unless a thread has it, and may be amid a transaction.
-        self._nearest = writer
-        # Pulsed after each transaction of ours, for whoever would look again and again otherwise.
+        self._write_lock = trio.Lock()
+        # The connection for reads on the loop: normally the writer, because a commit on one connection
+        # invalidates the page cache of every other; the reader while a thread uses the writer.
+        self._loop_conn = writer
+        # Pulsed after each of our transactions, so that nobody needs to poll.
         self.written = Signal()
-        # How many fsyncs of the log are under way.
-        self._syncing = 0
+        # Number of fsyncs of the log in progress.
+        self._log_syncs = 0
         self._long_reads = trio.CapacityLimiter(4)
-        self._idle: list[Connection] = []
-        self._most_log = _log_pages() * _FRAME_BYTES
-        # At which length the log is to be written back.
-        self._trim_at = self._most_log
-        # How many transactions there were since it was looked at.
-        self._unlooked = _LOOK_EVERY
-        # Whether the log, once it is cut, may have no room on the disk to grow again.
+        self._idle_readers: list[Connection] = []
+        self._max_log_bytes = _max_log_pages() * _FRAME_BYTES
+        # Length of the log, in bytes, at which a checkpoint is due.
+        self._checkpoint_at = self._max_log_bytes
+        # Transactions since the log's length was last checked.
+        self._txns_since_check = _CHECK_LOG_EVERY
+        # Whether a truncated log may be unable to grow again for lack of disk space.
         self._is_disk_full = False
-        # Says that; called before each transaction, where it runs, to see that there is room for it.
+        # Called before each transaction, in its thread, to make room for it; returns `_is_disk_full`.
         self.make_room: Callable[[], bool] | None = None
-        # Called after each transaction, where it ran, whether it was committed or rolled back.
-        self.ended: Callable[[], None] | None = None
+        # Called after each transaction, in its thread, whether it was committed or rolled back.
+        self.on_transaction_end: Callable[[], None] | None = None
 
-    def define(self, name: str, function: Callable[..., Any], *, arguments: int) -> None:
-        """Let transactions call this from SQL.  It runs where the transaction does."""
+    def create_function(self, name: str, function: Callable[..., Any], *, arguments: int) -> None:
+        """Register a function that transactions may call from SQL; it runs in the transaction's thread."""
         self._writer.create_function(name, arguments, function)
 
     def row(self, sql: str, *args: Any) -> Row | None:
-        """The first row, here and now; only for indexed, bounded queries."""
-        found: Row | None = self._nearest.execute(sql, args).fetchone()
+        """Return the first row, reading on the loop; only for indexed, bounded queries."""
+        found: Row | None = self._loop_conn.execute(sql, args).fetchone()
         return found
 
     def rows(self, sql: str, *args: Any) -> list[Row]:
-        """All rows, here and now; only for indexed, bounded queries."""
-        return self._nearest.execute(sql, args).fetchall()
+        """Return all rows, reading on the loop; only for indexed, bounded queries."""
+        return self._loop_conn.execute(sql, args).fetchall()
 
     def version(self) -> int:
-        """A number that is another one after every commit, whoever made it."""
-        # Of a connection that never commits: its own commits do not change what it counts.
+        """Return a number that changes with every commit, of this process or another."""
+        # Asked on a connection that never commits: `data_version` ignores a connection's own commits.
         found: int = self._reader.execute("PRAGMA data_version").fetchone()[0]
         return found
 
@@ -111,19 +112,19 @@ class Database:
         nothing happens; once running, the transaction is finished first.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        async with Taken(self._writing):
-            result = await self._run_away(txn, durable)
+        async with LockGuard(self._write_lock):
+            result = await self._run_in_thread(txn, durable)
         self.written.pulse()
         return result
 
     async def write_short(self, txn: Callable[[Connection], T]) -> T:
-        """As `write`, for a transaction of a few indexed statements: on the loop, where that cannot wait for
-        the disk."""
+        """Like `write`, for a transaction of a few indexed statements: on the loop unless it could then wait
+        for the disk."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        async with Taken(self._writing):
-            most = _WRITE_BACK_EVERY_WHEN_FULL if self._is_disk_full else _LOOK_EVERY
-            if self._syncing or (self._unlooked >= most and self._is_log_due()):
-                result = await self._run_away(txn)
+        async with LockGuard(self._write_lock):
+            most = _CHECKPOINT_EVERY_WHEN_FULL if self._is_disk_full else _CHECK_LOG_EVERY
+            if self._log_syncs or (self._txns_since_check >= most and self._is_checkpoint_due()):
+                result = await self._run_in_thread(txn)
             else:
                 result = self._run(txn)
         self.written.pulse()
@@ -133,47 +134,47 @@ class Database:
         """Run an unbounded read in a worker thread on a read-only connection."""
         return await threads.run_sync(self._read, fn, limiter=self._long_reads)
 
-    async def write_back(self) -> None:
-        """Write the log back now: what the last process left of it may be all the room that there is."""
-        async with self._writing:
+    async def checkpoint_log(self) -> None:
+        """Checkpoint the log now: on a full disk, the log of the previous process may hold the last space."""
+        async with self._write_lock:
             self._is_disk_full = self.make_room is not None and self.make_room()
-            await threads.run_sync(self._trim)
+            await threads.run_sync(self._checkpoint)
 
     async def sync_log(self) -> None:
-        """Bring every commit so far to the disk.
+        """Make every commit so far durable by fsyncing the log.
 
-        They are all in the log (or, after it was written back, which fsyncs by itself, in the database file).
+        Commits that are no longer in the log are in the database file, which the checkpoint fsynced.
         """
         with self.log_syncing():
             await threads.run_sync(self.fsync_log)
 
     @contextmanager
     def log_syncing(self) -> Iterator[None]:
-        """While this lasts a thread may `fsync_log`: the loop does not write to the log, where it would wait
-        for the disk, too."""
-        self._syncing += 1
+        """Keep the loop from writing to the log, so that it does not wait for an fsync that a thread does
+        with `fsync_log`."""
+        self._log_syncs += 1
         try:
             yield
         finally:
-            self._syncing -= 1
+            self._log_syncs -= 1
 
     def fsync_log(self) -> None:
-        """As `sync_log`, in this thread, inside of `log_syncing`."""
+        """Like `sync_log`, but in the calling thread; call it inside `log_syncing`."""
         with suppress(FileNotFoundError):
             durability.sync(self._log)
 
-    async def _run_away(self, txn: Callable[[Connection], T], durable: bool = False) -> T:
-        self._nearest = self._reader
+    async def _run_in_thread(self, txn: Callable[[Connection], T], durable: bool = False) -> T:
+        self._loop_conn = self._reader
         try:
             return await threads.run_sync(self._run, txn, durable, True)
         finally:
-            self._nearest = self._writer
+            self._loop_conn = self._writer
 
     def _run(self, txn: Callable[[Connection], T], durable: bool = False, in_thread: bool = False) -> T:
-        """The transaction; where the loop does not wait for it, the log is then written back if it is due."""
+        """Run the transaction; in a thread, then checkpoint the log if that is due."""
         conn = self._writer
         self._is_disk_full = self.make_room is not None and self.make_room()
-        self._unlooked += 1
+        self._txns_since_check += 1
         if durable:
             conn.execute("PRAGMA synchronous=FULL")
         try:
@@ -185,37 +186,38 @@ class Database:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
             raise
         finally:
-            # SQLite has rolled back by itself where the disk failed it.
+            # After a disk error SQLite has already rolled back by itself.
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
-            if self.ended is not None:
-                self.ended()
+            if self.on_transaction_end is not None:
+                self.on_transaction_end()
             if durable:
                 conn.execute("PRAGMA synchronous=NORMAL")
-            if in_thread and self._is_log_due():
-                self._trim()
+            if in_thread and self._is_checkpoint_due():
+                self._checkpoint()
         return result
 
-    def _is_log_due(self) -> bool:
-        """Whether the log is to be begun, or to be written back."""
+    def _is_checkpoint_due(self) -> bool:
+        """Whether the log is empty (the next commit would fsync its header) or long enough to checkpoint."""
         if self._is_disk_full:
-            return self._unlooked >= _WRITE_BACK_EVERY_WHEN_FULL
-        self._unlooked = 0
-        return not 0 < self._log_length() < self._trim_at
+            return self._txns_since_check >= _CHECKPOINT_EVERY_WHEN_FULL
+        self._txns_since_check = 0
+        return not 0 < self._log_length() < self._checkpoint_at
 
     def _log_length(self) -> int:
-        # The file is cut to what is in it when it is begun anew.
+        # With `journal_size_limit=0` SQLite truncates the file when it restarts the log.
         try:
             return self._log.stat().st_size
         except FileNotFoundError:
             return 0
 
-    def _trim(self) -> None:
-        """Write the log back, and begin it anew.
+    def _checkpoint(self) -> None:
+        """Checkpoint the log and restart it.
 
-        The next commit would fsync its beginning, for which the loop must not wait: so that is done here.
+        The first commit to a restarted log fsyncs its header, and the loop must not wait for that: so this
+        makes that commit, which rewrites `user_version`.
         """
-        self._unlooked = 0
+        self._txns_since_check = 0
         try:
             self._writer.execute(f"PRAGMA journal_size_limit={-1 if self._is_disk_full else 0}")
             _, frames, done = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -224,33 +226,33 @@ class Database:
                 self._writer.execute(f"PRAGMA user_version={version}")
         except sqlite3.Error as error:
             log.info("the write-ahead log of %s could not be written back: %s", self.path, error)
-        # Where readers keep it in use it goes on as long as it is, and is written back later again.
-        self._trim_at = self._log_length() + self._most_log
+        # If readers prevented the restart, the log keeps growing until the next attempt.
+        self._checkpoint_at = self._log_length() + self._max_log_bytes
 
     def _read(self, fn: Callable[[Connection], T]) -> T:
         try:
-            conn = self._idle.pop()
+            conn = self._idle_readers.pop()
         except IndexError:
             conn = database_files.connect(self.path, read_only=True, cache_kib=LONG_READ_CACHE_KIB)
         try:
             return fn(conn)
         finally:
-            self._idle.append(conn)
+            self._idle_readers.append(conn)
 
-    def limit_log(self, nbytes: int) -> None:
-        """Have the log written back before it is much longer; to be called before the first write."""
-        self._most_log = min(_log_pages(), max(16, nbytes // 4096)) * _FRAME_BYTES
-        self._trim_at = self._most_log
+    def limit_log_size(self, nbytes: int) -> None:
+        """Checkpoint the log when it reaches about `nbytes`; call before the first write."""
+        self._max_log_bytes = min(_max_log_pages(), max(16, nbytes // 4096)) * _FRAME_BYTES
+        self._checkpoint_at = self._max_log_bytes
 
     def close(self) -> None:
         """Close every connection; the caller has stopped using the database."""
-        for conn in (*self._idle, self._reader, self._writer):
+        for conn in (*self._idle_readers, self._reader, self._writer):
             conn.close()
-        self._idle.clear()
+        self._idle_readers.clear()
 
 
-def _log_pages() -> int:
-    """How long the log becomes before it is written back; shorter where files may not become as large."""
+def _max_log_pages() -> int:
+    """Return the log length, in pages, at which a checkpoint is due; less under a file size limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     return LOG_PAGES if limit < 0 else max(16, min(LOG_PAGES, limit // 8192 // 2))
 
@@ -259,10 +261,10 @@ def _log_pages() -> int:
 async def open_database(
     path: Path, schema: str, *, version: int = 1, upgrades: Mapping[int, database_files.Upgrade] | None = None
 ) -> AsyncIterator[Database]:
-    """A database at `path`, made with `schema` if it is new, readable by this user only.
+    """Open the database at `path`, created with `schema` if it is new, readable by this user only.
 
-    `upgrades` has, for each older version, what makes the next one of it; all of it runs in one transaction.
-    Raises `UserError` if the file is not a database or has a format that no upgrade leads on from.
+    `upgrades` maps each older version to its migration to the next; all of them run in one transaction.
+    Raises `UserError` if the file is not a database or has a version without an upgrade path.
     """
     process_env.private_folder(path.parent)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Waking tasks again and again, where a `trio.Event` does it once."""
+"""Reusable wake-up signals: a `trio.Event` can be set only once."""
 
 from collections.abc import Callable
 
@@ -10,19 +10,19 @@ class Signal:
 
     Two ways to use it:
 
-    - `set` and `clear`: something is to be done, or is so, until whoever deals with it clears the signal.
-      Clear before looking at the work: what comes meanwhile sets it again.
-    - `pulse`: something has changed.  Whoever waits goes on and looks; nobody else hears of it.
+    - `set` and `clear`: work is pending, or a condition holds, until the consumer clears the signal.  Clear
+      it before looking for work: work that arrives meanwhile sets it again.
+    - `pulse`: something has changed.  Tasks that are waiting now wake and look; later waiters do not.
 
-    No wake-up is lost: a task that waited when it was set or pulsed goes on, also where it is cleared before
-    that task runs; and clearing what is not set leaves those who wait where they are.
+    No wake-up is lost: a task that was waiting when the signal was set or pulsed wakes even if the signal is
+    cleared before that task runs.  Clearing a signal that is not set does not affect its waiters.
     """
 
     __slots__ = ("_event", "_waiting")
 
     def __init__(self, *, is_set: bool = False) -> None:
         self._event = trio.Event()
-        # How many tasks wait: most pulses wake nobody.
+        # Number of waiting tasks: most pulses wake nobody.
         self._waiting = 0
         if is_set:
             self._event.set()
@@ -32,22 +32,22 @@ class Signal:
         return self._event.is_set()
 
     def set(self) -> None:
-        """Let those who wait go on, and those who come, until it is cleared."""
+        """Wake all waiters; `wait` returns at once until the signal is cleared."""
         self._event.set()
 
     def clear(self) -> None:
-        """Have those who come from now on wait."""
+        """Make later calls of `wait` block again."""
         if self._event.is_set():
             self._event = trio.Event()
 
     def pulse(self) -> None:
-        """Let those who wait now go on, and nobody else.  One that is set stays so."""
+        """Wake the current waiters only.  A signal that is set stays set."""
         if self._waiting and not self._event.is_set():
             self._event.set()
             self._event = trio.Event()
 
     async def wait(self) -> None:
-        """Wait until it is set or pulsed; a checkpoint in any case."""
+        """Wait until the signal is set or pulsed.  Always a checkpoint."""
         self._waiting += 1
         try:
             await self._event.wait()
@@ -55,8 +55,8 @@ class Signal:
             self._waiting -= 1
 
 
-class Taken:
-    """`async with Taken(lock)`: as `async with lock`, but no checkpoint where nobody has the lock."""
+class LockGuard:
+    """`async with LockGuard(lock)`: like `async with lock`, but without a checkpoint if the lock is free."""
 
     __slots__ = ("_lock",)
 
@@ -73,8 +73,8 @@ class Taken:
         self._lock.release()
 
 
-class Wakes:
-    """Sets several signals as one."""
+class SignalGroup:
+    """Sets several signals at once."""
 
     def __init__(self, *set_signals: Callable[[], None]) -> None:
         self._set_signals = set_signals

@@ -296,7 +296,7 @@ class Agent(Composition):
             if self._survival is not None and given is None:
                 self._survival.keep_mounted(mounted.ground, self.lock, self.shown.fixed)
             if not settings.read_only:
-                self.open_windows.mounted(mounted.connection)
+                self.open_windows.on_mounted(mounted.connection)
             log.info("the drive is mounted, connection %d", mounted.connection)
 
             await kde_places.show(self.state.db, settings, self.mountpoint)
@@ -317,7 +317,7 @@ class Agent(Composition):
             if self._survival is not None and self.left is None:
                 survival.drop_descriptors()
             self.ground, self._status.hidden = None, list
-            self.open_windows.unmounting()
+            self.open_windows.on_unmounting()
             if self.left is None:
                 # After a handover the drive keeps running: the service manager only learns the new PID.
                 self.watchdog.stopping(self.shutdown.drain_seconds + mount.LINGER + mount.DEADLINE)
@@ -351,12 +351,12 @@ class Agent(Composition):
         ground, connection = -1, -1
         try:
             # The echo process uses the mount, and its requests must still be recognised as its own.
-            self.open_windows.unmounting()
-            await self.open_windows.alone()
+            self.open_windows.on_unmounting()
+            await self.open_windows.wait_for_helper_exit()
             if not await self.notifier.hold(HEAR_SECONDS):
                 raise errors.UserError("A program waits for the service on the drive; try again in a moment.")
             ground = os.dup(mounted.ground.fd)
-            connection = await mounted.hold()
+            connection = await mounted.suspend()
             # A trial run: the same step later must not fail.
             os.close(upgrade.write_memory_file(await self._handover_state()))
         except BaseException:
@@ -365,13 +365,13 @@ class Agent(Composition):
             if connection >= 0:
                 with trio.CancelScope(shield=True):
                     await mounted.resume(connection)
-            self.notifier.go_on()
-            self.open_windows.resumed(mounted.connection)
+            self.notifier.release()
+            self.open_windows.on_resumed(mounted.connection)
             with trio.CancelScope(shield=True):
                 await successor.dismiss()
             raise
         self._status.stage = "stopping"
-        mounted.leave()
+        mounted.hand_over()
         self.left = upgrade.Handover(connection, ground, mounted.ground.mode, -1, {}, survival=self._survival)
         if upgrade.may_be_another_process(sys.argv[1:]):
             self.left.successor = successor
@@ -389,7 +389,7 @@ class Agent(Composition):
         return {
             "tree": await self.shown.handed_over(),
             "folders": self._handlers.handed_over(),
-            "untold": [upgrade.change_to_json(change) for change in self.notifier.untold()],
+            "untold": [upgrade.change_to_json(change) for change in self.notifier.held_changes()],
         }
 
     async def _recover_file(self, node: Node) -> bool:

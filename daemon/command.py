@@ -46,7 +46,7 @@ class Starter:
 
     def failed(self, told: errors.UserError) -> None:
         self._tell(ipc_ready.error_line(told.message, told.exit_code))
-        sd_notify.tell(STATUS=told.message)
+        sd_notify.notify(STATUS=told.message)
 
     def _tell(self, line: str) -> None:
         fd, self._fd = self._fd, None
@@ -122,7 +122,7 @@ def main(
     """Serve the drive of an account until SIGTERM, SIGINT or an unmount."""
     starter = Starter(ready_fd)
     given: upgrade.Handover | None = None
-    kept = sd_notify.kept()
+    kept = sd_notify.stored_fds()
     try:
         settings = config.load(
             account,
@@ -137,7 +137,7 @@ def main(
         if (
             settings.keep_mounted
             and take_over is None
-            and not sd_notify.is_heard()
+            and not sd_notify.is_enabled()
             and survival.is_supported()
         ):
             settings.paths.ensure()

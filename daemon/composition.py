@@ -22,7 +22,7 @@ from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.vfs.heuristics.copy_detector import CopyDetector
 from cmsfs.vfs.heuristics.programs import BackgroundReaders
 from cmsfs.vfs.tree.filesystem import Filesystem
-from cmsfs.wakeup import Wakes
+from cmsfs.wakeup import SignalGroup
 from daemon.account.account import Account
 from daemon.account.file_locks import FileLocks
 from daemon.account.login_watch import LoginWatch
@@ -207,7 +207,7 @@ class Composition(Answers):
             drafts=drafts,
             group_commit=self.commit,
             hydrator=self.hydrator,
-            push=Wakes(self.push.wake, self.pins.wake, self.base_bytes.wake),
+            push=SignalGroup(self.push.wake, self.pins.wake, self.base_bytes.wake),
             account=self.account,
             settle_seconds=settings.settle_seconds,
             local_names=settings.local_names,
@@ -252,7 +252,7 @@ class Composition(Answers):
             places,
             self.echoes,
             mountpoint=mountpoint,
-            told=self.notifier.settled_soon,
+            kernel_notified=self.notifier.settled_soon,
         )
         new_folders = NewFolders(db, self.hydrator)
         pull_context = PullContext(db, client, self.remote_updates, self.health, new_folders)

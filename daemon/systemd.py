@@ -26,22 +26,22 @@ class SystemdNotifier:
 
     def ready(self) -> None:
         """The mount answers; the status line stays that of the connection."""
-        sd_notify.tell(READY=1)
+        sd_notify.notify(READY=1)
 
     def stopping(self, seconds: float) -> None:
         """We are on our way out, which may take so long."""
-        sd_notify.tell(
+        sd_notify.notify(
             STOPPING=1, STATUS="uploading pending changes", EXTEND_TIMEOUT_USEC=int(seconds * 10**6)
         )
 
     async def run(self, health: Health, db: Database) -> None:
         """Keep the manager informed, for ever; returns at once if nobody listens."""
         told, seconds = "", min(self._interval or COUNT_SECONDS, COUNT_SECONDS)
-        while sd_notify.is_heard():
+        while sd_notify.is_enabled():
             if self._interval is not None:
-                sd_notify.tell(WATCHDOG=1)
+                sd_notify.notify(WATCHDOG=1)
             if told != (line := status_line(health, queue.counts(db))):
-                sd_notify.tell(STATUS=line)
+                sd_notify.notify(STATUS=line)
                 told = line
             with trio.move_on_after(seconds):
                 await health.changed()

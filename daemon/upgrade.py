@@ -116,7 +116,7 @@ class Successor:
     def send_drive(self, spool: int, given: "Handover") -> None:
         """Send it the drive; this process then only exits.  Raises `OSError`."""
         # Before the handover: the service manager ignores its messages until then.
-        sd_notify.tell(MAINPID=self._process.pid)
+        sd_notify.notify(MAINPID=self._process.pid)
         record = [] if given.survival is None else [given.survival.fd]
         socket.send_fds(self._line, [b"!"], [spool, given.connection, given.ground, given.lock, *record])
         self._process.returncode = 0  # so that Popen does not expect us to wait for it
@@ -165,7 +165,7 @@ def _start(command: list[str], number: int) -> "subprocess.Popen[bytes]":
 def may_be_another_process(arguments: Sequence[str]) -> bool:
     """Whether another process may take over: nobody waits for this one to exit, or a service manager does,
     which can be told the new PID."""
-    return sd_notify.is_heard() or _READY in arguments or _DETACHED in arguments
+    return sd_notify.is_enabled() or _READY in arguments or _DETACHED in arguments
 
 
 def refuse(fd: int, reason: str) -> None:
@@ -198,7 +198,7 @@ def receive(fd: int) -> Handover:
         if not descriptors:
             sys.exit(0)
         fd, *numbers = descriptors
-        sd_notify.is_main_process()
+        sd_notify.claim_main_process()
     os.lseek(fd, 0, os.SEEK_SET)
     with os.fdopen(fd, "rb") as file:
         given = json.load(file)

@@ -136,7 +136,7 @@ async def test_the_log_is_written_back_in_a_thread(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(sqlite3, "connect", traced)
     async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
-        db.limit_log(40 * 4096)
+        db.limit_log_size(40 * 4096)
         log, lengths = tmp_path / "a.db-wal", list[int]()
         threads = list[int]()
 

@@ -2,7 +2,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from cmsfs.wakeup import Signal, Taken
+from cmsfs.wakeup import LockGuard, Signal
 
 
 @pytest.fixture
@@ -123,17 +123,17 @@ async def test_taken_lock_is_waited_for_and_given_back(woken, nursery):
     lock = trio.Lock()
 
     async def take(name):
-        async with Taken(lock):
+        async with LockGuard(lock):
             woken.append(name)
 
-    async with Taken(lock):
+    async with LockGuard(lock):
         nursery.start_soon(take, "second")
         await wait_all_tasks_blocked()
         assert woken == []
     await wait_all_tasks_blocked()
     assert (woken, lock.locked()) == (["second"], False)
     with pytest.raises(KeyError):
-        async with Taken(lock):
+        async with LockGuard(lock):
             raise KeyError
     assert not lock.locked()
 

@@ -1,32 +1,32 @@
 """Bitmap arithmetic: which blocks of a content are on disk.  Holds no state and reads no files.
 
-One bit a block, bit i of byte i // 8 counted from the low end; `None` stands for "every block", so that
-a complete content carries no bitmap.  Used by every module of the cache.
+One bit per block: bit i % 8, from the low end, of byte i // 8.  `None` means "every block", so a complete
+content needs no bitmap.  Used by every module of the cache.
 
 Rule: bits beyond the last block are zero.
 """
 
-# So small that a random reader of a large file fetches little more than it reads: of what reads of 64 KiB
-# anywhere asked for, blocks of 128 KiB fetched 2.9 times as much, these 1.3 times.  A bitmap of a 100 GiB
-# content is 800 KiB.  Requests and writes are of many blocks at a time, so small blocks cost them little.
-# Another size needs another format of the replica, whose bitmaps count in it.
+# Small, so that random reads of a large file download little more than they read: for random reads of 64 KiB,
+# blocks of 128 KiB download 2.9 times as much, these 1.3 times.  The bitmap of a 100 GiB content is 800 KiB.
+# Requests and writes span many blocks, so small blocks cost them little.  Changing the size requires a new
+# replica format, since its bitmaps depend on it.
 BLOCK = 16 * 1024
 
 Run = tuple[int, int]
 
 
 def blocks(size: int) -> int:
-    """How many blocks a content of this size has; the last may be shorter."""
+    """Return the number of blocks of a content of this size; the last may be shorter."""
     return -(-size // BLOCK)
 
 
 def block_length(size: int, index: int) -> int:
-    """The bytes in one block."""
+    """Return the size of one block."""
     return min(BLOCK, size - index * BLOCK)
 
 
 def empty(size: int) -> bytearray:
-    """The bitmap of a content of which nothing is here."""
+    """Return the bitmap of a content without any present block."""
     return bytearray((blocks(size) + 7) // 8)
 
 
@@ -40,7 +40,7 @@ def has(bits: bytes | bytearray | None, index: int) -> bool:
 
 
 def add(bits: bytearray, first: int, last: int) -> None:
-    """The blocks `first`..`last` are here, too."""
+    """Mark the blocks `first`..`last` as present."""
     low, high = first >> 3, last >> 3
     head, tail = 0xFF << (first & 7) & 0xFF, 0xFF >> (7 - (last & 7))
     if low == high:
@@ -52,19 +52,19 @@ def add(bits: bytearray, first: int, last: int) -> None:
 
 
 def run_bytes(size: int, first: int, last: int) -> int:
-    """The bytes in the blocks `first`..`last`."""
+    """Return the total size of the blocks `first`..`last`."""
     return min((last + 1) * BLOCK, size) - first * BLOCK
 
 
 def absent(bits: bytes | bytearray | None, size: int) -> int:
-    """How many blocks are not here."""
+    """Return the number of missing blocks."""
     return 0 if bits is None else blocks(size) - int.from_bytes(bits, "little").bit_count()
 
 
 def lacks_only(bits: bytes | bytearray | None, size: int, first: int, last: int) -> bool:
-    """Whether nothing is absent but the blocks `first`..`last`, all of which are."""
+    """Whether the missing blocks are exactly `first`..`last`."""
     if bits is not None:
-        # Eight absent blocks anywhere else decide it; to count those of a large content takes a millisecond.
+        # Shortcut: look for eight missing blocks elsewhere.  Counting in a large content takes a millisecond.
         place = bits.find(0)
         if 0 <= place < first >> 3 or bits.find(0, (last >> 3) + 1) >= 0:
             return False
@@ -72,7 +72,7 @@ def lacks_only(bits: bytes | bytearray | None, size: int, first: int, last: int)
 
 
 def present_bytes(bits: bytes | bytearray | None, size: int) -> int:
-    """How many bytes are here."""
+    """Return the number of present bytes."""
     if bits is None or not size:
         return size
     last = blocks(size) - 1
@@ -81,14 +81,14 @@ def present_bytes(bits: bytes | bytearray | None, size: int) -> int:
 
 
 def missing(bits: bytes | bytearray | None, first: int, last: int) -> list[Run]:
-    """The runs of absent blocks in `first`..`last`, all inclusive, ascending, with gaps between them."""
+    """Return the runs of missing blocks in `first`..`last`, inclusive, ascending and not adjacent."""
     if bits is None:
         return []
     runs: list[Run] = []
     start = -1
     index = first
     while index <= last:
-        # A byte that is all one or all zero decides eight blocks at once.
+        # A byte of all ones or all zeros settles eight blocks at once.
         if not index & 7 and last - index >= 7 and bits[index >> 3] in (0x00, 0xFF):
             here, step = bits[index >> 3] == 0xFF, 8
         else:

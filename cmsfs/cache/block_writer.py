@@ -2,9 +2,9 @@
 
 Called by the fetcher, through `BlockCache.write_blocks`, for each piece of a download.
 
-Rule: a block is written by one task at a time and never again once it is here, so that no late writer
-can change bytes that were checked.  The bits of the last blocks to land are set only after the whole file
-matched; what comes in one piece is therefore never read unchecked.
+Rule: a block is written by one task at a time and never again once it is present, so that no late writer can
+change verified bytes.  The bits of the last missing blocks are set only after the whole file has matched its
+SHA-1; a content that arrives in one piece is therefore never read unverified.
 """
 
 import functools
@@ -19,15 +19,15 @@ from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
-# Below this a write or a hash on the loop (30 µs) is quicker than the way to a thread and back (85 µs).
+# Below this size a write or hash on the loop (30 µs) is faster than a round trip to a thread (85 µs).
 THREAD_BYTES = 64 * 1024
 
-# Bytes written, and contents completed, before their rows are saved without being asked; a crash makes us
-# fetch so many again.  A transaction for each of many small files would be what takes longest.
+# Rows are saved after this many bytes written or contents completed; after a crash that much is downloaded
+# again.  With a transaction per small file, the transactions would dominate the time.
 FLUSH_BYTES = 64 * 1024 * 1024
 FLUSH_CONTENTS = 256
 
-# The kernel has written data out by itself after so long (30 s, and 5 s for the journal).
+# After this time the kernel has written data back by itself (30 s, and 5 s for the journal).
 SYNC_SECONDS = 60
 
 
@@ -39,16 +39,16 @@ class BlockWriter:
         self._files = store
         self._unsaved_bytes = 0
         self._unsaved_contents = 0
-        # Of which bytes may not be on the disk yet, by SHA-1, and when the last came.
+        # Contents with bytes that may not be on disk yet: SHA-1 to the time of the last write.
         self.written: OrderedDict[str, float] = OrderedDict()
-        # By SHA-1: how often a content was found wrong of which parts had been readable.
+        # By SHA-1: how often a content failed verification after parts of it had been readable.
         self.doubts: Counter[str] = Counter()
 
     async def write_blocks(self, sha1: str, size: int, first: int, data: content_files.Bytes) -> None:
-        """Take in fetched blocks from `first` on, whole ones; those that are here already stay as they are.
+        """Store downloaded whole blocks from `first` on; blocks that are already present are not changed.
 
-        Raises `IntegrityError`, and forgets the content, if nothing is missing any more and the whole does
-        not have the SHA-1 it should; OSError if the disk refuses.  Cancelled: some are not here.
+        Raises `IntegrityError`, and drops the content, if it is complete now but does not match its SHA-1;
+        OSError if the disk fails.  Cancelled: some of the blocks are not stored.
         """
         view = memoryview(data)
         last = first + bitmap.blocks(len(view)) - 1
@@ -57,7 +57,7 @@ class BlockWriter:
         index = first
         while index <= last:
             content = self._contents.get(sha1, size)
-            # atomic: no await from the look at the bitmap until the blocks are marked as being written.
+            # atomic: no await from reading the bitmap until the blocks are marked as being written.
             absent = bitmap.missing(content.bits, index, last)
             if not absent:
                 break
@@ -65,7 +65,7 @@ class BlockWriter:
             if (other := content.writing.get(index)) is not None:
                 await other.wait()
                 continue
-            # Up to where somebody else is writing.
+            # Stop before a block that another task is writing.
             end = min((other - 1 for other in content.writing if index < other <= end), default=end)
             start = (index - first) * bitmap.BLOCK
             piece = view[start : start + bitmap.run_bytes(size, index, end)]
@@ -79,13 +79,13 @@ class BlockWriter:
                     del content.writing[marked]
                 landed.set()
             if content.dropped:
-                continue  # the file was found damaged, or a local one took its place
+                continue  # the file was damaged, or a local content replaced it
             await self._save_now_and_then(len(piece), completed=content.complete)
             index = end + 1
         self._note_written(sha1)
 
     async def wrote(self, content: content_index.CachedContent, nbytes: int) -> None:
-        """So many bytes are in its file, and in its bitmap."""
+        """Account for `nbytes` that were written to the file and marked in the bitmap."""
         self._note_written(content.sha1)
         await self._save_now_and_then(nbytes, completed=content.complete)
 
@@ -133,7 +133,7 @@ class BlockWriter:
         self._judge(content, first, last, actual)
 
     async def conclude(self, content: content_index.CachedContent, fd: int, first: int, last: int) -> None:
-        """These blocks, the last that were missing, are in the file: they can be read if the whole is right.
+        """Verify the content after its last missing blocks were written, and then make them readable.
 
         Raises as `write_blocks`.
         """
@@ -141,7 +141,7 @@ class BlockWriter:
         self._judge(content, first, last, actual)
 
     def damaged(self, content: content_index.CachedContent, error: OSError) -> None:
-        """What has been written is not there to be had: it is forgotten.  Raises what is something else."""
+        """Drop a content whose file is damaged.  Re-raises any other error."""
         if not content_files.is_damage(error):
             raise error
         if not content.dropped:
@@ -162,8 +162,8 @@ class BlockWriter:
     async def _put_and_hash(
         content: content_index.CachedContent, fd: int, first: int, last: int, data: memoryview
     ) -> str:
-        """Write in a thread; and some of what is here without a gap is hashed.  The SHA-1 if the data are all
-        of the content."""
+        """Write in a thread, and hash some of what is present without a gap.  Returns the SHA-1 if `data` is
+        the whole content."""
         write = functools.partial(content_files.write, fd, content.size, first * bitmap.BLOCK, data)
         if len(data) == content.size:
             return await threads.run_sync(write)
@@ -178,6 +178,6 @@ class BlockWriter:
 
 
 def hash_of(content: content_index.CachedContent) -> streaming_hash.StreamingHash:
-    """The hash of a content that comes in parts, so far."""
+    """Return the streaming hash of a content that arrives in parts."""
     content.growing = content.growing or streaming_hash.StreamingHash()
     return content.growing

@@ -1,10 +1,10 @@
 """The block cache: file contents in blocks, keyed by SHA-1.
 
-The vfs reads here, hydrate writes what it fetched, the journal brings in what was written locally
-(local_contents.py).  Keyed by content, versions never mix and a rename costs nothing.
+The vfs reads from it, hydrate writes downloaded blocks, and the journal adds locally written contents
+(local_contents.py).  Because keys are content hashes, versions never mix and a rename costs nothing.
 
 Rule: a complete content is only read once its bytes have matched its SHA-1.  The last blocks to land
-count as missing until then, so a content that comes in one piece is never read unchecked.
+count as missing until then, so a content that arrives in one piece is never read unverified.
 """
 
 import errno
@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 BLOCK = bitmap.BLOCK
 
-# Larger reads would hold up the loop for longer than a hop to a thread takes.
+# Larger reads would block the loop for longer than a round trip to a thread takes.
 LOOP_READ_BYTES = 1024 * 1024
 
 EMPTY_SHA1 = content_files.sha1_of(b"")
 
-# Blocks can be evicted between their arrival and the read; more than this many times in a row is a bug.
+# Blocks can be evicted between download and read; more than this many times in a row is a bug.
 ATTEMPTS = 5
 
 
@@ -53,7 +53,7 @@ class Fetcher(Protocol):
 
 
 class BlockCache:
-    """Every content on this disk.  `recover` comes before all else, `aclose` last."""
+    """The cache of all contents on this disk.  Call `recover` first and `aclose` last."""
 
     def __init__(
         self,
@@ -69,79 +69,79 @@ class BlockCache:
         self._files = content_files.ContentFiles(root, dirty_root)
         self._contents = content_index.ContentIndex(db, self._files, now=clock)
         self._dirty = local_contents.LocalContents(db, self._contents, self._files)
-        self._landing = block_writer.BlockWriter(self._contents, self._files)
-        self._room = eviction.Evictor(
+        self._writer = block_writer.BlockWriter(self._contents, self._files)
+        self._evictor = eviction.Evictor(
             db, self._contents, self._files, limit_bytes=limit_bytes, keep_free_bytes=keep_free_bytes
         )
-        # What the disk has no room for; none until that comes to pass.
-        self._passing: PassThrough | None = None
-        # `open` keeps a content from eviction until `close`; opens count.
+        # Blocks in memory only, created when the disk first runs out of space.
+        self._pass_through: PassThrough | None = None
+        # `open` protects a content from eviction until `close`; opens are counted.
         self.open, self.close = self._contents.opened, self._contents.closed
-        # The file of a content that was checked; None also where `complete_path` has to check it first.
+        # The file of a verified content; None also if `complete_path` has to verify it first.
         self.checked_file = self._contents.checked_file
-        # `flush` brings the rows up to date: a crash loses the knowledge of blocks written since.
+        # `flush` saves the rows; a crash loses track of blocks written since.
         self.flush = self._contents.flush
-        self.reserved, self.trim = self._room.reserved, self._room.trim
-        self.evict, self.pins_changed = self._room.evict, self._room.pins_changed
-        # What was written here enters as dirty, becomes evictable when its row is marked clean, or goes.
+        self.reserved, self.trim = self._evictor.reserved, self._evictor.trim
+        self.evict, self.pins_changed = self._evictor.evict, self._evictor.pins_changed
+        # Local contents are added as dirty, and become evictable or are removed once marked clean.
         self.adopt_dirty, self.disown_dirty = self._dirty.adopt, self._dirty.disown
         self.settle_clean, self.drop_clean = self._dirty.settle, self._dirty.drop
-        self.write_blocks = self._landing.write_blocks
-        self.landing = landing.Landings(self._landing, self._contents, self._files).begun
-        # How often, since the start, a content was found wrong when the last of it had come, by SHA-1:
-        # whoever has read parts of it before that number grew may have read wrong bytes.
-        self.doubts = self._landing.doubts
+        self.write_blocks = self._writer.write_blocks
+        self.landing = landing.Landings(self._writer, self._contents, self._files).begun
+        # By SHA-1: how often, since the start, a content failed verification when it became complete.
+        # Whoever read parts of it before the number grew may have read wrong bytes.
+        self.doubts = self._writer.doubts
 
-    # What is here
+    # Queries
 
     def missing(
         self, sha1: str, size: int, first: int, last: int, *, readable: bool = False
     ) -> list[bitmap.Run]:
-        """The runs of blocks in `first`..`last` that are not here, all inclusive; clamped to the size.
+        """Return the runs of missing blocks in `first`..`last`, inclusive and clamped to the size.
 
-        With `readable`, what can be read at this moment without being here is none of them.
+        With `readable`, blocks that are in memory only do not count as missing.
         """
         content = self._contents.get(sha1, size)
         runs = bitmap.missing(content.bits, first, min(last, bitmap.blocks(content.size) - 1))
-        return self._passing.without(sha1, runs) if readable and self._passing is not None else runs
+        return self._pass_through.without(sha1, runs) if readable and self._pass_through is not None else runs
 
     def pass_through(self, sha1: str, size: int, first: int, data: content_files.Bytes) -> None:
-        """As `write_blocks`, of what is to be read and not kept: in memory, until others need the place."""
-        self._passing = self._passing or PassThrough()
+        """Like `write_blocks`, for blocks to read but not to cache: kept in memory for a while."""
+        self._pass_through = self._pass_through or PassThrough()
         try:
-            self._passing.put(sha1, size, first, data)
+            self._pass_through.put(sha1, size, first, data)
         except errors.IntegrityError:
-            self._landing.doubts[sha1] += 1
+            self._writer.doubts[sha1] += 1
             raise
 
-    def may_pass(self, nbytes: int) -> bool:
-        """Whether so much may be fetched ahead to pass through."""
-        self._passing = self._passing or PassThrough()
-        return self.is_short and self._passing.has_place(nbytes)
+    def can_pass_through(self, nbytes: int) -> bool:
+        """Whether `nbytes` may be prefetched into memory only."""
+        self._pass_through = self._pass_through or PassThrough()
+        return self.is_short and self._pass_through.has_place(nbytes)
 
     @property
     def is_short(self) -> bool:
-        """Whether the disk has less room than must be kept free."""
-        return self._room.is_short
+        """Whether the disk has less free space than must be kept free."""
+        return self._evictor.is_short
 
     def place(self, sha1: str, *, dirty: bool) -> Path:
-        """Where the bytes of a content are if they are here; `dirty`: they are not at the service yet.
+        """Return the path of a content's file, if it exists; `dirty`: it is not uploaded yet.
 
-        For threads, which know the rest from its row.
+        For threads, which know everything else from its row.
         """
         return self._files.dirty(sha1) if dirty else self._files.cached(sha1)
 
     def is_complete(self, sha1: str) -> bool:
-        """Whether every block is here; after a power cut they may still have to be checked."""
+        """Whether every block is present; after a power cut they may still have to be verified."""
         if sha1 == EMPTY_SHA1:
             return True
         content = self._contents.find(sha1)
         return content is not None and content.complete
 
     def path(self, sha1: str) -> Path | None:
-        """The file of a complete content: one that is dirty, or was checked against its SHA-1.
+        """Return the file of a complete content that is dirty or verified.
 
-        Whoever reads the file opens the content, or opens the file at once.
+        The caller must `open` the content, or open the file at once.
         """
         content = self._contents.find(sha1)
         usable = content is not None and content.complete and (content.verified or content.dirty)
@@ -155,9 +155,9 @@ class BlockCache:
         return place
 
     async def complete_path(self, sha1: str) -> Path | None:
-        """As `path`, after checking a content that is here and was not checked yet.
+        """Like `path`, but verify the content first if necessary.
 
-        Raises `DamagedContent` for a dirty one that is not what was written.
+        Raises `DamagedContent` for a dirty content whose bytes are not what was written.
         """
         content = self._contents.find(sha1)
         if content is not None and not content.verified:
@@ -172,7 +172,7 @@ class BlockCache:
         return self.path(sha1)
 
     def usage(self) -> int:
-        """The bytes of all cached blocks, without those of dirty contents."""
+        """Return the size of all cached blocks, without those of dirty contents."""
         return self._contents.used
 
     # Reading
@@ -180,11 +180,11 @@ class BlockCache:
     async def read(
         self, content: Content, offset: int, length: int, fetcher: Fetcher | None = None
     ) -> bytes | bytearray:
-        """Up to `length` bytes at `offset`, fewer only at the end; `fetcher` brings what is not here.
+        """Return up to `length` bytes at `offset`, fewer only at the end; `fetcher` downloads missing blocks.
 
-        Raises `MissingBlocks` if nobody brings it, what the fetcher raises, and OSError or `IntegrityError`
-        if bytes cannot be had again because the content is dirty.  What is in the page cache is answered
-        without giving up the loop.
+        Raises `MissingBlocks` if blocks are missing and not fetched, whatever the fetcher raises, and OSError
+        or `IntegrityError` if damaged bytes cannot be downloaded again because the content is dirty.  Data in
+        the page cache is returned without a checkpoint.
         """
         fetched = 0
         while True:
@@ -197,8 +197,8 @@ class BlockCache:
                 continue
             first, last = offset // BLOCK, (offset + count - 1) // BLOCK
             if runs := bitmap.missing(cached.bits, first, last):
-                if self._passing is not None and not self._passing.without(content.sha1, runs):
-                    passing = await self._read_passing(cached, self._passing, offset, count)
+                if self._pass_through is not None and not self._pass_through.without(content.sha1, runs):
+                    passing = await self._read_passing(cached, self._pass_through, offset, count)
                     if passing is not None:
                         return passing
                 if fetcher is None or fetched == ATTEMPTS:
@@ -216,7 +216,7 @@ class BlockCache:
                     return data
 
     async def _read(self, content: content_index.CachedContent, offset: int, count: int) -> bytearray:
-        # atomic: no await from the caller's look at the bitmap to here; then the descriptor is ours.
+        # atomic: no await from the caller's check of the bitmap until the descriptor is borrowed.
         file = content.file
         fd = self._files.borrow(file, size=content.size, writable=not content.complete)
         try:
@@ -229,7 +229,7 @@ class BlockCache:
     async def _read_passing(
         self, content: content_index.CachedContent, passing: PassThrough, offset: int, count: int
     ) -> bytes | None:
-        """Of blocks some of which are in memory only; None if one goes meanwhile."""
+        """Read blocks of which some are in memory only; None if one is evicted meanwhile."""
         parts: list[content_files.Bytes] = []
         end = offset + count
         for index in range(offset // BLOCK, (end - 1) // BLOCK + 1):
@@ -244,7 +244,7 @@ class BlockCache:
         return b"".join(parts)
 
     def _damaged(self, content: content_index.CachedContent, error: OSError) -> None:
-        """Drop what can be fetched again; anything else is the caller's to hear."""
+        """Drop a damaged content that can be downloaded again; raise any other error."""
         if not content_files.is_damage(error):
             raise error
         if content.dirty:
@@ -256,7 +256,7 @@ class BlockCache:
     # Checking
 
     async def verify(self, sha1: str) -> bool:
-        """Check a complete content if that was not done; whether it is whole and right."""
+        """Verify a complete content if necessary; return whether it is complete and correct."""
         content = self._contents.find(sha1)
         while content is not None and content.complete and not content.verified:
             await self._check(content)
@@ -264,7 +264,7 @@ class BlockCache:
         return content is not None and content.complete
 
     async def verify_all(self) -> None:
-        """Check everything that was not checked since a power cut; background work."""
+        """Verify all contents that are unverified since a power cut; background work."""
         last = ""
         while names := content_table.unverified(self._db, 100, after=last):
             for last in names:
@@ -275,7 +275,7 @@ class BlockCache:
         await self.flush()
 
     async def _check(self, content: content_index.CachedContent) -> None:
-        """Hash the whole file once for all who wait; the caller looks again at what that gave."""
+        """Hash the whole file once for all waiting tasks; the caller then re-examines the content."""
         if content.checking is not None:
             await content.checking.wait()
             return
@@ -308,32 +308,32 @@ class BlockCache:
 
     @staticmethod
     async def hash_of(path: Path) -> str:
-        """The SHA-1 of any file."""
+        """Return the SHA-1 of any file."""
         return await threads.run_sync(content_files.hash_file, path)
 
     async def room_for_pinned(self) -> int:
-        """The bytes that pinned contents may still take up."""
+        """Return how many more bytes pinned contents may take up."""
         await self.flush()
-        return await self._room.for_pinned()
+        return await self._evictor.for_pinned()
 
     # Local contents (local_contents.py)
 
     async def hold(self, sha1: str, *, is_wanted: Callable[[sqlite.Connection, str], bool]) -> bool:
-        """Keep a complete content as one that the service does not have; whether it is kept.
+        """Make a complete content dirty, as one that the service does not have; return whether it is dirty.
 
-        `is_wanted` is asked inside the transaction that says so.  Does nothing to one that is dirty already.
+        `is_wanted` is called inside the transaction that records this.  No effect on a dirty content.
         """
         if await self.complete_path(sha1) is None:
             return False
         return await self._dirty.hold(sha1, is_wanted)
 
-    # Beginning and end
+    # Start and shutdown
 
     async def recover(
         self, bases: Mapping[str, int] = MappingProxyType({}), *, clean_shutdown: bool, same_boot: bool
     ) -> recovery.RecoveryReport:
-        """Make files and rows agree, before anything else is asked of the cache; `bases`: the SHA-1 and size
-        of contents that lie under drafts."""
+        """Reconcile files and rows, before any other use of the cache; `bases`: SHA-1 and size of the base
+        contents of drafts."""
         found, used = await recovery.recover(
             self._db, self._files, bases, distrust=not clean_shutdown and not same_boot
         )
@@ -341,15 +341,15 @@ class BlockCache:
         return found
 
     async def aclose(self) -> None:
-        """Save what is known, bring fresh blocks to the disk and close every file.
+        """Save all rows, fsync recently written blocks and close every file.
 
-        Only after this may the shutdown be marked as clean: a power cut right behind it must not find
-        bitmaps of blocks that were never written out.
+        Only after this may the shutdown be marked as clean: after a power cut, a bitmap must not contain
+        blocks that were never written to disk.
         """
         try:
             await self.flush()
             paths = [
-                path for sha1 in self._landing.written if (path := self._contents.file_of(sha1)) is not None
+                path for sha1 in self._writer.written if (path := self._contents.file_of(sha1)) is not None
             ]
             await threads.run_sync(durability.sync_if_there, *paths)
         finally:

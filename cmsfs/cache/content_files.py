@@ -48,7 +48,7 @@ class ContentFiles:
         self._max_open = durability.pool_share() if max_open is None else max_open
         self._open: OrderedDict[ContentFile, None] = OrderedDict()
         # Emptied by a worker thread while the loop adds: append and popleft are safe for that.
-        self._graves: deque[Path] = deque()
+        self._discarded: deque[Path] = deque()
         self._names = 0
         for folder in (root, dirty_root):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -98,23 +98,23 @@ class ContentFiles:
             os.close(file.fd)
             file.fd = -1
 
-    def bury(self, path: Path) -> None:
-        """Take a file out of its place at once; `empty_graves` removes it (a large one takes long)."""
+    def discard(self, path: Path) -> None:
+        """Take a file out of its place at once; `delete_discarded` removes it (a large one takes long)."""
         grave = self._new_name(_GONE)
         try:
             path.rename(grave)
         except FileNotFoundError:
             return
-        self._graves.append(grave)
+        self._discarded.append(grave)
 
     @property
-    def has_graves(self) -> bool:
-        return bool(self._graves)
+    def has_discarded(self) -> bool:
+        return bool(self._discarded)
 
-    def empty_graves(self) -> None:
+    def delete_discarded(self) -> None:
         """Remove what was buried; runs in a worker thread."""
-        while self._graves:
-            self._graves.popleft().unlink(missing_ok=True)
+        while self._discarded:
+            self._discarded.popleft().unlink(missing_ok=True)
 
     def new_copy(self) -> Path:
         """A name in the cache's own file system for a copy in the making."""
@@ -128,7 +128,7 @@ class ContentFiles:
         """Close every descriptor; nobody uses the cache any more."""
         for file in list(self._open):
             self.retire(file)
-        self.empty_graves()
+        self.delete_discarded()
 
 
 def is_left_over(name: str) -> bool:

@@ -279,18 +279,18 @@ class ContentIndex:
         self._files.retire(content.file)
         if not content.dirty:
             self.used -= content.cached_bytes
-            self._files.bury(content.file.path)
+            self._files.discard(content.file.path)
 
     async def flush(self) -> None:
         """Write all rows noted so far, in one transaction, and remove the files of what was dropped.
 
         Cancelled: the rows are written with the next flush.
         """
-        if not (self._files.has_graves or self._pending or self._flushing.locked()):
+        if not (self._files.has_discarded or self._pending or self._flushing.locked()):
             return
         async with self._flushing:
-            if self._files.has_graves:
-                await threads.run_sync(self._files.empty_graves)
+            if self._files.has_discarded:
+                await threads.run_sync(self._files.delete_discarded)
             if not self._pending:
                 return
             # atomic: no await until the rows to write are copied.

@@ -1,17 +1,16 @@
 """Cache eviction: how much to evict, and which contents are eligible.
 
-The cache fills up to its limit and is then emptied to a lower mark in one go, so that a long download
-does not evict one content for each block.  What the rest of the machine needs (`keep_free`) comes
-first: the limit gives way to contents that may not be evicted, the free space does not.
+The cache fills up to its limit and is then emptied to a low mark in one go, so that a long download does not
+evict one content per block.  The disk's floor of free space (`keep_free`) has priority: contents that must
+not be evicted may exceed the limit, but never the floor.
 
-Room is reserved before a download begins and given back as its blocks land, so that downloads side by side
-do not each find the same room free.  What was written here and uploaded is there already: for that, room is
-made now and then.
+Space is reserved before a download starts and released as its blocks land, so that parallel downloads do not
+count the same free space.  Contents written here and uploaded since are in the cache already: `trim` makes
+room for them from time to time.
 
-Rule: evicted are clean, unpinned contents over which no draft lies, the longest unused first: closed ones;
-and if these are not enough, open ones that are not complete (their reader must be able to fetch blocks
-anyway).
-Single ones, which a person wants gone, are evicted by the first half of that.
+Rule: only clean, unpinned contents that are not the base of a draft are evicted, least recently used first.
+Closed ones go first; if they are not enough, then open incomplete ones (their readers must be able to
+download blocks anyway).  A single content evicted on request must be closed.
 """
 
 import errno
@@ -25,33 +24,33 @@ import trio
 from cmsfs import sqlite
 from cmsfs.cache import content_files, content_index, content_table
 
-# 2 GiB of the default 20: room for the next quarter of an hour of browsing.
+# Frees 2 GiB of the default 20: enough for the next quarter of an hour of browsing.
 LOW_MARK = 0.9
 
-# Beyond the floor itself, so that the next block does not hit it again.
+# Freed beyond the floor itself, so that the next block does not hit it again.
 FLOOR_SPARE = 0.1
 
-# What lies under a draft is fetched when that begins, and kept from then on, up to this size; of more, when
-# it is sent, through the cache if that has no room for all of it.
+# The base content of a draft is downloaded when the draft starts, and kept, up to this size; a larger one is
+# downloaded before the upload, through the cache if it has no room for all of it.
 BASE_BYTES = 64 * 1024 * 1024
 
-# Rows looked at in one go: evicting one takes some 40 µs of the loop.
+# Rows examined between checkpoints: evicting one takes about 40 µs of the loop.
 PAGE = 32
 
-# The figure of pinned bytes needs a walk of the table (15 ms at 100,000 rows, in a thread).
+# How long the sum of pinned bytes is cached: it needs a table scan (15 ms at 100,000 rows, in a thread).
 PINNED_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Bytes to free: `needed` at least, `wanted` if that costs only closed contents."""
+    """Bytes to free: at least `needed`, and `wanted` if that evicts only closed contents."""
 
     needed: int
     wanted: int
 
 
 def goal(*, used: int, limit: int, free: int, keep_free: int, nbytes: int) -> Goal | None:
-    """What to free before `nbytes` more come; None: nothing."""
+    """Return what to free before `nbytes` are added, or None."""
     over_limit = used + nbytes - limit
     over_floor = keep_free + nbytes - free
     needed = max(over_limit, over_floor)
@@ -64,8 +63,8 @@ def goal(*, used: int, limit: int, free: int, keep_free: int, nbytes: int) -> Go
 
 @dataclass(eq=False, slots=True)
 class Reservation:
-    """Room for bytes that are on their way; whoever has put some into the cache, where they count from then
-    on, takes them off `left`."""
+    """Space for bytes being downloaded.  Bytes written to the cache are counted there, so the writer
+    subtracts them from `left`."""
 
     left: int
 
@@ -87,7 +86,7 @@ class Evictor:
         self._files = store
         self._limit = limit_bytes
         self._keep_free = keep_free_bytes
-        self._making = trio.Lock()
+        self._eviction_lock = trio.Lock()
         self._reservations: set[Reservation] = set()
         self._pinned = 0
         self._pinned_at = float("-inf")
@@ -96,17 +95,17 @@ class Evictor:
     async def reserved(
         self, nbytes: int, *, spare: bool = False, pinned: bool = False
     ) -> AsyncIterator[Reservation]:
-        """Room for `nbytes` while the block lasts, less what has landed; evicts for it.
+        """Reserve `nbytes`, less what has landed, while the context is open; evict contents if necessary.
 
-        Raises OSError with ENOSPC if the floor cannot be kept; with `spare`, which is for what nobody
-        waits for, also if the limit cannot.  What is for a `pinned` content is outside the limit.
+        Raises OSError with ENOSPC if the floor cannot be kept; with `spare`, for downloads that nobody waits
+        for, also if the limit cannot.  Bytes of a `pinned` content do not count towards the limit.
         Cancelled: some contents may have been evicted.
         """
-        # Held over an eviction: whoever comes meanwhile would evict the same amount once more.
-        async with self._making:
+        # Held during an eviction: a concurrent task would evict the same amount again.
+        async with self._eviction_lock:
             if (target := await self._goal(nbytes, pinned=pinned)) is not None:
-                await self._make(target, nbytes, spare=spare and not pinned)
-            # atomic: no await from the last look at what is free until the room is taken.
+                await self._make_room(target, nbytes, spare=spare and not pinned)
+            # atomic: no await from the last check of the free space until the reservation is recorded.
             reservation = Reservation(nbytes)
             self._reservations.add(reservation)
         try:
@@ -118,24 +117,24 @@ class Evictor:
 
     @property
     def is_short(self) -> bool:
-        """Whether less is free than is to be kept free."""
+        """Whether less space is free than must be kept free."""
         return self._free() < self._keep_free
 
     async def trim(self) -> None:
-        """Bring the cache back below its limit, and the disk above its floor, as far as closed contents can:
-        what was made here and is at the service by now came without a reservation."""
-        async with self._making:
+        """Bring the cache below its limit and the disk above its floor, as far as evicting closed contents
+        allows: contents written here and uploaded since were added without a reservation."""
+        async with self._eviction_lock:
             if (target := await self._goal(0, pinned=False)) is not None:
                 await self._contents.flush()
                 await self._evict_closed(target.wanted)
                 await self._contents.flush()
 
     def evict(self, sha1: str) -> int | None:
-        """Evict one content now; the bytes of it that were here, or None if it is to stay.
+        """Evict one content now; return the bytes freed, or None if it must stay.
 
         Its file is removed by the next flush.
         """
-        # atomic: no await from the look at the row until the content is dropped.
+        # atomic: no await from reading the row until the content is dropped.
         row, content = content_table.find(self._db, sha1), self._contents.find(sha1)
         if content is None:
             return 0
@@ -148,12 +147,12 @@ class Evictor:
         return freed
 
     def pins_changed(self) -> None:
-        """Other contents are pinned now."""
+        """Discard the cached sum of pinned bytes."""
         self._pinned_at = float("-inf")
 
     async def for_pinned(self) -> int:
-        """The bytes that pinned contents may still take up: what is free above the floor, and what of the
-        cache could be evicted."""
+        """Return how many more bytes pinned contents may take up: the space free above the floor, and what
+        could be evicted from the cache."""
         self._pinned = await self._db.query(content_table.pinned_bytes)
         free = self._free() - self._keep_free
         return max(free + max(self._contents.used - self._pinned, 0), 0)
@@ -162,8 +161,8 @@ class Evictor:
     def _reserved(self) -> int:
         return sum(one.left for one in self._reservations)
 
-    async def _make(self, target: Goal, nbytes: int, *, spare: bool) -> None:
-        await self._contents.flush()  # the table's order is that of the last uses
+    async def _make_room(self, target: Goal, nbytes: int, *, spare: bool) -> None:
+        await self._contents.flush()  # brings the table's order of last use up to date
         left = target.wanted - await self._evict_closed(target.wanted)
         left -= target.wanted - target.needed
         if left > 0 and not spare:
@@ -177,7 +176,7 @@ class Evictor:
         if pinned:
             used = -nbytes  # never over the limit; the floor is for all
         elif used + nbytes > self._limit:
-            # Pinned contents were asked for one by one; they do not use up the room of the others.
+            # Pinned contents were chosen one by one; they do not use up the space of the others.
             if trio.current_time() - self._pinned_at > PINNED_SECONDS:
                 await self._contents.flush()
                 self._pinned = await self._db.query(content_table.pinned_bytes)
@@ -187,7 +186,7 @@ class Evictor:
 
     def _free(self) -> int:
         found = os.statvfs(self._files.root)
-        # What is on its way will take its room; the files are sparse, so it has not yet.
+        # Reserved bytes will take up space but have not yet, because the files are sparse.
         return found.f_bavail * found.f_frsize - self._reserved
 
     async def _evict_closed(self, wanted: int) -> int:
@@ -209,7 +208,7 @@ class Evictor:
         return freed
 
     def _evict_partial(self, needed: int) -> None:
-        """Begin open contents anew: a file larger than the cache is still read to its end."""
+        """Drop open incomplete contents, so that a file larger than the cache can be read to its end."""
         freed = 0
         for content in self._contents.live():
             if freed >= needed:

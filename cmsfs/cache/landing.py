@@ -1,11 +1,11 @@
-"""Runs of blocks that the thread which receives them writes and hashes, too.
+"""Downloads of block runs whose receiving thread also writes and hashes the data.
 
-A piece that goes from the thread that receives it to the loop, and from there to one that writes it, costs
-the loop twice what writing it does.  Where much is to come, one thread does all that for one piece after the
-other, in a buffer of its own, and the loop only hears of what has landed.
+Passing a piece from the receiving thread to the loop, and from there to a writing thread, costs the loop
+twice as much as writing it.  So for large downloads one thread does everything, piece after piece, in its own
+buffer, and only reports to the loop what has been written.
 
 Rule: as in `block_writer`.  All blocks of a run are marked as being written until the run ends, and the last
-that a content lacks can be read only when the whole was found right.
+missing blocks of a content become readable only after the whole has been verified.
 """
 
 from collections import deque
@@ -16,19 +16,19 @@ import trio
 
 from cmsfs.cache import bitmap, block_writer, content_files, content_index
 
-# What is written at a time; of a run's beginning less, since somebody may wait for it.  In a buffer that is
-# used again and again: new ones cost more than what is done with them.
+# Size of a write; smaller at the start of a run, since a reader may be waiting for it.  Buffers are reused:
+# allocating new ones costs more than the work done in them.
 PIECE_BYTES = 1024 * 1024
 FIRST_BYTES = 128 * 1024
 
-# Buffers that wait for another run.
+# Maximum number of idle buffers.
 _SPARE = 4
 
 
 class Landing:
-    """A run on its way into its content's file.
+    """Receives a run of blocks into its content's file.
 
-    `space` and `came` are called by one thread, all else by the loop; the thread ends before the run does.
+    `space` and `came` are called by one thread, everything else by the loop; the thread ends before the run.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Landing:
         first: int,
         last: int,
         buffer: bytearray,
-        told: Callable[[int, int], None],
+        on_landed: Callable[[int, int], None],
     ) -> None:
         self._writer = writer
         self._contents = known
@@ -49,28 +49,28 @@ class Landing:
         self._first = first
         self._last = last
         self._view = memoryview(buffer)
-        self._told = told
+        self._on_landed = on_landed
         self._token = trio.lowlevel.current_trio_token()
         self._hash = block_writer.hash_of(content)
         self._bits = content.bits
-        self._next = first  # the block at the beginning of the buffer
+        self._next = first  # the block at the start of the buffer
         self._held = 0
         self._piece = FIRST_BYTES
-        self._landed: deque[bitmap.Run] = deque()  # written, and not known to the loop
+        self._landed: deque[bitmap.Run] = deque()  # written, not processed by the loop yet
         self._nbytes = 0
         self._final: bitmap.Run | None = None
         self._error: OSError | None = None
-        # What the loop does when something has come and the thread begins.
+        # Called on the loop when data has arrived and the thread starts.
         self.begins: Callable[[], None] = lambda: None
 
     # ---- in the thread ----
 
     def space(self) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         return self._view[self._held : self._piece]
 
     def came(self, count: int) -> bool:
-        """So many bytes have come there: whole blocks are written.  Whether more can be taken."""
+        """Accept `count` received bytes and write whole blocks; return whether more can be taken."""
         self._held += count
         content, start = self._content, self._next * bitmap.BLOCK
         ends = self._held >= bitmap.run_bytes(content.size, self._next, self._last)
@@ -82,7 +82,7 @@ class Landing:
             content_files.write(self._fd, content.size, start, self._view[:whole])
             first, self._next = self._next, self._next + bitmap.blocks(whole)
             self._landed.append((first, self._next - 1))
-            self._token.run_sync_soon(self.look, idempotent=True)
+            self._token.run_sync_soon(self.process_landed, idempotent=True)
             self._held -= whole
             self._view[: self._held] = self._view[whole : whole + self._held]
             self._hash.follow(self._fd, content.size, self._bits, self._first, self._next - 1)
@@ -95,38 +95,39 @@ class Landing:
 
     @property
     def rest(self) -> bytes:
-        """What has come behind the last whole block."""
+        """The bytes received after the last whole block."""
         return bytes(self._view[: self._held])
 
     @property
     def is_lost(self) -> bool:
-        """Whether what has come is not there to be had: it was damaged, or a local content took its place."""
+        """Whether the received data is unusable: it was damaged, or a local content replaced it."""
         return self._content.dropped
 
     @property
     def is_done(self) -> bool:
-        """Whether all of the run is here."""
+        """Whether the whole run has been written."""
         return self._next > self._last
 
-    def look(self) -> None:
-        """Blocks that are in the file can be read, but for the last that are missing."""
-        # atomic: no await between the look at what is absent and the marks.
+    def process_landed(self) -> None:
+        """Make written blocks readable, except the content's last missing ones."""
+        # atomic: no await between reading and changing the bitmap.
         while self._landed and not self._content.dropped:
             first, last = self._landed.popleft()
             if bitmap.lacks_only(self._content.bits, self._content.size, first, last):
                 self._final = first, last
                 return
             self._contents.add_blocks(self._content, first, last)
-            self._tell(first, last)
+            self._report(first, last)
 
-    def _tell(self, first: int, last: int) -> None:
+    def _report(self, first: int, last: int) -> None:
         nbytes = bitmap.run_bytes(self._content.size, first, last)
         self._nbytes += nbytes
-        self._told(last + 1, nbytes)
+        self._on_landed(last + 1, nbytes)
 
     async def settle(self) -> None:
-        """Have known what has landed.  Raises as `BlockWriter.write_blocks`; see `is_lost` then."""
-        self.look()
+        """Process everything written, and verify a complete content.  Raises as `BlockWriter.write_blocks`;
+        check `is_lost` afterwards."""
+        self.process_landed()
         try:
             if self._error is not None:
                 raise self._error
@@ -134,7 +135,7 @@ class Landing:
                 final, self._final = self._final, None
                 await self._writer.conclude(self._content, self._fd, *final)
                 if not self._content.dropped:
-                    self._tell(*final)
+                    self._report(*final)
         except OSError as error:
             self._writer.damaged(self._content, error)
         nbytes, self._nbytes = self._nbytes, 0
@@ -143,7 +144,7 @@ class Landing:
 
 
 class Landings:
-    """Makes them."""
+    """Starts landings and keeps their buffers."""
 
     def __init__(
         self,
@@ -158,15 +159,16 @@ class Landings:
 
     @contextmanager
     def begun(
-        self, sha1: str, size: int, first: int, last: int, rest: bytes, told: Callable[[int, int], None]
+        self, sha1: str, size: int, first: int, last: int, rest: bytes, on_landed: Callable[[int, int], None]
     ) -> Iterator[Landing | None]:
-        """A run of blocks from `first` to `last`, of which these bytes are here; `told` hears of the block up
-        to which it can be read, and of how many bytes more that is.
+        """Start a run of blocks from `first` to `last` whose first bytes are `rest`.  `on_landed` is called
+        with the block up to which the run is readable, and the number of bytes added.
 
-        None if some of it is here or being written, or nothing of the content is: then by `write_blocks`.
+        Yields None if part of the run is present or being written, or if the content has no block yet: use
+        `write_blocks` then.
         """
         content = self._contents.get(sha1, size)
-        # atomic: no await from the look at the bitmap until the blocks are marked as being written.
+        # atomic: no await from reading the bitmap until the blocks are marked as being written.
         free = content.writing.keys().isdisjoint(range(first, last + 1))
         some = content.bits is not None and any(content.bits)
         if not (free and some) or bitmap.missing(content.bits, first, last) != [(first, last)]:
@@ -183,13 +185,13 @@ class Landings:
         marks = dict.fromkeys(range(first, last + 1), ended)
         content.writing |= marks
         try:
-            found = Landing(self._writer, self._contents, content, fd, first, last, buffer, told)
+            found = Landing(self._writer, self._contents, content, fd, first, last, buffer, on_landed)
             found.space()[: len(rest)] = rest
             found.came(len(rest))
             try:
                 yield found
             finally:
-                found.look()
+                found.process_landed()
         finally:
             for marked in marks:
                 del content.writing[marked]

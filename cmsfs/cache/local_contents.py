@@ -1,13 +1,13 @@
 """Contents that are not uploaded yet: how they enter the cache, and when they become evictable.
 
-    a draft's file ── adopt ──> drafts/<sha1>, and a row that says `dirty`
+    a draft's file ── adopt ──> drafts/<sha1>, and a row with `dirty` set
                                    … upload …
     mark_clean (row) ── settle ──> blocks/ab/<sha1>
 
-In `adopt` the file comes before the row, and `settle` comes after the transaction with `mark_clean`; a crash
-between leaves a file in the drafts folder, which recovery.py puts right.
+`adopt` links the file before it writes the row, and `settle` runs after the transaction with `mark_clean`; a
+crash in between leaves a file in the drafts folder, which recovery.py handles.
 
-Rule: a file in the drafts folder is never dropped nor evicted, whatever its row says.
+Rule: a file in the drafts folder is never dropped or evicted, whatever its row says.
 """
 
 import errno
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class LocalFile(NamedTuple):
-    """A file with these bytes, which are on the disk."""
+    """A file with this content, which is on disk."""
 
     sha1: str
     size: int
@@ -35,7 +35,7 @@ class LocalFile(NamedTuple):
 
 
 class LocalContents:
-    """Brings local contents into the cache."""
+    """Adds local contents to the cache."""
 
     def __init__(
         self, db: sqlite.Database, known: content_index.ContentIndex, store: content_files.ContentFiles
@@ -43,16 +43,16 @@ class LocalContents:
         self._db = db
         self._contents = known
         self._files = store
-        # From before a file is moved in until its row is recorded.
+        # Contents whose files are being linked and whose rows are not recorded yet.
         self._adopting: Counter[str] = Counter()
 
     async def adopt(self, found: Sequence[LocalFile], record: Callable[[sqlite.Connection], T]) -> T:
-        """Make finished files dirty contents, and return what `record` returned: a transaction that has to
-        say so (`content_table.record_dirty`) of each.
+        """Make finished files dirty contents, and return the result of `record`, a transaction that must call
+        `content_table.record_dirty` for each.
 
-        The files keep their names besides.  One fsync brings all the new ones to the disk before the
-        transaction, whose rows may become durable at any moment by a commit or a checkpoint of others.
-        Failed, or cancelled: nothing has happened.  May be repeated.
+        The files also keep their old names.  One fsync makes all new names durable before the transaction,
+        since another commit or a checkpoint may make its rows durable at any moment.
+        Failed or cancelled: nothing has changed.  May be repeated.
         """
         self._adopting.update(file.sha1 for file in found)
         is_recorded = False
@@ -65,13 +65,13 @@ class LocalContents:
             return result
         finally:
             self._adopting.subtract(file.sha1 for file in found)
-            # Without those at zero.
+            # Removes entries with a count of zero.
             self._adopting = +self._adopting
             if not is_recorded:
                 self.disown(*(file.sha1 for file in found))
 
     async def enter(self, found: Sequence[LocalFile]) -> None:
-        """`adopt` up to the transaction."""
+        """Do the part of `adopt` before the transaction."""
         rows = [content_table.find(self._db, file.sha1) for file in found]
         recorded = [row is not None and row.dirty for row in rows]
         targets = [self._files.dirty(file.sha1) for file in found]
@@ -83,42 +83,42 @@ class LocalContents:
             )
 
     def disown(self, *contents: str) -> None:
-        """Undo `adopt` of contents of which the transaction has not said so."""
+        """Undo `adopt` for contents that the transaction has not recorded."""
         for sha1 in contents:
             content, row = self._contents.find(sha1), content_table.find(self._db, sha1)
             is_recorded = row is not None and row.dirty
-            # Another file with these bytes may be on its way to the same name.
+            # Another file with the same bytes may be being linked to this name.
             if content is None or not content.dirty or is_recorded or sha1 in self._adopting:
                 continue
             self._contents.forget(content)
             content.file.path.unlink(missing_ok=True)
 
     async def settle(self, *contents: str) -> None:
-        """Move contents that are marked clean to the cache, where they may be evicted.
+        """Move contents that are marked clean to the cache's folder, where they may be evicted.
 
-        Does nothing to one that has become dirty again.  Cancelled: they stay where they are until the next
-        start.
+        No effect on a content that has become dirty again.  Cancelled: they stay in the drafts folder until
+        the next start.
         """
         for sha1 in contents:
             content = self._contents.find(sha1)
-            # atomic: no await from here to the renaming.
+            # atomic: no await from here to the rename.
             if content is not None and content.dirty and self._is_clean(sha1):
                 await self._move_out(content)
 
     def _is_clean(self, sha1: str) -> bool:
-        """Whether it is marked clean, or has no row yet; and no transaction on its way says otherwise."""
+        """Whether it is marked clean or has no row yet, and is not being adopted."""
         row = content_table.find(self._db, sha1)
         return (row is None or not row.dirty) and sha1 not in self._adopting
 
     async def _move_out(self, content: content_index.CachedContent) -> None:
         sha1 = content.sha1
         source, target = content.file.path, self._files.cached(sha1)
-        # atomic: no await from the look at the content to the rename.
+        # atomic: no await from the caller's check to the rename.
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             source.rename(target)
         except FileNotFoundError:
-            return  # it was lost; the next read of it finds out
+            return  # the file is lost; the next read discovers it
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
@@ -129,14 +129,14 @@ class LocalContents:
         await self._settle_by_copy(content, target)
 
     async def hold(self, sha1: str, is_wanted: Callable[[sqlite.Connection, str], bool]) -> bool:
-        """Bring a complete content of the cache into the drafts folder; whether it is dirty now.
+        """Move a complete content from the cache to the drafts folder; return whether it is dirty now.
 
-        Not wanted after all, failed or cancelled: it is in the cache again.
+        If it is not wanted, on failure or when cancelled, it returns to the cache.
         """
         content = self._contents.find(sha1)
         if content is None or not content.complete or content.dirty:
             return content is not None and content.dirty
-        # Beside the folder's other second names, which a start removes.
+        # A temporary second name, like others in this folder; they are removed at start.
         copy = self._files.dirty(sha1).with_suffix(".sealed")
         await threads.run_sync(_second_name, content.file.path, copy)
 
@@ -160,7 +160,7 @@ class LocalContents:
         return is_kept
 
     async def drop(self, sha1: str) -> None:
-        """Remove a content that is marked clean and that nothing has any more; settle it if it is in use."""
+        """Remove a content that is marked clean and no longer referenced; settle it if it is in use."""
         content = self._contents.find(sha1)
         if content is None or not content.dirty or not self._is_clean(sha1):
             return
@@ -177,9 +177,9 @@ class LocalContents:
         except OSError:
             copy.unlink(missing_ok=True)
             raise
-        # atomic: no await from the look at the content to the end.
+        # atomic: no await from this check to the end.
         if content.dropped or not self._is_clean(content.sha1):
-            copy.unlink()  # it was adopted anew while we looked away
+            copy.unlink()  # it was adopted again during the copy
             return
         copy.rename(target)
         source.unlink()
@@ -189,7 +189,7 @@ class LocalContents:
 
 
 def move_across(source: Path, target: Path, copy: Path) -> None:
-    """Move a file, over `copy` (a name beside the target) if that is another file system."""
+    """Move a file; across file systems, copy it to `copy` (a name beside the target) and rename that."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         source.rename(target)
@@ -203,7 +203,7 @@ def move_across(source: Path, target: Path, copy: Path) -> None:
 
 
 def _second_name(path: Path, name: Path) -> None:
-    """Another name for a file, or a copy on another file system, whose bytes are on the disk."""
+    """Hard-link a file, or copy it across file systems, and fsync it."""
     name.unlink(missing_ok=True)
     try:
         os.link(path, name)
@@ -219,7 +219,7 @@ def _second_name(path: Path, name: Path) -> None:
 
 
 def _link_in(moves: Sequence[tuple[LocalFile, Path, bool]]) -> None:
-    """Give each file its name as content, unless one is there (as recorded) that is of its size."""
+    """Link each file to its name as content, unless a recorded one of the same size exists there."""
     for (_, size, path), target, is_recorded in moves:
         if (found := path.stat().st_size) != size:
             raise ValueError(f"{path} has {found} bytes, its content {size}")
@@ -232,7 +232,7 @@ def _link_in(moves: Sequence[tuple[LocalFile, Path, bool]]) -> None:
             second_name.unlink(missing_ok=True)
             os.link(path, second_name)
             second_name.rename(target)
-            # Where both were names of one file the renaming has done nothing.
+            # If both are names of the same file, rename does nothing.
             second_name.unlink(missing_ok=True)
     if moves:
         durability.sync(moves[0][1].parent)

@@ -1,10 +1,10 @@
-"""Reads without caching: blocks in memory only, while the disk has no room for the cache.
+"""Reads without caching: keeps blocks in memory only, while the disk has no room for the cache.
 
-A drive must be readable on a full disk.  What is fetched then stays here until it is read, or until others
-need the place; nothing of it is ever written to the disk, nor counted as being here.
+A drive must be readable on a full disk.  Blocks downloaded then stay here until they are read or evicted by
+others; they are never written to disk nor counted as cached.
 
-Rule: never more than `MOST_BYTES`.  Blocks that come in order are hashed as they come, and the last of a
-content is given out only if the whole has the right SHA-1, as far as that could be followed.
+Rule: never more than `MAX_BYTES`.  Blocks that arrive in order are hashed as they come, and the last one of a
+content is returned only if the SHA-1 matches, provided that all blocks could be hashed.
 """
 
 import hashlib
@@ -13,9 +13,9 @@ from collections import OrderedDict
 from cmsfs import errors
 from cmsfs.cache import bitmap
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 
-# Contents whose hash is followed.
+# Maximum number of contents hashed at a time.
 FOLLOWED = 64
 
 
@@ -30,21 +30,21 @@ class _Followed:
 class PassThrough:
     """The blocks in memory, by content and index."""
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
+    def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
-        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()  # the first to go first
+        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()  # in order of eviction
         self._followed: OrderedDict[str, _Followed] = OrderedDict()
         self.used = 0
 
     def has_place(self, nbytes: int) -> bool:
-        """Whether so much may be fetched ahead without driving out what was."""
+        """Whether `nbytes` may be prefetched without evicting earlier blocks."""
         return self.used + nbytes <= self._most // 2
 
     def has(self, sha1: str, index: int) -> bool:
         return (sha1, index) in self._blocks
 
     def without(self, sha1: str, runs: list[bitmap.Run]) -> list[bitmap.Run]:
-        """Runs of blocks less those that are here."""
+        """Return the runs without the blocks that are in memory."""
         if not self._blocks:
             return runs
         left: list[bitmap.Run] = []
@@ -59,7 +59,7 @@ class PassThrough:
         return left
 
     def get(self, sha1: str, index: int, start: int, end: int) -> bytes | None:
-        """A part of a block, None if it is not here; once its end was read it is the first to go."""
+        """Return part of a block, or None; a block that was read to its end is evicted first."""
         block = self._blocks.get((sha1, index))
         if block is None:
             return None
@@ -68,10 +68,10 @@ class PassThrough:
         return block[start:end]
 
     def put(self, sha1: str, size: int, first: int, data: bytes | bytearray | memoryview) -> None:
-        """Take in whole blocks.
+        """Store whole blocks.
 
-        Raises `IntegrityError`, and forgets the content, if they are the last of one that was followed from
-        its beginning and that does not have its SHA-1.
+        Raises `IntegrityError`, and drops the content, if all of it has been hashed in order and it does not
+        match its SHA-1.
         """
         view = memoryview(data)
         for number in range(bitmap.blocks(len(view))):
@@ -88,7 +88,7 @@ class PassThrough:
             self.used -= len(block)
 
     def forget(self, sha1: str) -> None:
-        """Give up all blocks of a content."""
+        """Drop all blocks of a content."""
         self._followed.pop(sha1, None)
         for key in [key for key in self._blocks if key[0] == sha1]:
             self._drop(*key)
@@ -98,7 +98,7 @@ class PassThrough:
             self.used -= len(block)
 
     def _follow(self, sha1: str, size: int) -> str | None:
-        """Hash what has come in order; the SHA-1 if that is all."""
+        """Hash the next blocks in order; return the SHA-1 once the content is complete."""
         if (followed := self._followed.get(sha1)) is None:
             followed = self._followed[sha1] = _Followed()
             while len(self._followed) > FOLLOWED:

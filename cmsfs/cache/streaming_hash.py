@@ -1,9 +1,9 @@
-"""Computes the SHA-1 of a file while it is being filled.
+"""Computes the SHA-1 of a file while it is being downloaded.
 
-A gibibyte takes most of a second to hash.  Done when the last block has landed, that second is waited for by
-whoever reads the end of the file; done on the way, it is nobody's.
+Hashing a gibibyte takes most of a second.  If it were done after the last block, the reader of the end of the
+file would wait for it; done during the download, nobody waits.
 
-Rule: what is hashed is read back from the file, so the verdict is on the bytes that will be read.
+Rule: the bytes are read back from the file, so what is verified is what will be read.
 """
 
 import errno
@@ -15,13 +15,13 @@ from cmsfs.cache import bitmap
 
 CHUNK = 256 * 1024
 
-# What one thread hashes before it goes on with its own work: where blocks come out of order, whoever brings
-# what was missing catches up with what came before.
-MOST_BYTES = 4 * 1024 * 1024
+# The most one call hashes before the thread continues its own work: when blocks arrive out of order, the
+# thread that fills a gap also hashes what came after it.
+MAX_BYTES_PER_CALL = 4 * 1024 * 1024
 
 
 class StreamingHash:
-    """How far a file has been hashed.  Used from threads, by one at a time."""
+    """The SHA-1 of a file's first `offset` bytes.  Used from threads, one at a time."""
 
     __slots__ = ("_sha1", "_turn", "offset")
 
@@ -31,12 +31,12 @@ class StreamingHash:
         self._turn = threading.Lock()
 
     def follow(self, fd: int, size: int, bits: bytearray | None, first: int, last: int) -> None:
-        """Hash some of what is here without a gap, unless somebody is at that already: blocks by `bits`,
-        which are never taken back, and those from `first` to `last`.  Raises OSError."""
+        """Hash some of what is present without a gap, unless another thread is doing so: the blocks of
+        `bits`, which are never unset, and those from `first` to `last`.  Raises OSError."""
         if bits is None or not self._turn.acquire(blocking=False):
             return
         try:
-            end = min(self.offset + MOST_BYTES, size)
+            end = min(self.offset + MAX_BYTES_PER_CALL, size)
             gaps = bitmap.missing(bits, self.offset // bitmap.BLOCK, bitmap.blocks(end) - 1)
             if gaps:
                 gap = gaps[0][0]
@@ -46,13 +46,13 @@ class StreamingHash:
             self._turn.release()
 
     def finish(self, fd: int, size: int) -> str:
-        """The SHA-1 of the whole file, all of which is there.  Raises OSError."""
+        """Return the SHA-1 of the whole file, which must be complete.  Raises OSError."""
         with self._turn:
             self._take(fd, size)
             return self._sha1.hexdigest()
 
     def _take(self, fd: int, end: int) -> None:
-        """Hash up to `end`, all of which is in the file and stays as it is."""
+        """Hash up to `end`; the file has all these bytes and they do not change."""
         buffer = bytearray(min(CHUNK, max(0, end - self.offset)))
         view = memoryview(buffer)
         while self.offset < end:

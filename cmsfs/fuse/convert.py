@@ -2,7 +2,7 @@
 
 Called by `operations` alone.
 
-Rule: pure functions; a name that is not UTF-8 gets no further than this file.
+Rule: pure functions; names that are not UTF-8 are rejected here.
 """
 
 import ctypes
@@ -16,12 +16,12 @@ import pyfuse3
 
 from cmsfs.vfs.tree import attributes
 
-# What programs take as the size of a good read or write.  The kernel asks us for 128 KiB at a time; with
-# the default of 4 KiB, buffered writers send 4 KiB requests, which are ten times slower.
+# The preferred I/O size that programs see.  The kernel asks us for 128 KiB at a time; with the default of
+# 4 KiB, buffered writers send 4 KiB requests, which are ten times slower.
 BLOCK_SIZE = 128 * 1024
 
-# How long the kernel remembers that a name is not there.  Long, because a name that appears elsewhere is
-# told to the kernel by `notifier`, and desktops ask for the same absent names (.hidden, .git) all day.
+# How long the kernel caches that a name does not exist.  Long, because `notifier` reports names that appear
+# remotely, and desktops look up the same absent names (.hidden, .git) all day.
 NEGATIVE_TIMEOUT = 300.0
 
 _SECTOR = 512  # the unit of st_blocks, whatever st_blksize says
@@ -29,7 +29,7 @@ _SECTOR = 512  # the unit of st_blocks, whatever st_blksize says
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whom every file of the drive belongs to, and the permission bits that nobody has."""
+    """The owner of every file of the drive, and the permission bits that are masked out."""
 
     uid: int
     gid: int
@@ -37,14 +37,14 @@ class Owner:
 
 
 def owner(uid: int | None = None, gid: int | None = None, *, umask: int = 0) -> Owner:
-    """The owner of a drive that this process mounts: itself, where nobody else is named."""
+    """Return the owner of a drive that this process mounts: by default its own user and group."""
     return Owner(os.getuid() if uid is None else uid, os.getgid() if gid is None else gid, umask)
 
 
 def _place_of_number() -> int:
-    """Where the attributes of an entry have the number that programs see; 0 if that cannot be told.
+    """Find the offset of the inode number that programs see in `EntryAttributes`; 0 if it is not found.
 
-    The kernel's protocol has two: the one that requests name an inode by, and the one in its attributes.
+    The kernel's protocol has two: the node ID used in requests, and the inode number in the attributes.
     pyfuse3 sets both to one value.
     """
     mark = 0x5EED_CAFE_0DD5_F00D
@@ -57,7 +57,7 @@ def _place_of_number() -> int:
     if len(found) != 2:
         return 0
     ctypes.c_uint64.from_address(id(probe) + found[1]).value = 1
-    # What reads back is the other one.
+    # pyfuse3's `st_ino` reads the other one.
     return found[1] if probe.st_ino == mark else 0
 
 
@@ -65,12 +65,12 @@ _NUMBER_AT = _place_of_number()
 
 
 def entry(found: attributes.Attributes, owner: Owner) -> pyfuse3.EntryAttributes:
-    """The kernel's view of a node."""
+    """Convert a node's attributes for the kernel."""
     result = pyfuse3.EntryAttributes()
     result.st_ino = found.ino
     if found.number and _NUMBER_AT:
         ctypes.c_uint64.from_address(id(result) + _NUMBER_AT).value = found.number
-    result.generation = 0  # inodes are never given out twice
+    result.generation = 0  # inode numbers are never reused
     result.entry_timeout = found.timeout
     result.attr_timeout = found.timeout
     result.st_mode = found.mode & ~owner.umask
@@ -88,14 +88,14 @@ def entry(found: attributes.Attributes, owner: Owner) -> pyfuse3.EntryAttributes
 
 
 def writable(found: pyfuse3.EntryAttributes) -> pyfuse3.EntryAttributes:
-    """The same as its owner may change it, for the one who asks now: the kernel asks again for others."""
+    """Make the attributes writable for their owner, in this answer only: the kernel does not cache it."""
     found.st_mode |= 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
     found.attr_timeout = 0.0
     return found
 
 
 def folder_entry(ino: int) -> pyfuse3.EntryAttributes:
-    """A folder of which a listing tells the number alone."""
+    """Return attributes of a folder with only its inode number and type, as a listing needs."""
     result = pyfuse3.EntryAttributes()
     result.st_ino = ino
     result.st_mode = stat.S_IFDIR | 0o755
@@ -103,7 +103,7 @@ def folder_entry(ino: int) -> pyfuse3.EntryAttributes:
 
 
 def absent() -> pyfuse3.EntryAttributes:
-    """The answer that there is no such name, which the kernel may remember (a plain ENOENT it forgets)."""
+    """Return a negative entry, which the kernel may cache (unlike a plain ENOENT)."""
     result = pyfuse3.EntryAttributes()
     result.st_ino = 0
     result.entry_timeout = NEGATIVE_TIMEOUT
@@ -111,19 +111,19 @@ def absent() -> pyfuse3.EntryAttributes:
 
 
 def file_info(opened: attributes.OpenResult) -> pyfuse3.FileInfo:
-    """The kernel's view of an open file; `keep_cache` is always set, for pyfuse3's default is True."""
+    """Convert an open file for the kernel; `keep_cache` is always given, since pyfuse3's default is True."""
     return pyfuse3.FileInfo(fh=opened.fh, keep_cache=opened.keep_cache, direct_io=opened.direct_io)
 
 
 def idle_file(fh: int) -> pyfuse3.FileInfo:
-    """A handle that says nothing about the file's pages."""
+    """Return a handle that leaves the file's cached pages alone."""
     return pyfuse3.FileInfo(fh=fh, keep_cache=True, direct_io=False)
 
 
 def changes(
     wanted: pyfuse3.EntryAttributes, fields: pyfuse3.SetattrFields, owner: Owner
 ) -> attributes.SetAttr:
-    """What setattr asks for; the change time is not a caller's to set, and an owner who is one already is no
+    """Convert a setattr request; callers cannot set the change time, and setting the current owner is no
     change."""
     return attributes.SetAttr(
         size=wanted.st_size if fields.update_size else None,
@@ -136,7 +136,7 @@ def changes(
 
 
 def statvfs(room: attributes.Statfs) -> pyfuse3.StatvfsData:
-    """What df shows; nothing is reserved for root."""
+    """Convert the totals that df shows; nothing is reserved for root."""
     result = pyfuse3.StatvfsData()
     result.f_bsize = room.block_size
     result.f_frsize = room.block_size
@@ -151,7 +151,7 @@ def statvfs(room: attributes.Statfs) -> pyfuse3.StatvfsData:
 
 
 def known_name(raw: bytes) -> str:
-    """A name that should be there.  One that is not UTF-8 cannot be: `FileNotFoundError`."""
+    """Decode the name of an existing entry.  None is not UTF-8, so such a name is `FileNotFoundError`."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -159,8 +159,8 @@ def known_name(raw: bytes) -> str:
 
 
 def new_name(raw: bytes) -> str:
-    """A name to be made.  One that is not UTF-8 cannot be told to the service: `OSError` EILSEQ, whose text
-    ("Invalid or incomplete multibyte …") tells the user what is wrong with it, as EINVAL would not."""
+    """Decode the name of a new entry.  The service cannot store one that is not UTF-8: `OSError` EILSEQ,
+    whose text ("Invalid or incomplete multibyte …") tells the user what is wrong, unlike EINVAL."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -168,5 +168,5 @@ def new_name(raw: bytes) -> str:
 
 
 def raw_name(name: str) -> bytes:
-    """A name as the kernel wants it; never fails, for a listing must not end half way."""
+    """Encode a name for the kernel; never fails, so that a listing does not end halfway."""
     return name.encode("utf-8", "surrogatepass")

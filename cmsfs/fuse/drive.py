@@ -2,8 +2,8 @@
 
 `cmsfs.vfs.tree.filesystem` offers it; `operations` is written against these signatures and nothing more.
 
-Rule: inode numbers and text names go in, values of `vfs.tree.attributes` come out, and every error is an
-`OSError` whose errno is the answer.
+Rule: arguments are inode numbers and text names, results are values of `vfs.tree.attributes`, and every error
+is an `OSError` whose errno is the answer.
 """
 
 from typing import Protocol

@@ -1,7 +1,7 @@
-"""What watchers of folders have not heard yet, and what the helper must make for them to hear it.
+"""Collects events that watchers of folders have not received yet, and plans the helper's tasks to raise them.
 
-Kept is what was under each name before; what is there now is looked at when the tasks are made.  So whatever
-happens to a name meanwhile counts once, and what came and went is nobody's news.
+For each changed name we keep what it referred to before; what it refers to now is looked up when the tasks
+are planned.  So several changes of one name are merged, and what came and went in between raises no event.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -16,12 +16,12 @@ from cmsfs.replica.merge import lineages
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.sqlite import Database
 
-# So many names are kept; beyond, watchers have to look for themselves, as with inotify's own queue (16,384).
-MOST = 16_384
+# Limit of pending names; beyond it events are lost, as with inotify's own queue (16,384).
+MAX_PENDING = 16_384
 
 
 class Place(NamedTuple):
-    """A node and where it is."""
+    """A node and its location."""
 
     ino: Ino
     parent: Ino | None
@@ -31,26 +31,26 @@ class Place(NamedTuple):
 
 
 class Places(Protocol):
-    """The tree, as it is now."""
+    """Reads the current tree."""
 
     def child(self, parent: Ino, name: str, /) -> Place | None:
-        """What is under a name."""
+        """Return the node with this name."""
 
     def find(self, ino: Ino, /) -> Place | None:
-        """Where a node is."""
+        """Return a node's location."""
 
     def is_listed(self, folder: Ino, /) -> bool:
-        """Whether everything in a folder is known."""
+        """Whether a folder has been listed completely."""
 
-    def is_heir(self, ino: Ino, /) -> bool:
-        """Whether a node has its name from another one that was open when its bytes changed."""
+    def is_successor(self, ino: Ino, /) -> bool:
+        """Whether a node took its name over from one that was open when its contents changed remotely."""
 
-    def shown_as(self, shown: set[int], /) -> set[Ino]:
-        """The nodes that have these inode numbers for programs."""
+    def inodes_of(self, shown: set[int], /) -> set[Ino]:
+        """Return the nodes that programs see under these inode numbers."""
 
 
 class TreePlaces:
-    """The places of the replica, without the nodes that are not shown."""
+    """`Places` of the replica, without hidden nodes."""
 
     def __init__(self, db: Database, hides: Callable[[Node], bool]) -> None:
         self._db = db
@@ -63,7 +63,7 @@ class TreePlaces:
         return Place(node.ino, node.parent, node.name, node.is_folder, node.size)
 
     def child_number(self, parent: Ino, name: str) -> Ino:
-        """The node that is under a name; 0 for none."""
+        """Return the inode of the node with this name; 0 if there is none."""
         place = self.child(parent, name)
         return 0 if place is None else place.ino
 
@@ -74,16 +74,16 @@ class TreePlaces:
     def is_listed(self, folder: Ino) -> bool:
         return tree.is_listed(self._db, folder)
 
-    def is_heir(self, ino: Ino) -> bool:
+    def is_successor(self, ino: Ino) -> bool:
         return lineages.is_successor(self._db, ino)
 
-    def shown_as(self, shown: set[int]) -> set[Ino]:
+    def inodes_of(self, shown: set[int]) -> set[Ino]:
         return numbers.inodes_of(self._db, shown)
 
 
 @dataclass(frozen=True, slots=True)
-class _Before:
-    """What watchers believe to be under a name: a node, or nothing (0)."""
+class _Previous:
+    """What a name referred to when watchers were last notified: a node, or nothing (0)."""
 
     ino: Ino
     is_folder: bool = False
@@ -92,28 +92,28 @@ class _Before:
 _Key = tuple[Ino, str]
 
 
-class Unheard:
-    """Changes that watchers have not heard of, bounded."""
+class PendingEvents:
+    """Changes that watchers have not been notified of, bounded."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._names: dict[_Key, _Before] = {}
+        self._names: dict[_Key, _Previous] = {}
         self._changed: dict[Ino, ChangeKind] = {}
-        # Nodes that came to their place from elsewhere; what programs made the kernel has told of.
+        # Nodes that were created or moved remotely; the kernel itself reports those of programs.
         self._arrived: set[Ino] = set()
 
     def __bool__(self) -> bool:
         return bool(self._names or self._changed)
 
     def note(self, changes: Iterable[Change], is_known: Callable[[Ino], bool]) -> None:
-        """Keep what these say of folders and files that the kernel knows.  After their commit."""
+        """Record changes of files and folders that the kernel knows; call after their commit."""
         listed: dict[Ino, bool] = {}
         for change in changes:
-            if len(self._names) + len(self._changed) >= MOST:
+            if len(self._names) + len(self._changed) >= MAX_PENDING:
                 return
             if change.parent is None:
                 self._note_node(change, is_known)
-            # Number 0: a program did it, through the kernel.
+            # Inode 0: a program made this change, through the kernel.
             elif change.ino and is_known(change.parent):
                 self._arrived.add(change.ino)
                 if (change.parent, change.name) in self._names:
@@ -121,8 +121,8 @@ class Unheard:
                 if change.is_new and change.parent not in listed:
                     listed[change.parent] = self._places.is_listed(change.parent)
                 if change.is_new and not listed[change.parent]:
-                    continue  # a first listing: nobody has seen the folder without it
-                self._names[change.parent, change.name] = self._before(change)
+                    continue  # the folder's first listing: nobody has seen it without this entry
+                self._names[change.parent, change.name] = self._previous(change)
 
     def _note_node(self, change: Change, is_known: Callable[[Ino], bool]) -> None:
         if change.is_same or self._changed.get(change.ino) is ChangeKind.CONTENT:
@@ -131,31 +131,31 @@ class Unheard:
         if place is not None and place.parent is not None and is_known(place.parent):
             self._changed[change.ino] = change.what
 
-    def _before(self, change: Change) -> _Before:
+    def _previous(self, change: Change) -> _Previous:
         if change.is_new:
-            return _Before(0)
+            return _Previous(0)
         place = self._places.find(change.ino)
-        is_here = place is not None and (place.parent, place.name) == (change.parent, change.name)
-        if is_here and change.what is ChangeKind.ENTRY:
-            # It came to a free name; what was moved from there before has been noted.  But a file that was
-            # open has handed its name on.
-            return _Before(-1 if self._places.is_heir(change.ino) else 0)
-        return _Before(change.ino, place is not None and place.is_folder)
+        is_in_place = place is not None and (place.parent, place.name) == (change.parent, change.name)
+        if is_in_place and change.what is ChangeKind.ENTRY:
+            # The name was free: if a node had moved away from it, that change was recorded first.  Except
+            # that a successor took the name over from an open file.
+            return _Previous(-1 if self._places.is_successor(change.ino) else 0)
+        return _Previous(change.ino, place is not None and place.is_folder)
 
     def take(self, watched: Collection[Ino]) -> list[EchoTask]:
-        """What is to be made in these folders, and about these files, in this order; all is heard then."""
+        """Return the tasks for these watched folders and files, in order, and forget all pending events."""
         names = {key: before for key, before in self._names.items() if key[0] in watched}
         changed, self._names, self._changed = self._changed, {}, {}
         arrived, self._arrived = self._arrived, set()
         plan = _Plan(self._places, names, arrived)
-        return [*plan.tasks(), *self._changes(changed, plan, watched)]
+        return [*plan.tasks(), *self._change_tasks(changed, plan, watched)]
 
-    def _changes(
+    def _change_tasks(
         self, changed: dict[Ino, ChangeKind], plan: "_Plan", watched: Collection[Ino]
     ) -> Iterable[EchoTask]:
         for ino, what in changed.items():
             place = self._places.find(ino)
-            if place is None or place.parent is None or ino in plan.shown:
+            if place is None or place.parent is None or ino in plan.created:
                 continue
             if ino in plan.moved and what is ChangeKind.ATTRIBUTES:
                 continue
@@ -164,18 +164,18 @@ class Unheard:
 
 
 class _Plan:
-    """From what was under some names to what is."""
+    """Plans tasks that lead from what some names referred to before to what they refer to now."""
 
-    def __init__(self, places: Places, names: dict[_Key, _Before], arrived: set[Ino]) -> None:
+    def __init__(self, places: Places, names: dict[_Key, _Previous], arrived: set[Ino]) -> None:
         self._names = names
         self._now = {key: places.child(*key) for key in names}
         self._arrived = arrived
-        # Nodes that watchers hear of as new, and as moved: whoever hears that looks at all of it.
-        self.shown: set[Ino] = set()
+        # Nodes reported as new, and as moved: watchers then look at the whole file, so no further event.
+        self.created: set[Ino] = set()
         self.moved: set[Ino] = set()
 
     def tasks(self) -> Iterable[EchoTask]:
-        """Removals, moves, what is new, and what took another's name."""
+        """Yield removals, then moves, then creations and replacements."""
         at = {place.ino: key for key, place in self._now.items() if place is not None}
         moves = {
             key: at[before.ino]
@@ -185,26 +185,26 @@ class _Plan:
         targets = set(moves.values())
         for key, before in self._names.items():
             if before.ino and key not in moves and (self._now[key] is None or key in targets):
-                yield self._gone(key)
+                yield self._removal(key)
         yield from self._moves(moves)
         for key, before in self._names.items():
             now = self._now[key]
             if now is None or key in targets or now.ino == before.ino or now.ino not in self._arrived:
                 continue
             if not before.ino or key in moves:
-                yield self._new(key)
+                yield self._creation(key)
             elif not now.is_folder:
                 yield _change(now, is_content=True)
 
     def _moves(self, left: dict[_Key, _Key]) -> Iterable[EchoTask]:
-        """Each to a name that is free by then; where they go in a ring, one goes and comes instead."""
+        """Yield each move when its target name is free; break a cycle by a removal and a creation."""
         came: list[_Key] = []
         while left:
             free = next((old for old, new in left.items() if new not in left), None)
             old = free or next(iter(left))
             new = left.pop(old)
             if free is None:
-                yield self._gone(old)
+                yield self._removal(old)
                 came.append(new)
                 continue
             ino = self._names[old].ino
@@ -216,23 +216,23 @@ class _Plan:
                 new_parent=new[0],
                 new_name=new[1],
                 ino=ino,
-                leaves=self._leaves(old),
+                replacement=self._replacement(old),
             )
-        yield from map(self._new, came)
+        yield from map(self._creation, came)
 
-    def _leaves(self, key: _Key) -> Ino:
+    def _replacement(self, key: _Key) -> Ino:
         now = self._now[key]
         return 0 if now is None else now.ino
 
-    def _gone(self, key: _Key) -> EchoTask:
+    def _removal(self, key: _Key) -> EchoTask:
         is_folder = self._names[key].is_folder
         kind = echo_process.RMDIR if is_folder else echo_process.UNLINK
-        return EchoTask(kind, *key, is_folder=is_folder, leaves=self._leaves(key))
+        return EchoTask(kind, *key, is_folder=is_folder, replacement=self._replacement(key))
 
-    def _new(self, key: _Key) -> EchoTask:
+    def _creation(self, key: _Key) -> EchoTask:
         now = self._now[key]
         assert now is not None
-        self.shown.add(now.ino)
+        self.created.add(now.ino)
         kind = echo_process.MKDIR if now.is_folder else echo_process.CREATE
         return EchoTask(kind, *key, is_folder=now.is_folder, ino=now.ino)
 

@@ -1,22 +1,21 @@
-"""The process that makes the kernel tell watchers what was changed elsewhere.
+"""The helper program that makes the kernel raise inotify events for remote changes.
 
-Run as a program of its own (`echo_helper` starts it), with nothing but the standard library's built-in parts.
-It goes through the mount as any program does, and makes there what has happened already: the daemon answers
-it without doing anything, and the kernel tells those who watch the folder.
+It runs as a separate process (`echo_helper` starts it) and imports only built-in parts of the standard
+library.  It repeats on the mount, like any program, changes that have already happened: the daemon answers
+its requests without doing anything, and the kernel notifies the watchers of the folder.
 
-Read from standard input, each as its length in four bytes and fields parted by NUL:
+Requests on standard input, each preceded by its length in four bytes, with NUL-separated fields:
 
-    S dev                                           who watches something on this device
-    D dev, path, number, path 2, number 2, tasks    do these, each of four fields: kind, name, name 2, size
+    S dev                                         find the watched inodes of this device
+    D dev, path, inode, path 2, inode 2, tasks    run these tasks of four fields: kind, name, name 2, size
 
-Written to standard output, a line each: the numbers of the watched inodes; an errno for each task, 0 if it
-went well.
+Answers on standard output, one line each: the watched inode numbers; an errno for each task, 0 for success.
 
-Rule: nothing is touched that is not on the drive's device: each call goes through a folder that was looked at
-after it was opened, never through a path alone.
+Rule: touch nothing outside the drive's device.  Every call is relative to a folder descriptor that was
+checked after it was opened, never to a path alone.
 """
 
-# Without `pathlib`, whose import would be most of the start.
+# `pathlib` is avoided: importing it would take most of the start-up time.
 # ruff: noqa: PTH115, PTH123, PTH208
 
 import os
@@ -28,7 +27,7 @@ _FIELDS = 4  # of a task
 
 
 def main() -> None:
-    """Serve until the daemon hangs up."""
+    """Serve requests until the daemon closes standard input."""
     while head := _exactly(4):
         kind, *fields = _exactly(int.from_bytes(head, "big")).split(b"\0")
         if kind == b"S":
@@ -52,11 +51,11 @@ def _write(data: bytes) -> None:
         data = data[os.write(1, data) :]
 
 
-# ---- who watches -------------------------------------------------------------------------------
+# ---- finding watches ---------------------------------------------------------------------------
 
 
 def watched(device: int) -> set[int]:
-    """The inodes of a device that processes of this user watch, by inotify or fanotify."""
+    """Return the inodes of a device that this user's processes watch with inotify or fanotify."""
     found: set[int] = set()
     for pid in os.listdir("/proc"):
         if pid.isdecimal():
@@ -66,7 +65,7 @@ def watched(device: int) -> set[int]:
 
 
 def _watches(process: str) -> list[bytes]:
-    """What the kernel says of each watching descriptor of a process; nothing of one that is not ours."""
+    """Return the `fdinfo` of each inotify or fanotify descriptor of a process; nothing if it is not ours."""
     texts = []
     try:
         descriptors = os.listdir(f"{process}/fd")
@@ -84,8 +83,8 @@ def _watches(process: str) -> list[bytes]:
 
 
 def inodes(text: bytes, device: int) -> set[int]:
-    """The inodes of a device that stand in one descriptor's `fdinfo`."""
-    # The kernel's own notation there: twenty bits of the minor number.
+    """Return the inodes of a device in one descriptor's `fdinfo`."""
+    # The kernel's internal device number there has 20 bits for the minor number.
     sdev = b"sdev:%x" % (os.major(device) << 20 | os.minor(device))
     found = set()
     for line in text.splitlines():
@@ -95,11 +94,11 @@ def inodes(text: bytes, device: int) -> set[int]:
     return found
 
 
-# ---- what is made once more --------------------------------------------------------------------
+# ---- repeating changes -------------------------------------------------------------------------
 
 
 def _do(fields: list[bytes]) -> list[int]:
-    """The outcome of each task of a folder, and of another one for moves."""
+    """Run the tasks in a folder (and another one, for moves); return an errno for each."""
     device, path, ino, other_path, other_ino, *rest = fields
     tasks = [rest[at : at + _FIELDS] for at in range(0, len(rest), _FIELDS)]
     folders: list[int] = []
@@ -131,8 +130,8 @@ def _outcome(folders: list[int], task: list[bytes]) -> int:
         except FileNotFoundError:
             if task[0] not in (UNLINK, RMDIR, RENAME):
                 raise
-            # The kernel may remember that the name is gone.  Who makes it has it asked once more, and is
-            # told that it is there.
+            # The kernel may have a negative entry for the name.  Creating the name makes it look the name up
+            # again, and the answer is that it exists.
             try:
                 os.mkdir(task[1], dir_fd=folders[0])
             except FileExistsError:

@@ -1,13 +1,13 @@
-"""Answers the helper process that raises the kernel's events, without doing what it asks.
+"""Answers the requests of the helper process that raises inotify events, without carrying them out.
 
-A change made elsewhere is in the tree before anybody is told, and the kernel tells watchers only of what goes
-through it.  So a helper makes each change once more on the mount (`echo_process`), and is answered here from
-a table of what it was told to make.  What it seems to make or remove is a ghost: an inode of a number that
-nobody else is told, under a name that the kernel is not to remember: whoever asks next gets the truth.
+A remote change is in the tree before anybody is notified, and the kernel notifies watchers only of requests
+made through it.  So a helper repeats each change on the mount (`echo_process`), and its requests are answered
+here from the table of its tasks.  What it seems to create or remove is a ghost: an inode number that no other
+process sees, under a name that the kernel must not cache, so that the next lookup gets the real node.
 
-Rules: the helper is known by its process, which cannot be another's before it was reaped.  It changes
-nothing: what is not in the table is refused.  No answer waits for anything, so that the helper, and whoever
-waits in the kernel for a folder that it has locked, goes on.
+Rules: the helper is recognized by its PID, which cannot be reused before the helper is reaped.  It changes
+nothing: requests that are not in the table are rejected.  No answer waits for anything, so the helper never
+blocks, nor does any process that waits in the kernel for a folder that the helper has locked.
 """
 
 import errno
@@ -24,26 +24,26 @@ from cmsfs.replica.nodes import Ino
 from cmsfs.runtime import clock
 from cmsfs.wakeup import Signal
 
-# Beyond the numbers of rows, and of virtual nodes.  Odd ones are folders.
-GHOSTS: Ino = (1 << 62) + (1 << 61)
+# Inode numbers of ghosts, above those of rows and virtual nodes.  Odd numbers are folders.
+GHOST_BASE: Ino = (1 << 62) + (1 << 61)
 
-# The one handle that the helper gets; it stands for nothing.
-HANDLE = GHOSTS
+# The handle that the helper gets for every open; it refers to nothing.
+HANDLE = GHOST_BASE
 
-# How many folders are remembered that somebody has listed, and for how long each.
-_MOST_LISTED = 512
+# How many recently listed folders are remembered, and for how long.
+_MAX_LISTED = 512
 LISTED_SECONDS = 60.0
 
-_ABSENT_FIRST = frozenset({echo_process.CREATE, echo_process.MKDIR})
-_CHANGED = frozenset({echo_process.MODIFY, echo_process.TOUCH})
+_CREATING = frozenset({echo_process.CREATE, echo_process.MKDIR})
+_CHANGING = frozenset({echo_process.MODIFY, echo_process.TOUCH})
 
 
 @dataclass(slots=True, eq=False)
 class EchoTask:
-    """One thing to be made once more.
+    """One change to repeat on the mount.
 
-    `ino`: the node that has changed, appeared or moved; `leaves`: what is where something was taken away by
-    now, or 0.
+    `ino`: the node that has changed, appeared or moved; `replacement`: the node that now has the old name of
+    one that was removed or moved, or 0.
     """
 
     kind: bytes
@@ -53,40 +53,40 @@ class EchoTask:
     new_parent: Ino = 0
     new_name: str = ""
     ino: Ino = 0
-    leaves: Ino = 0
+    replacement: Ino = 0
     size: int = 0
-    # Whether the helper's kernel side has the ghost for it, and not what stood there before.
-    is_met: bool = False
+    # Whether the kernel has looked the name up for the helper and got the ghost, not the node before it.
+    is_looked_up: bool = False
 
 
 class Echoes:
-    """What the helper is to make now, and the answers to it."""
+    """The helper's current tasks, and the answers to its requests."""
 
     def __init__(
         self, owner: convert.Owner | None = None, child: Callable[[Ino, str], Ino] | None = None
     ) -> None:
-        """`child`: the node that is under a name in a folder now; 0 for none."""
+        """`child` returns the node that now has a name in a folder; 0 for none."""
         self._owner = owner or convert.owner()
         self._child = child or (lambda parent, name: 0)
-        # Helpers, also those that were killed: until each is reaped, what it had asked may still come.
+        # PIDs of helpers.  Killed ones stay until they are reaped: their last requests may still arrive.
         self.pids: set[int] = set()
         self.helper_died = Signal()
-        # Told of each helper before it asks anything: so that it is known whose questions those are.
+        # Called with each helper's PID before its first request.
         self.on_helper: Callable[[int], None] = lambda pid: None
         self._names: dict[tuple[Ino, str], EchoTask] = {}
         self._changed: dict[Ino, EchoTask] = {}
         self._folders: set[Ino] = set()
-        self._last = GHOSTS
+        self._last_ghost = GHOST_BASE
         self._listed: OrderedDict[Ino, float] = OrderedDict()
 
-    # ---- for those who give the tasks ----
+    # ---- for the planner of tasks ----
 
-    def begin(self, tasks: Sequence[EchoTask]) -> None:
-        """These are what the helper may make from now on, and nothing else."""
+    def set_tasks(self, tasks: Sequence[EchoTask]) -> None:
+        """Replace the tasks; the helper may do these from now on, and nothing else."""
         self._names = {}
         self._changed = {}
         for task in tasks:
-            if task.kind in _CHANGED:
+            if task.kind in _CHANGING:
                 self._changed[task.ino] = task
                 continue
             self._names[task.parent, task.name] = task
@@ -94,109 +94,109 @@ class Echoes:
                 self._names[task.new_parent, task.new_name] = task
         self._folders = {parent for parent, _ in self._names}
 
-    def left(self, tasks: Sequence[EchoTask]) -> list[EchoTask]:
-        """Those of these that the helper has not made."""
+    def unfinished(self, tasks: Sequence[EchoTask]) -> list[EchoTask]:
+        """Return those of these tasks that the helper has not done."""
         open_ = {*self._names.values(), *self._changed.values()}
         return [task for task in tasks if task in open_]
 
     def note_listing(self, folder: Ino) -> None:
-        """Somebody lists this folder, and may be showing it."""
+        """Record that a program lists this folder, and so may be displaying it."""
         self._listed[folder] = clock.monotonic()
         self._listed.move_to_end(folder)
-        if len(self._listed) > _MOST_LISTED:
+        if len(self._listed) > _MAX_LISTED:
             self._listed.popitem(last=False)
 
-    def listed_lately(self) -> set[Ino]:
-        """Folders that somebody has listed within the last minute."""
+    def recently_listed(self) -> set[Ino]:
+        """Return the folders that were listed within the last minute."""
         now = clock.monotonic()
         return {ino for ino, at in self._listed.items() if now - at < LISTED_SECONDS}
 
-    # ---- for the handlers, about requests of a helper ----
+    # ---- for the handlers: requests of a helper ----
 
-    def refuse(self, pid: int) -> None:
-        """Nothing of this kind is ever the helper's to do.  Raises `OSError` if it asks."""
+    def reject_helper(self, pid: int) -> None:
+        """Raise `OSError` if a helper makes this request, which is never part of a task."""
         if pid in self.pids:
             raise _refused()
 
     def lookup(self, parent: Ino, name: bytes) -> pyfuse3.EntryAttributes | None:
-        """The answer; None: as for any other program."""
+        """Return the answer, or None to answer as for any other program."""
         key = (parent, convert.known_name(name))
         task = self._names.get(key)
         if task is None:
             return None
-        if task.kind in _ABSENT_FIRST or key != (task.parent, task.name):
+        if task.kind in _CREATING or key != (task.parent, task.name):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        task.is_met = True
+        task.is_looked_up = True
         return self._ghost(is_folder=task.is_folder)
 
     def may_write(self, ino: Ino) -> bool:
-        """Whether the kernel is to let the helper change this, whatever this user's rights are."""
+        """Whether this inode must look writable to the helper, whatever this user's rights are."""
         return ino in self._folders or ino in self._changed
 
     def make(self, parent: Ino, name: bytes, kind: bytes) -> pyfuse3.EntryAttributes:
-        """The answer to a create or a mkdir: made, as it seems."""
+        """Answer a create or mkdir: pretend that it succeeded."""
         task = self._names.get((parent, convert.known_name(name)))
         if task is None or task.kind != kind:
             raise _refused()
-        self._end(task, is_so=self._child(parent, task.name) == task.ino)
+        self._complete(task, is_current=self._child(parent, task.name) == task.ino)
         return self._ghost(is_folder=kind == echo_process.MKDIR)
 
     def remove(self, parent: Ino, name: bytes, kind: bytes) -> None:
-        """The answer to an unlink or a rmdir: gone, as it was."""
+        """Answer an unlink or rmdir: pretend that it succeeded."""
         task = self._names.get((parent, convert.known_name(name)))
         if task is None or task.kind != kind:
             raise _refused()
         self._require_ghost(task)
-        self._end(task, is_so=self._child(parent, task.name) == task.leaves)
+        self._complete(task, is_current=self._child(parent, task.name) == task.replacement)
 
     def rename(self, parent: Ino, name: bytes, new_parent: Ino, new_name: bytes) -> None:
-        """The answer to a rename: moved, as it was."""
+        """Answer a rename: pretend that it succeeded."""
         task = self._names.get((parent, convert.known_name(name)))
         new = (new_parent, convert.known_name(new_name))
         if task is None or task.kind != echo_process.RENAME or new != (task.new_parent, task.new_name):
             raise _refused()
         self._require_ghost(task)
         there = (self._child(parent, task.name), self._child(new_parent, task.new_name))
-        self._end(task, is_so=there == (task.leaves, task.ino))
+        self._complete(task, is_current=there == (task.replacement, task.ino))
 
     def open(self, ino: Ino) -> pyfuse3.FileInfo:
-        """The answer to an open for writing: a handle that stands for nothing."""
+        """Answer an open for writing with a handle that refers to nothing."""
         task = self._changed.get(ino)
         if task is None or task.kind != echo_process.MODIFY:
             raise _refused()
         return convert.idle_file(HANDLE)
 
     def change(self, ino: Ino) -> None:
-        """Whether the helper may seem to change a node.  Raises `OSError`: it may not."""
+        """Accept a change of attributes or size.  Raises `OSError` if no task asks for it."""
         task = self._changed.pop(ino, None)
         if task is None:
             raise _refused()
 
     def getattr(self, ino: Ino) -> pyfuse3.EntryAttributes:
-        """What the kernel may ask of a ghost."""
+        """Return the attributes of a ghost."""
         return self._attributes(ino)
 
     # ----
 
-    def _end(self, task: EchoTask, *, is_so: bool) -> None:
-        """The task is done.  Raises `OSError` if the tree has changed since: a program's change was told by
-        the kernel itself, and another one is told after this.  (The kernel lets no program change the folder
-        while the helper asks.)"""
+    def _complete(self, task: EchoTask, *, is_current: bool) -> None:
+        """Remove the task.  Raises `OSError` (EAGAIN) if the tree has changed since it was planned: the
+        kernel has reported a program's change itself, and a remote one is reported after this.  (The kernel
+        lets no program change the folder during the helper's request.)"""
         self._names.pop((task.parent, task.name), None)
         if task.kind == echo_process.RENAME:
             self._names.pop((task.new_parent, task.new_name), None)
-        if not is_so:
+        if not is_current:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     def _require_ghost(self, task: EchoTask) -> None:
-        """Not on what the kernel had under this name: it would think that dead.  It then looks the name up
-        once more, and comes again."""
-        if not task.is_met:
+        """Raise ESTALE unless the kernel uses the ghost for this name: it would take the inode that it had
+        cached for dead.  On ESTALE it looks the name up again and retries."""
+        if not task.is_looked_up:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
     def _ghost(self, *, is_folder: bool) -> pyfuse3.EntryAttributes:
-        self._last += 2
-        return self._attributes(self._last | is_folder)
+        self._last_ghost += 2
+        return self._attributes(self._last_ghost | is_folder)
 
     def _attributes(self, ino: Ino) -> pyfuse3.EntryAttributes:
         found = convert.folder_entry(ino)

@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# First parameters that say in a log line what a request was about.
+# First parameters that identify the object of a request in log lines.
 _SUBJECTS = frozenset({"ino", "parent", "fh"})
 
-# What may be begun, left in the middle and begun anew: it makes nothing, or the same once more.
+# Requests that may be abandoned midway and repeated: they change nothing, or repeat the same change.
 _REPEATABLE = frozenset(
     {
         *("lookup", "getattr", "readlink", "opendir", "readdir", "fsyncdir", "read", "write", "fsync"),
@@ -36,53 +36,53 @@ _REPEATABLE = frozenset(
 )
 
 
-class Changing:
-    """How many requests are being carried out that must not be carried out twice."""
+class NonRepeatable:
+    """Number of requests in progress that must not be carried out twice."""
 
-    requests = 0
+    in_flight = 0
 
 
-class UnderWay:
-    """The requests that somebody waits for, each as a number that no other has."""
+class InFlightRequests:
+    """Requests whose callers are waiting, each with a unique number."""
 
-    requests: ClassVar[set[int]] = set()
-    numbers = itertools.count()
+    ids: ClassVar[set[int]] = set()
+    next_id = itertools.count()
 
 
 def handler(fn: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Bind the log context; turn `OSError` into its number, and anything else into EIO and a traceback."""
+    """Bind the log context; answer `OSError` with its errno, and anything else with EIO and a traceback."""
     context = _context(fn)
     changing = int(fn.__name__ not in _REPEATABLE)
 
     @functools.wraps(fn)
     async def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        number = next(UnderWay.numbers)
-        UnderWay.requests.add(number)
-        Changing.requests += changing
+        number = next(InFlightRequests.next_id)
+        InFlightRequests.ids.add(number)
+        NonRepeatable.in_flight += changing
         bound = logs.bind(context(args))
         try:
-            return await request_turns.carried_out(fn(*args, **kwargs))
+            return await request_turns.run_handler(fn(*args, **kwargs))
         except pyfuse3.FUSEError:
             raise
         except Exception as error:
-            raise pyfuse3.FUSEError(_number(error)) from None
+            raise pyfuse3.FUSEError(_to_errno(error)) from None
         finally:
             logs.unbind(bound)
-            Changing.requests -= changing
-            UnderWay.requests.discard(number)
+            NonRepeatable.in_flight -= changing
+            InFlightRequests.ids.discard(number)
 
     return wrapped
 
 
 def no_reply_handler(fn: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, Coroutine[Any, Any, None]]:
-    """As `handler`, for requests that nobody waits for (forget, release, releasedir): nothing is raised."""
+    """Like `handler`, for requests without a reply (forget, release, releasedir): nothing is raised."""
     context = _context(fn)
 
     @functools.wraps(fn)
     async def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         bound = logs.bind(context(args))
         try:
-            await request_turns.carried_out(fn(*args, **kwargs))
+            await request_turns.run_handler(fn(*args, **kwargs))
         except Exception:
             log.exception("a request without a reply failed")
         finally:
@@ -100,9 +100,9 @@ def _context(fn: Callable[..., Any]) -> Callable[[tuple[object, ...]], logs.Fiel
     return lambda args: (op, (subject, args[1]))
 
 
-def _number(error: Exception) -> int:
-    """The errno to answer.  An `OSError` without a real one (`socket.gaierror` carries -2, which the kernel
-    would turn into ERANGE) is our mistake like any other exception."""
+def _to_errno(error: Exception) -> int:
+    """Return the errno to answer with.  An `OSError` without a valid errno (`socket.gaierror` has -2, which
+    the kernel would turn into ERANGE) is a bug of ours, like any other exception."""
     number = error.errno if isinstance(error, OSError) else None
     if number is not None and number in errno.errorcode:
         log.debug("answered %s", errno.errorcode[number])

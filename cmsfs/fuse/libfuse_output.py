@@ -1,6 +1,6 @@
-"""What libfuse and fusermount3 print when a mount fails, caught and put into words.
+"""Captures what libfuse and fusermount3 print when a mount fails, and explains it.
 
-The C library has no other way to say why: its functions return that they failed.
+Their output is the only source of the reason: the library's functions only return that they failed.
 """
 
 import os
@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import IO
 
-# What libfuse and fusermount3 print, and what it means to a person: the reason of most failures is told
-# only there.
+# Parts of what libfuse and fusermount3 print, and what they mean to a user.
 _REASONS = (
     ("user_allow_other", "allow_other needs the line user_allow_other in /etc/fuse.conf"),
     ("mount_max", "this user has as many FUSE file systems as mount_max in /etc/fuse.conf allows"),
@@ -28,7 +27,7 @@ _REASONS = (
 
 
 def reason(printed: str) -> str:
-    """One clause from what libfuse printed; its own last line if we do not know better."""
+    """Explain libfuse's output in one clause; its last line if it is not known."""
     for part, meaning in _REASONS:
         if part in printed:
             return meaning
@@ -38,7 +37,7 @@ def reason(printed: str) -> str:
 
 @contextmanager
 def caught() -> Iterator[Callable[[], str]]:
-    """Catch what C code prints to file descriptor 2; what is printed without an error goes out after all."""
+    """Capture what C code prints to file descriptor 2; without an error, print it afterwards."""
     with tempfile.TemporaryFile() as spool:
         sys.stderr.flush()
         outside = os.dup(2)

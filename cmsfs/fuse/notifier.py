@@ -1,17 +1,17 @@
 """Kernel cache invalidation.
 
-Whoever applies remote changes publishes a `Change` after the commit; this module tells the kernel.
+Code that applies remote changes publishes a `Change` after the commit; this module notifies the kernel.
 Everything runs in ONE worker thread, because a notification waits in the kernel for any lookup in the same
 folder, and such a lookup may be waiting for us (GOTCHAS.md, "Notifications").
 
-pyfuse3 keeps one session in module globals, and a call on a session that was closed uses freed memory: all
-calls into the kernel that answer no request go through `session`, and `mount` says when it is live.
+pyfuse3 keeps one session in module globals, and a call on a closed session uses freed memory: all calls into
+the kernel that do not answer a request go through `session`, and `mount` opens and closes it.
 
-Rule: publishers post and go on.  Nobody awaits a notification inside a handler or under a lock, and the event
-loop makes none: it waits in the kernel for requests that only the loop can answer.
+Rule: publishers never wait.  Nobody awaits a notification inside a handler or under a lock, and the event
+loop sends none itself: a notification may wait in the kernel for requests that only the loop can answer.
 
-Rule: what the kernel does not know although it has been told of it is said once more: our answer may still be
-on its way to whoever asked.
+Rule: if the kernel does not know an inode that we have returned to it, the notification is retried: our
+answer may still be on its way to the caller.
 """
 
 import contextlib
@@ -32,19 +32,20 @@ from cmsfs.wakeup import Signal
 
 log = logging.getLogger(__name__)
 
-# The kernel does not know the inode or the name; or it cannot tell watchers of a folder that still has
-# something in it, or on it.  The name itself is forgotten in all three cases.  ENOSYS: the kernel has not
-# said its first word yet (libfuse knows no protocol version until then), so it remembers nothing.
-_NORMAL = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY, errno.ENOSYS})
+# ENOENT: the kernel does not know the inode or the name.  ENOTEMPTY, EBUSY: it cannot notify watchers of a
+# folder that still contains something or has something mounted on it.  The name itself is invalidated in all
+# three cases.  ENOSYS: FUSE_INIT has not arrived yet (libfuse knows no protocol version before), so the
+# kernel has cached nothing.
+_EXPECTED_ERRORS = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY, errno.ENOSYS})
 
-# After so long an inode of which the kernel did not know, or was not to be told, is spoken of again.  The
-# program that asked for it may have to wait for a processor before its kernel side takes up our answer.
-AGAIN_SECONDS = (0.005, 0.05, 0.5)
+# Delays before a notification is retried that the kernel did not recognize or that had to be put off.  The
+# program that asked for the inode may have to wait for a CPU before its system call takes our answer.
+RETRY_SECONDS = (0.005, 0.05, 0.5)
 
-# So long is an invalidation waited for that an open file would meet: it waits for reads of that file at most.
-MEET_SECONDS = 1.0
+# How long `open` waits for a running invalidation of the same file, which at most waits for reads of it.
+INVALIDATION_WAIT_SECONDS = 1.0
 
-# Whoever asks for news to be taken over wants to see them on the drive.
+# Commands that apply remote changes wait this long for them to become visible on the drive.
 SETTLE_SECONDS = 3.0
 
 _INCLUDING = frozenset({ChangeKind.GONE, ChangeKind.CONTENT})
@@ -52,23 +53,23 @@ _INCLUDED = frozenset({ChangeKind.ENTRY, ChangeKind.ATTRIBUTES})
 
 
 class KernelSession:
-    """The one session of this process, safe to call into at any time; without a mount a call does nothing."""
+    """This process's FUSE session, safe to call at any time; calls without a mount do nothing."""
 
     def __init__(self) -> None:
-        # Held during a call, which may block in the kernel: only `closing` waits for it, with a deadline.
+        # Held during a call, which may block in the kernel: only `close` waits for it, with a deadline.
         self._calling = threading.Lock()
         self._live = False
-        # The inode of the invalidation under way.
+        # The inode of the invalidation in progress.
         self._invalidating: Ino | None = None
-        # Handlers that wait for its end.
+        # Handlers that wait for it to finish.
         self._waiting: list[tuple[trio.lowlevel.TrioToken, trio.Event]] = []
 
-    def opened(self) -> None:
-        """The session exists from now on."""
+    def open(self) -> None:
+        """Allow calls: the session exists from now on."""
         self._live = True
 
-    def closing(self, *, timeout: float) -> bool:
-        """No further call begins; whether the one under way has ended within `timeout`."""
+    def close(self, *, timeout: float) -> bool:
+        """Block further calls; return whether the one in progress ended within `timeout`."""
         self._live = False
         if not self._calling.acquire(timeout=timeout):
             return False
@@ -78,10 +79,10 @@ class KernelSession:
     def invalidate_inode(
         self, ino: Ino, *, attributes_only: bool, unless: Callable[[Ino], bool] | None = None
     ) -> bool:
-        """Forget the attributes of an inode, and its pages too unless `attributes_only`.
+        """Invalidate the kernel's cached attributes of an inode, and its pages too unless `attributes_only`.
 
-        Not if `unless` says so at the last moment (then False): whoever makes it say so, and then finds
-        nothing under way (`met`), is safe from this call.
+        Does nothing and returns False if `unless` returns true at the last moment: code that makes it return
+        true and then calls `wait_for_invalidation` is safe from this call.
         """
         with self._calling:
             self._invalidating = ino
@@ -98,32 +99,32 @@ class KernelSession:
                     with contextlib.suppress(trio.RunFinishedError):
                         token.run_sync_soon(ended.set)
 
-    async def met(self, ino: Ino) -> None:
-        """Return when no invalidation of this inode is under way: for a handler, before its answer.
+    async def wait_for_invalidation(self, ino: Ino) -> None:
+        """Wait until no invalidation of this inode is in progress; handlers call it before they answer.
 
-        An answer about the size of a file that the kernel asked for before an invalidation, and got after it,
-        is thrown away, and the read that asked ends at the old size.
+        The kernel discards a file size that it requested before an invalidation and received after it, and
+        the read that needed it then ends at the old size.
         """
         if self._invalidating != ino:
             return
         ended = trio.Event()
         self._waiting.append((trio.lowlevel.current_trio_token(), ended))
         if self._invalidating == ino:
-            with trio.move_on_after(MEET_SECONDS):
+            with trio.move_on_after(INVALIDATION_WAIT_SECONDS):
                 await ended.wait()
 
-    def doubt_attributes(self, ino: Ino) -> None:
-        """Have the kernel ask for the attributes of an inode when it needs them next: for a handler, before
-        its answer, where the notifier may come too late.
+    def expire_attributes(self, ino: Ino) -> None:
+        """Make the kernel request an inode's attributes when it next needs them; handlers call it before they
+        answer, where the notifier may be too late.
 
-        Never waits: not for the kernel, and not for a call of the notifier, which may wait for the handler.
+        Never waits: neither for the kernel nor for a call of the notifier, which may wait for the handler.
         """
         if self._live:
             with contextlib.suppress(OSError):
                 pyfuse3.invalidate_inode(ino, attr_only=True)
 
     def invalidate_entry(self, parent: Ino, name: bytes, *, deleted: Ino = 0) -> None:
-        """Forget what a name stands for; those who watch inode `deleted` are told that it is gone."""
+        """Invalidate a name; watchers of inode `deleted` are notified that it is gone."""
         with self._calling:
             if self._live:
                 pyfuse3.invalidate_entry(parent, name, deleted)
@@ -132,42 +133,42 @@ class KernelSession:
 session = KernelSession()
 
 
-class Counts(Protocol):
-    """What is known of an inode outside the tree."""
+class InodeUse(Protocol):
+    """What is known about the use of an inode by the kernel and by programs."""
 
     def opens(self, ino: Ino, /) -> int:
-        """How many handles are open on it.  Asked from the notifier's thread: one look into a dict."""
+        """Return the number of open handles.  Called from the notifier's thread: a single dict lookup."""
 
     def is_refreshed(self, ino: Ino, /) -> bool:
-        """Whether an open handle's answer has told the kernel of the newest bytes.  Asked as `opens`."""
+        """Whether the answer to an `open` already told the kernel of the new contents.  Called as `opens`."""
 
     def is_known(self, ino: Ino, /) -> bool:
-        """Whether the kernel may remember anything of it, or of names in it.  Asked from any thread."""
+        """Whether the kernel may have cached anything about it, or names in it.  Called from any thread."""
 
     def has_denied(self, ino: Ino, /) -> bool:
-        """Whether the kernel may remember of a name that it is not in this folder."""
+        """Whether the kernel may have cached negative entries of this folder."""
 
 
 class Notifier:
-    """Takes changes from the hub and tells the kernel, each inode and each name once a batch."""
+    """Takes changes from the hub and notifies the kernel, once per batch for each inode and each name."""
 
-    def __init__(self, hub: Hub, inodes: Counts) -> None:
+    def __init__(self, hub: Hub, inodes: InodeUse) -> None:
         self._inodes = inodes
-        # By (ino, "") for an inode, (parent, name) for an entry.  Bounded by the tree: a change of something
-        # that is waiting already takes its place.
+        # Keys are (ino, "") for an inode and (parent, name) for an entry.  Bounded by the size of the tree: a
+        # newer change replaces a waiting one of the same key.
         self._waiting: dict[tuple[Ino, str], Change] = {}
         self._posted = Signal()
         self._settled = Signal(is_set=True)
         self._thread = trio.CapacityLimiter(1)
-        self._unheard = 0  # batches of what is to be told once more
-        self._complained: set[int] = set()
+        self._retrying_batches = 0  # number of batches being retried
+        self._logged_errors: set[int] = set()
         self._is_held = False
         hub.subscribe(self._post)
 
     async def run(self) -> None:
-        """Tell the kernel until cancelled.  Cancelled: a notification that waits in the kernel is left to
-        end by itself, and no further one begins once the mount closes."""
-        self._unheard = 0
+        """Notify the kernel until cancelled.  Cancelled: a notification that waits in the kernel is left to
+        finish by itself, and no further one starts once the mount closes."""
+        self._retrying_batches = 0
         async with trio.open_nursery() as nursery:
             while True:
                 await self._posted.wait()
@@ -175,67 +176,67 @@ class Notifier:
                 if self._is_held:
                     continue
                 batch, self._waiting = list(self._waiting.values()), {}
-                if again := await self._tell_all(batch):
-                    self._unheard += 1
-                    nursery.start_soon(self._tell_again, again)
-                self._note_settled()
+                if to_retry := await self._notify_all(batch):
+                    self._retrying_batches += 1
+                    nursery.start_soon(self._retry, to_retry)
+                self._update_settled()
 
     async def settled(self) -> None:
-        """Wait until the kernel has heard everything published so far.  Never from a handler."""
+        """Wait until the kernel has heard of everything published so far.  Never call this in a handler."""
         await self._settled.wait()
 
     async def settled_soon(self) -> None:
-        """As `settled`, a few seconds at most: a lookup that waits for the network makes the kernel wait."""
+        """Like `settled`, for a few seconds at most: a lookup that waits for the network delays it."""
         with trio.move_on_after(SETTLE_SECONDS):
             await self.settled()
 
     async def hold(self, seconds: float) -> bool:
-        """Keep what is published from now on for `untold`; False, and nothing is kept, if the kernel has not
-        heard within `seconds` of what was published before."""
+        """Collect changes published from now on for `held_changes` instead of sending them.  Returns False,
+        and holds nothing, if earlier changes are not sent within `seconds`."""
         with trio.move_on_after(seconds) as late:
             await self.settled()
         # atomic: no await since then
         self._is_held = not late.cancelled_caught
         return self._is_held
 
-    def go_on(self) -> None:
-        """Tell the kernel again, also of what was kept."""
+    def release(self) -> None:
+        """Resume notifications, including those of held changes."""
         self._is_held = False
         self._posted.set()
 
-    def untold(self) -> list[Change]:
-        """What was published since `hold`."""
+    def held_changes(self) -> list[Change]:
+        """Return the changes published since `hold`."""
         return list(self._waiting.values())
 
-    async def _tell_again(self, changes: list[Change]) -> None:
-        for seconds in AGAIN_SECONDS:
+    async def _retry(self, changes: list[Change]) -> None:
+        for seconds in RETRY_SECONDS:
             await trio.sleep(seconds)
-            # What the kernel had really forgotten it has given back meanwhile.
+            # Inodes that the kernel had really dropped have been forgotten (FORGET) meanwhile.
             if not (changes := [one for one in changes if self._inodes.is_known(one.ino)]):
                 break
-            changes = await self._tell_all(changes)
+            changes = await self._notify_all(changes)
         if changes:
-            # By now the first reads have their sizes.
-            await self._tell_all(changes, at_last=True)
-        self._unheard -= 1
-        self._note_settled()
+            # By now the first reads have received their sizes.
+            await self._notify_all(changes, is_last_attempt=True)
+        self._retrying_batches -= 1
+        self._update_settled()
 
-    def _note_settled(self) -> None:
-        if not self._waiting and not self._unheard:
+    def _update_settled(self) -> None:
+        if not self._waiting and not self._retrying_batches:
             self._settled.set()
 
     def _post(self, changes: list[Change]) -> None:
         for change in changes:
-            # A first listing brings a million names into folders that the kernel has not heard of.  It was
-            # committed before this; whoever makes the folder known from here on sees what it brought.
+            # A first listing adds a million names to folders that the kernel does not know.  It is committed
+            # already, so lookups from now on see its result.
             place = change.ino if change.parent is None else change.parent
             if not self._inodes.is_known(place):
                 continue
-            # Nor what appears in a folder in which no name was ever missed: the first listing of one that is
-            # open would be a call for each thing in it.
+            # Skip new names in folders without negative entries: otherwise the first listing of an open
+            # folder would cost a call for each item in it.
             if change.is_new and not self._inodes.has_denied(place):
                 continue
-            # The one change that does for both: GONE forgets the name as ENTRY does, CONTENT includes
+            # Keep the change that covers both: GONE invalidates the name as ENTRY does, CONTENT includes
             # attributes.
             before = self._waiting.get((place, change.name))
             if before is None or before.what not in _INCLUDING or change.what not in _INCLUDED:
@@ -244,33 +245,33 @@ class Notifier:
             self._settled.clear()
             self._posted.set()
 
-    async def _tell_all(self, changes: list[Change], *, at_last: bool = False) -> list[Change]:
-        """Tell these; those of them that are to be told once more."""
+    async def _notify_all(self, changes: list[Change], *, is_last_attempt: bool = False) -> list[Change]:
+        """Send these notifications; return the changes that must be retried."""
         return await threads.run_sync(
-            self._in_thread, changes, at_last, limiter=self._thread, abandon_on_cancel=True
+            self._in_thread, changes, is_last_attempt, limiter=self._thread, abandon_on_cancel=True
         )
 
-    def _in_thread(self, changes: list[Change], at_last: bool) -> list[Change]:
-        again = []
+    def _in_thread(self, changes: list[Change], is_last_attempt: bool) -> list[Change]:
+        to_retry = []
         for change in changes:
             try:
-                if not self.tell(change, at_last=at_last):
-                    again.append(change)
+                if not self.notify(change, is_last_attempt=is_last_attempt):
+                    to_retry.append(change)
             except OSError as error:
-                # About a name there is no doubt: that call waits for every lookup in the folder.
+                # Names need no retry: that call waits for every lookup in the folder.
                 if error.errno == errno.ENOENT and change.parent is None:
-                    again.append(change)
-                self._complain(error)
-        return again
+                    to_retry.append(change)
+                self._log_rejection(error)
+        return to_retry
 
-    def tell(self, change: Change, *, at_last: bool = False) -> bool:
-        """Tell the kernel; it may wait for requests that only the loop can answer.  Raises `OSError`.
+    def notify(self, change: Change, *, is_last_attempt: bool = False) -> bool:
+        """Notify the kernel; may wait for requests that only the loop can answer.  Raises `OSError`.
 
-        False: it would come between `open`, which has told of another size, and the first read, and is to be
-        told a moment later; `at_last` it is told all the same.
+        Returns False if the notification would come between an `open` that reported a new size and the first
+        read, and so must be sent a moment later; on the last attempt it is sent anyway.
         """
         if change.is_new and self._inodes.is_known(change.ino):
-            # It was met under this name since: whoever watches it would hear nothing of a name forgotten.
+            # The kernel has looked it up meanwhile; invalidating its name would end watches of it silently.
             return True
         match change.what, change.parent:
             case ChangeKind.ENTRY, int(parent):
@@ -278,20 +279,20 @@ class Notifier:
             case ChangeKind.GONE, int(parent):
                 session.invalidate_entry(parent, convert.raw_name(change.name), deleted=change.ino)
             case ChangeKind.CONTENT, _:
-                # News never change the bytes of an open file: it was opened since, and its pages dropped,
-                # or they came wrong.  Dropping them here would wait for its reads.  Where `open` has told
-                # of another size, its first read may be asking for that at this moment.
+                # A remote change never alters the bytes of an open file: `open` has dropped its pages since,
+                # or its download was damaged.  Dropping pages here would wait for its reads.  If `open`
+                # reported a new size, the first read may be requesting it right now.
                 in_use = self._inodes.opens(change.ino) > 0
                 session.invalidate_inode(change.ino, attributes_only=in_use, unless=self._inodes.is_refreshed)
             case _:
-                unless = None if at_last else self._inodes.is_refreshed
+                unless = None if is_last_attempt else self._inodes.is_refreshed
                 return session.invalidate_inode(change.ino, attributes_only=True, unless=unless)
         return True
 
-    def _complain(self, error: OSError) -> None:
+    def _log_rejection(self, error: OSError) -> None:
         number = error.errno or 0
-        if number in _NORMAL:
+        if number in _EXPECTED_ERRORS:
             return
-        level = logging.DEBUG if number in self._complained else logging.WARNING
-        self._complained.add(number)
+        level = logging.DEBUG if number in self._logged_errors else logging.WARNING
+        self._logged_errors.add(number)
         log.log(level, "the kernel rejected a notification: %s", error)

@@ -1,13 +1,13 @@
-"""Open windows follow: programs that watch a folder hear of what was changed in it elsewhere.
+"""Notifies programs that watch a folder (such as open file manager windows) of remote changes in it.
 
 Cache invalidations (`notifier`) raise no inotify event; a request through the mount does.  So a helper
-process makes each change once more there, and `echoes` answers it without doing anything.  It is done in
-folders that some process of this user watches, as `/proc` says, or that somebody has listed within a minute:
-a watch of another user, or of a process that hides its descriptors, cannot be seen.
+process repeats each change on the mount, and `echoes` answers its requests without doing anything.  This is
+done for folders that a process of this user watches, according to `/proc`, or that were listed within the
+last minute: watches of other users, or of processes that hide their descriptors, cannot be seen.
 
-Rules: nothing waits for the helper but this task, neither a publisher, nor a handler, nor an unmount.
-Watchers hear of a change after the kernel has, so that what they look at then is the truth.  Nothing looks
-into `/proc` but after a change in a folder that the kernel knows.
+Rules: only this task waits for the helper; no publisher, handler or unmount does.  Watchers are notified
+after the kernel's caches are invalidated, so that they see the new state.  `/proc` is scanned only after a
+change in a folder that the kernel knows.
 """
 
 import logging
@@ -20,7 +20,7 @@ import trio
 
 from cmsfs.fuse import convert
 from cmsfs.fuse.echo_helper import EchoHelper
-from cmsfs.fuse.echo_plan import Places, Unheard
+from cmsfs.fuse.echo_plan import PendingEvents, Places
 from cmsfs.fuse.echoes import Echoes, EchoTask
 from cmsfs.replica.changes import Change, Hub
 from cmsfs.replica.nodes import ROOT, Ino
@@ -28,82 +28,82 @@ from cmsfs.wakeup import Signal
 
 log = logging.getLogger(__name__)
 
-# What comes within so long is told together.
+# Changes within this time are reported together.
 MERGE_SECONDS = 0.05
 
-# Looking for watchers takes 3 ms a thousand descriptors: so many times as long as it took is rested then, but
-# no longer than this, since on a busy machine it takes long for other reasons.
-REST_AFTER_LOOKING = 20.0
-LONGEST_REST_SECONDS = 2.0
+# A scan for watchers takes 3 ms per thousand descriptors.  After it we pause for this multiple of its
+# duration, up to a maximum, because on a busy machine a scan may be slow for other reasons.
+REST_FACTOR = 20.0
+MAX_REST_SECONDS = 2.0
 
-# The helper ends when there was nothing to tell for so long.
+# The helper is stopped after this time without changes.
 IDLE_SECONDS = 60.0
 
-# So many tasks are one message to the helper.
+# Maximum number of tasks in one message to the helper.
 _CHUNK = 128
 
 
-class Known(Protocol):
-    """What is known of an inode outside the tree."""
+class KnownInodes(Protocol):
+    """Tells which inodes the kernel may have cached."""
 
     def is_known(self, ino: Ino, /) -> bool:
-        """Whether the kernel may remember anything of it, or of names in it."""
+        """Whether the kernel may have cached anything about it, or names in it."""
 
 
 class OpenWindows:
-    """Takes changes from the hub and has the kernel tell watchers, once the drive is mounted."""
+    """Takes changes from the hub and makes the kernel notify watchers, once the drive is mounted."""
 
     def __init__(
         self,
         hub: Hub,
-        inodes: Known,
+        inodes: KnownInodes,
         places: Places,
         echoes: Echoes,
         *,
         mountpoint: Path,
-        told: Callable[[], Awaitable[None]],
+        kernel_notified: Callable[[], Awaitable[None]],
     ) -> None:
-        """`told` returns when the kernel has heard of what was published so far."""
+        """`kernel_notified` returns when the kernel has been notified of all changes published so far."""
         self._inodes = inodes
         self._places = places
         self._echoes = echoes
         self._mountpoint = os.fsencode(mountpoint)
-        self._told = told
-        self._unheard = Unheard(places)
+        self._kernel_notified = kernel_notified
+        self._pending = PendingEvents(places)
         self._posted = Signal()
-        self._heard = Signal(is_set=True)
-        self._next = 0.0  # not before this time is looked for watchers again
+        self._all_notified = Signal(is_set=True)
+        self._next_scan_at = 0.0  # the earliest time of the next scan for watchers
         self._device: int | None = None
         self._helper: EchoHelper | None = None
         self._hub = hub
 
     @property
     def helper_pid(self) -> int | None:
-        """The helper's process, while there is one."""
+        """The PID of the helper, if one is running."""
         return None if self._helper is None else self._helper.pid
 
-    def mounted(self, connection: int) -> None:
-        """From now on there is something to watch: the drive of this connection."""
+    def on_mounted(self, connection: int) -> None:
+        """Start collecting changes: the drive is mounted as this connection."""
         self._device = os.makedev(0, connection)
         self._hub.subscribe(self._post)
 
-    def resumed(self, connection: int) -> None:
-        """It was not unmounted after all."""
+    def on_resumed(self, connection: int) -> None:
+        """Continue after `on_unmounting`, since the drive was not unmounted after all."""
         self._device = os.makedev(0, connection)
 
-    def unmounting(self) -> None:
-        """Nobody is told anything more, and the helper is not in the way."""
+    def on_unmounting(self) -> None:
+        """Stop notifying watchers and kill the helper, which would keep the drive busy."""
         self._device = None
         if self._helper is not None:
-            self._helper.end()
+            self._helper.kill()
 
-    async def alone(self) -> None:
-        """Wait until no helper lives that could ask the drive for anything."""
+    async def wait_for_helper_exit(self) -> None:
+        """Wait until no helper process is alive that could make requests."""
         while self._echoes.pids:
             await self._echoes.helper_died.wait()
 
     async def run(self) -> None:
-        """Tell watchers until cancelled."""
+        """Notify watchers until cancelled."""
         async with trio.open_nursery() as nursery:
             self._helper = helper = EchoHelper(self._echoes, nursery)
             try:
@@ -111,54 +111,52 @@ class OpenWindows:
                     with trio.move_on_after(IDLE_SECONDS) as idle:
                         await self._posted.wait()
                     if idle.cancelled_caught:
-                        helper.end()
+                        helper.kill()
                         await self._posted.wait()
-                    await trio.sleep_until(max(trio.current_time() + MERGE_SECONDS, self._next))
+                    await trio.sleep_until(max(trio.current_time() + MERGE_SECONDS, self._next_scan_at))
                     self._posted.clear()
-                    await self._tell(helper)
-                    if not self._unheard:
-                        self._heard.set()
+                    await self._notify_watchers(helper)
+                    if not self._pending:
+                        self._all_notified.set()
             finally:
-                helper.end()
+                helper.kill()
 
-    async def heard(self) -> None:
-        """Wait until watchers were told of everything published so far, or could not be."""
-        await self._heard.wait()
+    async def wait_until_notified(self) -> None:
+        """Wait until watchers have been notified of everything published so far, or could not be."""
+        await self._all_notified.wait()
 
     def _post(self, changes: list[Change]) -> None:
         if self._device is None:
             return
-        self._unheard.note(changes, self._inodes.is_known)
-        if self._unheard:
-            self._heard.clear()
+        self._pending.note(changes, self._inodes.is_known)
+        if self._pending:
+            self._all_notified.clear()
             self._posted.set()
 
-    async def _tell(self, helper: EchoHelper) -> None:
+    async def _notify_watchers(self, helper: EchoHelper) -> None:
         if (device := self._device) is None:
             return
-        await self._told()
+        await self._kernel_notified()
         began = trio.current_time()
-        watched = await helper.watched(device)
+        watched = await helper.find_watched(device)
         if watched is None:
-            watched = await helper.watched(device) or set()
+            watched = await helper.find_watched(device) or set()
         took = trio.current_time() - began
-        self._next = trio.current_time() + min(REST_AFTER_LOOKING * took, LONGEST_REST_SECONDS)
-        tasks = self._unheard.take(self._places.shown_as(watched) | self._echoes.listed_lately())
+        self._next_scan_at = trio.current_time() + min(REST_FACTOR * took, MAX_REST_SECONDS)
+        tasks = self._pending.take(self._places.inodes_of(watched) | self._echoes.recently_listed())
         for chunk in _chunks(tasks):
-            # Once more with another helper, if this one hangs or dies.
-            if self._device == device and not await self._make(helper, device, chunk):
-                log.info(
-                    "the helper that tells programs of changes made elsewhere did not answer; it was ended"
-                )
-                await self._make(helper, device, chunk)
+            # If the helper hangs or dies, retry once with a new one.
+            if self._device == device and not await self._run_chunk(helper, device, chunk):
+                log.info("the helper that notifies programs of remote changes did not answer; it was killed")
+                await self._run_chunk(helper, device, chunk)
 
-    async def _make(self, helper: EchoHelper, device: int, chunk: list[EchoTask]) -> bool:
+    async def _run_chunk(self, helper: EchoHelper, device: int, chunk: list[EchoTask]) -> bool:
         parent, new_parent = chunk[0].parent, chunk[0].new_parent
         folder = self._path(parent)
         other = self._path(new_parent) if new_parent not in (0, parent) else b""
         if folder is None or other is None:
-            return True  # gone since
-        return await helper.make(device, (folder, parent), (other, new_parent), chunk)
+            return True  # deleted meanwhile
+        return await helper.run_tasks(device, (folder, parent), (other, new_parent), chunk)
 
     def _path(self, ino: Ino) -> bytes | None:
         names: list[bytes] = []
@@ -172,7 +170,7 @@ class OpenWindows:
 
 
 def _chunks(tasks: Iterable[EchoTask]) -> Iterator[list[EchoTask]]:
-    """Neighbours in one folder together, each name once; a move to another folder alone."""
+    """Group consecutive tasks of one folder, each name once per group; a move between folders is alone."""
     chunk: list[EchoTask] = []
     names: set[str] = set()
     was_far = False

@@ -1,10 +1,10 @@
 """The FUSE request handlers: one short method per request, without decisions.
 
-Every handler decodes what the kernel sent, asks the file system, and encodes its answer; `handler.py` says
-what becomes of errors.
+Every handler decodes the kernel's request, calls the file system, and encodes the answer; `handler.py`
+translates errors.
 
-Rule: what an operation means stands in `cmsfs.vfs.tree.filesystem`; GOTCHAS.md beside this file says what the
-kernel makes of an answer.
+Rule: the meaning of an operation is defined in `cmsfs.vfs.tree.filesystem`; GOTCHAS.md beside this file
+describes what the kernel does with an answer.
 """
 
 import errno
@@ -15,7 +15,7 @@ import pyfuse3
 
 from cmsfs.fuse import convert, echo_process, notifier
 from cmsfs.fuse.drive import FilesystemPort
-from cmsfs.fuse.echoes import GHOSTS, HANDLE, Echoes
+from cmsfs.fuse.echoes import GHOST_BASE, HANDLE, Echoes
 from cmsfs.fuse.handler import handler, no_reply_handler
 from cmsfs.replica.nodes import Ino
 from cmsfs.vfs import errno_map
@@ -33,7 +33,7 @@ class Operations(pyfuse3.Operations):
     """The handlers over one file system."""
 
     enable_writeback_cache = False  # with it the kernel ignores sizes and times that change elsewhere
-    # The kernel asks for `.` of a number that it has forgotten and a file handle has (open_by_handle_at).
+    # With open_by_handle_at the kernel looks up `.` in an inode that it has dropped.
     supports_dot_lookup = True
     enable_acl = False
 
@@ -50,20 +50,20 @@ class Operations(pyfuse3.Operations):
         super().__init__()
         self._copying = copying or CopyDetector()
         self._background = background
-        # Told of folders that a file manager opens, once they are listed; it may wait, and never fails.
+        # Called for folders that a file manager opens, after they are listed; it may wait, and never fails.
         self._pictures = pictures
         self._drive = drive
-        self._folders: dict[int, Ino] = {}  # open ones, by their handles
+        self._folders: dict[int, Ino] = {}  # open folders, by handle
         self._owner = owner or convert.owner()
-        # What the process asks that only makes the kernel tell of changes; the drive is not asked then.
+        # Answers the helper process that raises inotify events; its requests do not reach the drive.
         self._echoes = echoes or Echoes(self._owner)
 
     def handed_over(self) -> list[tuple[int, Ino]]:
-        """The handles on folders, for the next process that serves the same mount."""
+        """Return the open folder handles, for the next process that serves this mount."""
         return list(self._folders.items())
 
     def take_over(self, folders: Iterable[tuple[int, Ino]]) -> None:
-        """These handles on folders were opened in another process."""
+        """Adopt folder handles that were opened in another process."""
         self._folders.update(folders)
 
     # Names and attributes
@@ -81,11 +81,11 @@ class Operations(pyfuse3.Operations):
 
     @no_reply_handler
     async def forget(self, pairs: Sequence[tuple[Ino, int]]) -> None:
-        self._drive.forget([pair for pair in pairs if pair[0] < GHOSTS])
+        self._drive.forget([pair for pair in pairs if pair[0] < GHOST_BASE])
 
     @handler
     async def getattr(self, ino: Ino, ctx: pyfuse3.RequestContext) -> pyfuse3.EntryAttributes:
-        if ino >= GHOSTS:
+        if ino >= GHOST_BASE:
             return self._echoes.getattr(ino)
         found = convert.entry(self._drive.getattr(ino), self._owner)
         if ctx.pid in self._echoes.pids and self._echoes.may_write(ino):
@@ -127,13 +127,13 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def readdir(self, fh: int, after: int, token: pyfuse3.ReaddirToken) -> None:
-        # The first two are never counted: the kernel keeps nothing of them.
+        # `.` and `..` are not counted: the kernel does not count them as lookups.
         for name, ino in self._dots(fh)[after:]:
             after += 1
             if not pyfuse3.readdir_reply(token, name, convert.folder_entry(ino), after):
                 return
         for line in await self._drive.readdir(fh, after - len(_DOTS)):
-            # atomic: no await between the reply and the count, which the kernel takes back by `forget`.
+            # atomic: no await between the reply and the lookup count, which the kernel lowers by `forget`.
             if not pyfuse3.readdir_reply(
                 token,
                 convert.raw_name(line.name),
@@ -167,8 +167,8 @@ class Operations(pyfuse3.Operations):
         callers.CALLER.set(ctx.pid)
         opened = await self._drive.open(ino, flags)
         if opened.is_news:
-            notifier.session.doubt_attributes(ino)
-        await notifier.session.met(ino)
+            notifier.session.expire_attributes(ino)
+        await notifier.session.wait_for_invalidation(ino)
         self._copying.opened(ctx.pid, opened.fh, ino, flags)
         return convert.file_info(opened)
 
@@ -185,7 +185,7 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def read(self, fh: int, offset: int, size: int) -> bytes:
-        # Any buffer will do for pyfuse3, whatever it says: a copy of each reply would be for nothing.
+        # pyfuse3 accepts any buffer, despite its annotation; this avoids a copy of each reply.
         return await self._drive.read(fh, offset, size)  # type: ignore[return-value]
 
     @handler
@@ -225,7 +225,7 @@ class Operations(pyfuse3.Operations):
     async def mknod(
         self, parent: Ino, name: bytes, mode: int, rdev: int, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
-        self._echoes.refuse(ctx.pid)
+        self._echoes.reject_helper(ctx.pid)
         callers.CALLER.set(ctx.pid)
         return convert.entry(await self._drive.mknod(parent, convert.new_name(name), mode), self._owner)
 
@@ -233,7 +233,7 @@ class Operations(pyfuse3.Operations):
     async def symlink(
         self, parent: Ino, name: bytes, target: bytes, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
-        self._echoes.refuse(ctx.pid)
+        self._echoes.reject_helper(ctx.pid)
         callers.CALLER.set(ctx.pid)
         made = await self._drive.symlink(parent, convert.new_name(name), target)
         return convert.entry(made, self._owner)
@@ -242,7 +242,7 @@ class Operations(pyfuse3.Operations):
     async def link(
         self, ino: Ino, new_parent: Ino, new_name: bytes, ctx: pyfuse3.RequestContext
     ) -> pyfuse3.EntryAttributes:
-        self._echoes.refuse(ctx.pid)
+        self._echoes.reject_helper(ctx.pid)
         made = await self._drive.link(ino, new_parent, convert.new_name(new_name))
         return convert.entry(made, self._owner)
 
@@ -286,9 +286,9 @@ class Operations(pyfuse3.Operations):
         return convert.statvfs(await self._drive.statfs())
 
     async def getxattr(self, ino: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> bytes:
-        # The kernel asks for security.capability before every write: not worth a look, nor the wrapping of a
-        # handler.  And `ls -l` asks each file for two names, until it hears that this file system has none
-        # of the kind: ENODATA, that this file has none, made it take twenty times as long.
+        # The kernel asks for security.capability before every write, so other namespaces are answered without
+        # the cost of a handler.  ENOTSUP makes `ls -l` stop asking every file for two names; with ENODATA it
+        # took twenty times as long.
         if not name.startswith(_USER):
             raise pyfuse3.FUSEError(errno.ENOTSUP)
         return await self._getxattr(ino, name, ctx)
@@ -303,20 +303,21 @@ class Operations(pyfuse3.Operations):
 
     @handler
     async def setxattr(self, ino: Ino, name: bytes, value: bytes, ctx: pyfuse3.RequestContext) -> None:
-        self._echoes.refuse(ctx.pid)
+        self._echoes.reject_helper(ctx.pid)
         callers.CALLER.set(ctx.pid)
-        # ENOTSUP is what cp -a and mv pass over in silence; EPERM would make them fail.
+        # cp -a and mv ignore ENOTSUP; EPERM would make them fail.
         await self._drive.setxattr(ino, _user_name(name, errno.ENOTSUP), value)
 
     @handler
     async def removexattr(self, ino: Ino, name: bytes, ctx: pyfuse3.RequestContext) -> None:
-        self._echoes.refuse(ctx.pid)
+        self._echoes.reject_helper(ctx.pid)
         callers.CALLER.set(ctx.pid)
         await self._drive.removexattr(ino, _user_name(name, errno.ENODATA))
 
 
 def _user_name(name: bytes, number: int) -> str:
-    """The name as text; `OSError` with `number` for one of another namespace or not of UTF-8."""
+    """Return the name as text; raise `OSError` with `number` if its namespace is not `user.` or it is not
+    UTF-8."""
     try:
         if name.startswith(_USER):
             return name.decode("utf-8")

@@ -1,15 +1,15 @@
-"""Who reads the next request from the kernel: what pyfuse3's loop takes of trio, in a way that costs less.
+"""Decides which task reads the next request from the kernel: a cheaper stand-in for trio in pyfuse3's loop.
 
-pyfuse3 has many tasks that read a request and carry it out, and a lock around the reading.  A `trio.Lock`
-goes to another task with every request, which takes another pass of trio's loop and costs about as much as
-looking something up.  Here a task that has read a request keeps its turn until its handler has to wait
-(`hand_over`, from `handler.py`), which most never do; then it reads the next one.  And while requests come
-as fast as they are answered, some are read without asking trio whether there is one.
+pyfuse3 runs many tasks that read a request and handle it, with a lock around the reading.  A `trio.Lock`
+passes to another task with every request, which takes another iteration of trio's loop and costs about as
+much as a lookup.  Here a task that has read a request keeps its turn until its handler has to wait
+(`hand_over`, called by `run_handler`), which most never do; then it reads the next one.  While requests
+arrive as fast as they are answered, some are read without asking trio whether there is one.
 
-`install` puts this in the place of trio in pyfuse3's module, as its own `pyfuse3.asyncio` does.
+`install` replaces trio in pyfuse3's module by this, as `pyfuse3.asyncio` does with its own substitute.
 
-Rule: a turn is free only while the task that had it last runs on without waiting; whatever makes it wait, or
-ends it, gives the turn to a task that waits for one.
+Rule: the turn is free only while the task that had it last runs on without waiting; when it waits or ends,
+it passes the turn to a task that waits for one.
 """
 
 import select
@@ -22,12 +22,12 @@ import trio
 
 R = TypeVar("R")
 
-# So many requests are read one after the other before other tasks run: up to a millisecond each.
+# Maximum number of requests read in a row before other tasks run; each takes up to a millisecond.
 IN_A_ROW = 4
 
 
 class Turn:
-    """Offers pyfuse3 what it uses of `trio.Lock`."""
+    """The part of `trio.Lock` that pyfuse3 uses."""
 
     current: ClassVar["Turn | None"] = None
 
@@ -41,7 +41,7 @@ class Turn:
 
     async def __aenter__(self) -> None:
         if self._is_taken:
-            await self._waiting.park()  # it is taken for the one that is woken
+            await self._waiting.park()  # `hand_over` takes the turn for the task that it wakes
         self._is_taken, self._has_request = True, False
 
     async def __aexit__(
@@ -55,13 +55,13 @@ class Turn:
             self.hand_over()
 
     def hand_over(self) -> None:
-        """Let the next task read requests, unless one does."""
+        """Let the next waiting task read requests, unless a task has the turn."""
         if not self._is_taken and self._waiting:
             self._is_taken = True
             self._waiting.unpark()
 
     async def wait_readable(self, descriptor: int) -> None:
-        """Return when there is a request; mostly a checkpoint."""
+        """Wait until there is a request; usually a checkpoint."""
         if self._poll is None or self._poll[0] != descriptor:
             poll = select.poll()
             poll.register(descriptor, select.POLLIN)
@@ -93,7 +93,7 @@ async def _until_end(work: Callable[..., Awaitable[None]], args: tuple[Any, ...]
 
 
 class _OpenWorkers:
-    """`trio.open_nursery` as pyfuse3's loop has it."""
+    """The stand-in for `trio.open_nursery` in pyfuse3's loop."""
 
     def __init__(self) -> None:
         self._nursery = trio.open_nursery()
@@ -116,14 +116,14 @@ async def _wait_readable(descriptor: int) -> None:
 
 
 def hand_over() -> None:
-    """Whoever has read a request has to wait, or ends: another task reads the next one."""
+    """Let another task read the next request, because the current one waits or ends."""
     if (turn := Turn.current) is not None:
         turn.hand_over()
 
 
 @coroutine
-def carried_out(work: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-    """Await a handler; if that has to wait, the turn is handed over first."""
+def run_handler(work: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
+    """Run a handler; when it first has to wait, hand over the turn."""
     try:
         asked = work.send(None)
     except StopIteration as done:
@@ -144,7 +144,7 @@ def carried_out(work: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
 
 
 def install() -> None:
-    """Have pyfuse3 take turns so, in every session that begins from here on."""
+    """Make pyfuse3 use these turns in every session that starts from now on."""
     pyfuse3.trio = SimpleNamespace(  # type: ignore[attr-defined]
         Lock=Turn,
         ClosedResourceError=trio.ClosedResourceError,

@@ -1,9 +1,9 @@
-"""Requests that a daemon had read and not answered when it died: which these are, from the kernel itself.
+"""Reads from the kernel which requests a daemon had read but not answered when it died.
 
-The kernel sends them once more when it is asked to, marked, before everything else (FUSE_NOTIFY_RESEND).
-They are only looked at here: whoever serves the connection next asks for them again.
+On FUSE_NOTIFY_RESEND the kernel sends them again, flagged, before everything else.  Here they are only
+inspected: the process that serves the connection next asks for them again.
 
-Rule: what is read here and comes once only (lookups that are given back) is told to the caller.
+Rule: requests that the kernel sends only once (FORGET) are returned to the caller.
 """
 
 import errno
@@ -18,10 +18,10 @@ from typing import Any
 from cmsfs.fuse.takeover import ANSWER, REQUEST, RESEND
 from cmsfs.replica.nodes import Ino
 
-# As large as a write may be, and its head.
-_LARGEST = (1 << 21) + 4096
+# The largest write, with its header.
+_MAX_REQUEST_BYTES = (1 << 21) + 4096
 
-_MARK = 1 << 63
+_RESENT_FLAG = 1 << 63
 
 _FORGET, _BATCH_FORGET, _INTERRUPT = 2, 42, 36
 _PAIR = struct.Struct("<QQ")
@@ -29,7 +29,7 @@ _PAIR = struct.Struct("<QQ")
 
 @dataclass(frozen=True, slots=True)
 class Resent:
-    """A request: its kind with what it names, and the thread that waits for it."""
+    """A resent request: its kind and arguments, and the thread that waits for it."""
 
     key: tuple[Any, ...]
     pid: int
@@ -37,20 +37,20 @@ class Resent:
 
 @dataclass(slots=True)
 class Unanswered:
-    """What there was to be read."""
+    """The unanswered requests, and the lookup counts that the kernel gave back."""
 
     requests: list[Resent] = field(default_factory=list)
     forgotten: list[tuple[Ino, int]] = field(default_factory=list)
 
 
-def look(descriptor: int, *, refused: int = 0) -> Unanswered:
-    """What was read and not answered; requests of the process `refused` are answered EIO.
+def read_unanswered(descriptor: int, *, refused_pid: int = 0) -> Unanswered:
+    """Return the requests that were read but not answered; those of process `refused_pid` get EIO.
 
     Raises `OSError` if the connection has ended.
     """
     found = Unanswered()
     os.write(descriptor, ANSWER.pack(ANSWER.size, RESEND, 0))
-    with _not_waiting(descriptor):
+    with _non_blocking(descriptor):
         while (data := _next(descriptor)) is not None:
             _, opcode, unique, node, _, _, pid, _, _ = REQUEST.unpack_from(data)
             body = data[REQUEST.size :]
@@ -58,19 +58,19 @@ def look(descriptor: int, *, refused: int = 0) -> Unanswered:
                 found.forgotten += _forgotten(opcode, node, body)
             elif opcode == _INTERRUPT:
                 continue
-            elif refused and pid == refused:
-                with suppress(OSError):  # it has died of it
+            elif refused_pid and pid == refused_pid:
+                with suppress(OSError):  # the caller has died meanwhile
                     os.write(descriptor, ANSWER.pack(ANSWER.size, -errno.EIO, unique))
-            elif unique & _MARK:
+            elif unique & _RESENT_FLAG:
                 if (key := _key(opcode, node, body)) is not None:
                     found.requests.append(Resent(key, pid))
             else:
-                break  # nobody has seen that one yet
+                break  # a new request: no resent ones follow
     return found
 
 
 @contextmanager
-def _not_waiting(descriptor: int) -> Iterator[None]:
+def _non_blocking(descriptor: int) -> Iterator[None]:
     before = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, before | os.O_NONBLOCK)
     try:
@@ -82,11 +82,11 @@ def _not_waiting(descriptor: int) -> Iterator[None]:
 def _next(descriptor: int) -> bytes | None:
     while True:
         try:
-            return os.read(descriptor, _LARGEST)
+            return os.read(descriptor, _MAX_REQUEST_BYTES)
         except BlockingIOError:
             return None
         except OSError as error:
-            # It was given up while it was read.
+            # ENOENT: the request was interrupted while it was being read.
             if error.errno != errno.ENOENT:
                 raise
 
@@ -99,12 +99,12 @@ def _forgotten(opcode: int, node: Ino, body: bytes) -> list[tuple[Ino, int]]:
 
 
 def _names(body: bytes, count: int) -> list[str]:
-    # One that is not UTF-8 is refused by whoever is asked for it.
+    # Names that are not UTF-8 are rejected later by the handler.
     return [name.decode("utf-8", "replace") for name in body.split(b"\0")[:count]]
 
 
 def _entry(kind: str, before: int) -> Callable[[Ino, bytes], tuple[Any, ...]]:
-    """A name in a folder, behind so many bytes."""
+    """Return a parser of a name in a folder that follows `before` bytes of arguments."""
     return lambda node, body: (kind, node, *_names(body[before:], 1))
 
 
@@ -116,7 +116,7 @@ def _moved(before: int) -> Callable[[Ino, bytes], tuple[Any, ...]]:
     return key
 
 
-# Those that must not be carried out twice, and those that make a handle (linux/fuse.h).
+# Opcodes of requests that must not be carried out twice or that create a handle (linux/fuse.h).
 _KINDS: dict[int, Callable[[Ino, bytes], tuple[Any, ...]]] = {
     6: _entry("symlink", 0),
     8: _entry("mknod", 16),

@@ -27,20 +27,20 @@ from cmsfs.journal.extents import Extents
 from cmsfs.replica.nodes import Ino
 from cmsfs.replica.rows import node_rows
 from cmsfs.runtime import clock, threads
-from cmsfs.wakeup import Signal, Taken
+from cmsfs.wakeup import LockGuard, Signal
 
-# A thread hop costs 85 µs: worth it when the copy into the page cache takes about as long.
+# A round trip to a thread costs 85 µs: worth it if the copy into the page cache takes about as long.
 THREAD_FROM = 128 * 1024
 
-# So few bytes are kept in the draft's row, too: durable with it, by one fsync of the log for many files.
+# Drafts up to this size are also kept in their rows, so one fsync of the log makes many of them durable.
 ROW_BYTES = 16 * 1024
 
-# Commits a transaction and returns when it is on the disk.
+# Commits a transaction durably.
 Commit = Callable[[Callable[[Connection], int]], Awaitable[int]]
 
 
 class Draft:
-    """The draft of one node.  `Drafts` hands them out, one object for a draft at a time."""
+    """The draft of one node.  Get it from `Drafts`, which has one object per draft."""
 
     def __init__(
         self,
@@ -65,33 +65,33 @@ class Draft:
         self.writers = 0
         # When the bytes last changed; None: not since the node's time was set.
         self.mtime_ns: int | None = None
-        # Counts changes of the bytes: whoever works on them unlocked sees whether they moved on.
+        # Counts changes of the bytes, so that code working without the lock can detect them.
         self.generation = 0
         self.sealed = False
         self.dropped = False
         self.lock = trio.Lock()
-        # Set when the draft is no more, `content` then says what it became (None: it was dropped); and when
-        # its sealing has failed, so that it is written on.  Whoever has waited looks again.
+        # Set when the draft has ended (`content` is then what it became, None: it was dropped), and pulsed
+        # when sealing failed, so that writing continues.  Waiters check the state again.
         self.replaced = Signal()
         self.content: tuple[str, int] | None = None
         self._opened = opened if opened is not None else DraftFiles()
         self._file = self._opened.file(path)
-        # Give back what `acquire` has lent.
+        # Releases what `acquire` has borrowed.
         self.release = functools.partial(self._opened.give_back, self._file)
-        # Of which generation the row says what the file held.
+        # The generation that the row describes.
         self.recorded_to = -1
-        # The generation that is on the disk; None: not known.
+        # The generation that is on disk; None: unknown.
         self.synced_to: int | None = None
-        # Up to where the row says that the file holds bytes.
+        # The end of the file's bytes according to the row.
         self._recorded_end = 0
-        # Whether the row has the bytes, too: then the file need not be fsynced.
+        # Whether the row also has the bytes, so that the file need not be fsynced.
         self.in_row = False
         self._is_next_in_row = False
-        # What the row is written from is read by the thread of the database.
+        # Protects what `record` reads, which runs in the database's thread.
         self._state = self._file.lock
 
     def count_writers(self, by: int) -> None:
-        """More or fewer handles are open for writing; while there are any, the draft is not sealed."""
+        """Change the number of handles open for writing; the draft is not sealed while there are any."""
         self.writers += by
         if self.writers > 0:
             self._busy.add(self.ino)
@@ -99,7 +99,7 @@ class Draft:
             self._busy.discard(self.ino)
 
     def became(self, sha1: str, size: int) -> None:
-        """The draft is content from now on; whoever writes on does so to another draft."""
+        """Mark the draft as turned into content; later writes go to another draft."""
         self.content = (sha1, size)
         self._busy.discard(self.ino)
 
@@ -121,7 +121,7 @@ class Draft:
         None if the draft is sealed: what comes after it is written to once it is `replaced`.
         Cancelled: the bytes may be in the file, and count only if they are.
         """
-        async with Taken(self.lock):
+        async with LockGuard(self.lock):
             if self.sealed:
                 return None
             with self._state:
@@ -135,7 +135,7 @@ class Draft:
                     with self._state:
                         self._wrote(offset, data[:written])
                 else:
-                    # Whoever puts the bytes into the row has the file before or after, and not in between.
+                    # A thread that copies the bytes into the row sees the file before or after this write.
                     with self._state:
                         written = _pwrite_all(fd, data, offset)
                         self._wrote(offset, data[:written])
@@ -181,7 +181,7 @@ class Draft:
                     self.generation, self.mtime_ns = self.generation + 1, clock.time_ns()
                 raise
             if size < before[2]:
-                # Bytes beyond the end must not come back when the file grows again.
+                # Bytes beyond the end must not reappear when the file grows again.
                 self._cut(size)
         return True
 
@@ -199,7 +199,7 @@ class Draft:
             self.release()
 
     async def fill(self, offset: int, data: bytes | bytearray) -> None:
-        """Put bytes of the base where the draft still shows the base; what was written meanwhile stays."""
+        """Fill holes with bytes of the base; bytes written meanwhile are kept."""
         async with self.lock:
             fd = self.acquire()
             try:
@@ -215,7 +215,7 @@ class Draft:
                 self.release()
 
     def pieces(self, offset: int, length: int) -> list[tuple[int, int, str]]:
-        """Where the bytes of a range are: runs `(start, end, "draft" | "base" | "zero")`, up to the size."""
+        """Return the sources of a range, up to the size: runs `(start, end, "draft" | "base" | "zero")`."""
         result: list[tuple[int, int, str]] = []
         for start, end, held in self.extents.pieces(offset, min(offset + length, self.size)):
             if held:
@@ -228,7 +228,7 @@ class Draft:
         return result
 
     def read_held(self, start: int, end: int) -> bytes:
-        """The bytes of a run that the draft file holds."""
+        """Return the bytes of a run of the draft's file."""
         if (small := self._file.small) is not None:
             data = bytes(small[start:end])
         else:
@@ -244,28 +244,28 @@ class Draft:
         return data
 
     def holes(self) -> list[tuple[int, int]]:
-        """Ranges that still come from the base."""
+        """Return the ranges that still come from the base."""
         return [(start, end) for start, end, where in self.pieces(0, self.size) if where == "base"]
 
     # ---- durability ----
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the row says what the file holds."""
+        """Whether the row is up to date with the file."""
         return self.recorded_to == self.generation
 
     def record(self, conn: Connection, *, is_synced: bool = False) -> int:
-        """Write what the draft holds into its row and its node's size, inside the caller's transaction.
+        """Save the draft's state to its row and its node's size, inside the caller's transaction.
 
-        From the commit on, a killed process does not lose it; hand the number to `recorded` then.  It is that
-        of an earlier state if nothing could be written, since the row had the bytes and cannot hold them any
-        more: `is_synced` says that the file, which has them then, has been fsynced.
+        After the commit a killed process does not lose it; pass the returned generation to `recorded` then.
+        It is an earlier generation if nothing was written, because the row had the bytes and they no longer
+        fit: then fsync the file, which has them, and call again with `is_synced`.
         """
         with self._state:
             fits_row = not self.base_size and self.extents.end <= ROW_BYTES
             if self.in_row and not (fits_row or is_synced):
-                # The row alone has made bytes durable: before it says that they, and those that have come
-                # since, are in the file only, they must be there durably (`fsync`, and its name).
+                # Only the row has made the bytes durable: before it records that they, and later ones, are in
+                # the file only, the file and its name must be fsynced.
                 return self.recorded_to
             generation, size, base_size = self.generation, self.size, self.base_size
             extents, self._recorded_end = self.extents.to_json(), self.extents.end
@@ -276,12 +276,12 @@ class Draft:
         return generation
 
     def recorded(self, generation: int) -> None:
-        """The transaction of the `record` that returned this number is committed."""
+        """Note that the transaction of the `record` that returned this number is committed."""
         if generation > self.recorded_to:
             self.recorded_to, self.in_row = generation, self._is_next_in_row
 
     def _read_all(self) -> bytes:
-        """The file's bytes; in any thread."""
+        """Return the file's bytes; from any thread."""
         if not self.extents.end:
             return b""
         if self._file.small is not None:
@@ -296,23 +296,23 @@ class Draft:
         return data
 
     def make_file(self) -> None:
-        """See that its bytes are in its file, not in memory and in the row alone; from any thread."""
+        """Write the bytes to the file if they are in memory and the row only; from any thread."""
         self._file.make()
 
     def stays(self) -> None:
-        """Its sealing has ended without making it content: whoever waits for that writes on here."""
+        """Note that sealing failed: writers that wait for it continue with this draft."""
         self.sealed = False
         self.replaced.pulse()
 
     def fsync(self) -> None:
-        """Wait, in this thread, until the bytes are on the disk."""
+        """Fsync the file in the calling thread."""
         generation = self.generation
         self.make_file()
         try:
-            # By its name: a group may be larger than the pool.
+            # Opened by name: a group may be larger than the pool of descriptors.
             durability.sync(self.path)
         except FileNotFoundError:
-            # Nothing was written to it, or it is content by now, which is on the disk.
+            # Nothing was written to it, or it has become content, which is on disk.
             if not self.dropped and self.extents.end:
                 raise
             return
@@ -320,7 +320,7 @@ class Draft:
 
 
 def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> int:
-    """Write as much as there is room for; how much.  Raises `OSError` if there is none."""
+    """Write as much as there is space for; return how much.  Raises `OSError` if nothing fits."""
     view, done = memoryview(data), 0
     while done < len(view):
         try:
@@ -328,7 +328,7 @@ def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> int:
         except OSError:
             if not done:
                 raise
-            # What is in the file must be known of: elsewhere it would be taken for zeros.
+            # Report the bytes that were written: otherwise they would count as zeros.
             break
     return done
 
@@ -394,5 +394,5 @@ def set_held(
 
 
 def delete_row(conn: Connection, draft_id: int) -> None:
-    """The draft is no more."""
+    """Delete a draft's row."""
     conn.execute("DELETE FROM draft WHERE id = ?", (draft_id,))

@@ -1,12 +1,12 @@
 """A bounded pool of open draft descriptors (least recently used are closed).
 
-A draft may be open in programs for days, thousands of them at once; a descriptor is needed while bytes are
-read, written or made durable, and opening one again takes 5 µs.
+Programs may keep thousands of drafts open for days; a descriptor is needed only while bytes are read, written
+or made durable, and reopening a file takes 5 µs.
 
-The file of a small new draft is made only when somebody wants to have it open, or with the next group commit:
-most temporary files are gone by then, and until then the row has the bytes (`Draft.record`).
+The file of a small new draft is created only when it must be opened, or with the next group commit: most
+temporary files are deleted by then, and until then the row has the bytes (`Draft.record`).
 
-Rule: one that is lent out is never closed.
+Rule: a borrowed descriptor is never closed.
 """
 
 import errno
@@ -20,7 +20,7 @@ from cmsfs import durability
 
 
 class DraftFile:
-    """The file of one draft, and its descriptor if it is open.  Only `DraftFiles` changes it."""
+    """The file of one draft, and its descriptor if open.  Only `DraftFiles` changes it."""
 
     __slots__ = ("__weakref__", "fd", "is_made", "lock", "path", "retired", "small", "users")
 
@@ -29,13 +29,13 @@ class DraftFile:
         self.fd = -1
         self.users = 0
         self.retired = False
-        # All its bytes, of a new one that is small; changed under the lock, since other threads read them.
+        # All bytes of a small new draft; changed under the lock, since other threads read them.
         self.small: bytearray | None = None
-        self.is_made = True  # False: they are nowhere else
+        self.is_made = True  # whether the file exists; False: the bytes are in `small` only
         self.lock = threading.Lock()
 
     def make(self) -> None:
-        """See that there is a file of what is in memory; from any thread.  Raises `OSError`."""
+        """Write the bytes in memory to a file, unless that is done; from any thread.  Raises `OSError`."""
         with self.lock:
             if self.is_made or self.retired:
                 return
@@ -57,23 +57,22 @@ class DraftFiles:
 
     def __init__(self, most: int | None = None) -> None:
         self._most = durability.pool_share() if most is None else most
-        # Open and lent to nobody, the longest unused first.
+        # Open and not borrowed, least recently used first.
         self._idle: OrderedDict[DraftFile, None] = OrderedDict()
         self._count = 0
-        # A descriptor outlives the draft that asked for it.
+        # A descriptor may outlive the draft that it was opened for.
         self._files: WeakValueDictionary[Path, DraftFile] = WeakValueDictionary()
 
     def file(self, path: Path) -> DraftFile:
-        """The file at a path, one object for all who ask."""
+        """Return the file at a path; always the same object while it is in use."""
         if (file := self._files.get(path)) is None:
             file = self._files[path] = DraftFile(path)
         return file
 
     def borrow(self, file: DraftFile, *, create: bool) -> int:
-        """A descriptor that stays open until `give_back`.
+        """Return a descriptor that stays open until `give_back`.
 
-        Raises `FileNotFoundError` if there is no such file, unless it is to be created; also for one that is
-        retired.
+        Raises `FileNotFoundError` if the file does not exist and `create` is false, or if it is retired.
         """
         if file.fd < 0:
             if file.retired:
@@ -111,7 +110,7 @@ class DraftFiles:
             self._close_idle(self._most)
 
     def retire(self, path: Path) -> None:
-        """It is not opened again; it is closed as soon as nobody uses it."""
+        """Never open this file again, and close it as soon as it is not in use."""
         if (file := self._files.get(path)) is not None:
             with file.lock:
                 file.retired, file.small = True, None
@@ -119,7 +118,7 @@ class DraftFiles:
                 self._close(file)
 
     def close(self) -> None:
-        """Close all that nobody uses."""
+        """Close all files that are not in use."""
         self._close_idle(0)
 
     def _close_idle(self, most: int) -> None:

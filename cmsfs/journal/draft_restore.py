@@ -1,6 +1,6 @@
 """Restores drafts from the manifest when the database is lost.
 
-Rule: nothing that the tree holds gives way: what has its name taken gets another one beside it.
+Rule: existing nodes are never replaced: a restored file whose name is taken gets another name beside it.
 """
 
 from dataclasses import dataclass
@@ -25,24 +25,24 @@ class Restored:
 
 
 def restore(conn: Connection, root: Path, known: manifest.Manifest) -> list[Restored]:
-    """Give rows again to what lies in the drafts folder and no row speaks of; what found its place.
+    """Restore the rows of files in the drafts folder that have none; return the restored files.
 
-    For a database that was lost, or made of what could be read of it: in a whole one a file without a row
-    is one that was deleted.
+    For a database that was lost, or rebuilt from its readable parts: in an intact one, a file without a row
+    was deleted.
     """
     found: list[Restored] = []
     if _is_new(conn) and known.root_id != _root_id(conn):
         tree.set_root(conn, known.root_id)
     for name, entry in sorted(known.entries.items()):
         path = root / name
-        if not path.exists() or _is_spoken_of(conn, name):
+        if not path.exists() or _has_row(conn, name):
             continue
         folder = _make_folders(conn, entry)
-        ino, called = _file(conn, folder, entry)
+        ino, called = _find_or_make_node(conn, folder, entry)
         if entry.overlay is not None:
-            _lay_over(conn, ino, int(path.stem), entry, entry.overlay)
+            _restore_draft(conn, ino, int(path.stem), entry, entry.overlay)
         else:
-            _fill(conn, ino, name, entry.size)
+            _restore_content(conn, ino, name, entry.size)
         if not entry.local:
             ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=0)
         above = "".join(f"/{folder.name}" for folder in entry.folders)
@@ -58,7 +58,7 @@ def _is_new(conn: Connection) -> bool:
     return conn.execute("SELECT 1 FROM node WHERE ino > 2 LIMIT 1").fetchone() is None
 
 
-def _is_spoken_of(conn: Connection, name: str) -> bool:
+def _has_row(conn: Connection, name: str) -> bool:
     if name.endswith(".draft"):
         sql, key = "SELECT 1 FROM draft d JOIN node n ON n.draft = d.id WHERE d.id = ?", name[:-6]
     else:
@@ -95,28 +95,28 @@ def _make_folder(
     return ino
 
 
-def _file(conn: Connection, folder: Ino, entry: manifest.ManifestEntry) -> tuple[Ino, str]:
-    """The node for the bytes, the one that stands for the item if there is one; and its name."""
+def _find_or_make_node(conn: Connection, folder: Ino, entry: manifest.ManifestEntry) -> tuple[Ino, str]:
+    """Return the node for the bytes, if possible the one of the same item, and its name."""
     kind = NodeKind(entry.known.kind) if entry.known is not None else NodeKind.FILE
     if entry.known is not None:
         there = tree.remote_at(conn, kind, entry.known.remote_id)
         if there is not None and there.parent is not None:
             if not _is_as_sent(there):
-                return _new(conn, folder, entry, None)
-            _start_from(conn, there.ino, entry.known)
+                return _make_node(conn, folder, entry, None)
+            _set_base(conn, there.ino, entry.known)
             return there.ino, there.name
     holder = tree.child_at(conn, folder, entry.name)
     if holder is not None and holder.remote_id is None and holder.kind is kind and _is_as_sent(holder):
         return holder.ino, holder.name
-    return _new(conn, folder, entry, entry.known)
+    return _make_node(conn, folder, entry, entry.known)
 
 
 def _is_as_sent(node: Node) -> bool:
-    """Whether a node has no bytes of its own that would be lost by giving it others."""
+    """Whether a node has no unsent bytes that would be lost if it got others."""
     return node.draft is None and node.sha1 == node.base_sha1
 
 
-def _new(
+def _make_node(
     conn: Connection, folder: Ino, entry: manifest.ManifestEntry, known: manifest.ManifestBase | None
 ) -> tuple[Ino, str]:
     name = (
@@ -127,13 +127,13 @@ def _new(
     kind = NodeKind(known.kind) if known is not None else NodeKind.FILE
     ino = tree.insert(conn, folder, name, kind, now_ns=entry.mtime_ns, mode=entry.mode, local=entry.local)
     if known is not None:
-        _start_from(conn, ino, known)
+        _set_base(conn, ino, known)
     return ino, name
 
 
-def _start_from(conn: Connection, ino: Ino, known: manifest.ManifestBase) -> None:
-    """The node stands for this version of the item: should the service have another one by now, the upload is
-    refused and both are kept."""
+def _set_base(conn: Connection, ino: Ino, known: manifest.ManifestBase) -> None:
+    """Make the node represent this version of the item: if the service has another one by now, the upload
+    conflicts and both are kept."""
     node_rows.set_item(
         conn,
         ino,
@@ -155,7 +155,7 @@ def _free_name(conn: Connection, folder: Ino, name: str) -> str:
     return free
 
 
-def _lay_over(
+def _restore_draft(
     conn: Connection, ino: Ino, draft: int, entry: manifest.ManifestEntry, overlay: manifest.Overlay
 ) -> None:
     put_row(
@@ -170,6 +170,6 @@ def _lay_over(
     node_rows.set_draft(conn, ino, draft, size=entry.size, mtime_ns=entry.mtime_ns)
 
 
-def _fill(conn: Connection, ino: Ino, sha1: str, size: int) -> None:
+def _restore_content(conn: Connection, ino: Ino, sha1: str, size: int) -> None:
     content_table.restore_dirty(conn, sha1, size)
     node_rows.set_content(conn, ino, sha1=sha1, size=size)

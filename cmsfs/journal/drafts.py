@@ -1,11 +1,11 @@
-"""All drafts of an account: made, found again after a restart, dropped.
+"""All drafts of an account: creates them, finds them after a restart, drops them.
 
-A change rests before its upload, so that a burst of saves is one: each write lets it rest anew.  A file that
-is written again and again would rest for ever: so what has waited for long since its first unsent byte is
-sent as it is at that moment, while its writers go on, and what they write from then on is the next change.
+Uploads are debounced, so that a burst of saves is one upload: each write restarts the delay.  A file that is
+written all the time would never be uploaded; so if its first unsent byte has waited too long, the file is
+uploaded as it is at that moment while its writers continue, and later writes form the next change.
 
-Rules: there is one object for a draft at a time, whoever asks.  A file that grows faster than
-`BYTES_PER_SECOND` is being made, and is waited for while it is open.
+Rules: there is never more than one object for a draft.  A file that grows faster than `BYTES_PER_SECOND` is
+still being created, and is not uploaded while it is open.
 """
 
 import functools
@@ -23,53 +23,53 @@ from cmsfs.replica.rows import node_rows
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
-# Times the settle time that a change rests at most.
-LONGEST_TIMES = 10
+# A change is delayed for at most this multiple of the settle time.
+MAX_DEBOUNCE_FACTOR = 10
 
-# What is open for writing all the time, as a log, rests so long at least.
+# A file that is always open for writing, such as a log, is delayed for at least this time.
 OPEN_SECONDS = 60.0
 
-# A large file is not sent over and over: on average no more of it than this.
+# Limits the average upload rate of a large file that keeps changing.
 BYTES_PER_SECOND = 1024 * 1024
 
 
 class Drafts:
-    """All drafts of an account: made, found again after a restart, dropped."""
+    """Creates, finds and drops the drafts of an account."""
 
     insert = staticmethod(insert_row)
 
     def __init__(self, db: Database, root: Path) -> None:
         self.clock = clock.monotonic
-        # Since when each holds bytes that are unsent, as far as this process knows.
-        self._begun: dict[int, float] = {}
+        # When each draft got its first unsent byte, as far as this process knows.
+        self._unsent_since: dict[int, float] = {}
         self._db = db
         self.root = root
-        # Whoever uses a draft keeps it in memory; all others are as their rows say.
+        # Drafts in use are in memory; all others are described by their rows.
         self._live: WeakValueDictionary[int, Draft] = WeakValueDictionary()
         self._opened = DraftFiles()
         self._commit: Commit = functools.partial(db.write, durable=True)
-        # Nodes whose drafts are open for writing; read from other threads too, which a set allows.
+        # Nodes whose drafts are open for writing; also read from other threads, which is safe for a set.
         self.busy: set[Ino] = set()
-        # Nodes whose unsent bytes were appended to what the service had (`O_APPEND`), and what that was.
+        # Nodes whose unsent bytes were only appended (`O_APPEND`), with the content that the service had.
         self.appended: dict[Ino, Content] = {}
 
     def path(self, draft_id: int) -> Path:
         return self.root / f"{draft_id}.draft"
 
     def started(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
-        """The draft whose row was just committed."""
+        """Return the draft whose row was just committed."""
         if (draft := self._live.get(draft_id)) is not None:
-            return draft  # somebody has found the row before whoever made it was told
+            return draft  # another task found the row before its creator got here
         draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy, self._commit, self._opened)
         draft.recorded_to = draft.generation
         if base is None:
             draft._file.small, draft._file.is_made = bytearray(), False
         self._live[draft_id] = draft
-        self._begun[draft_id] = self.clock()
+        self._unsent_since[draft_id] = self.clock()
         return draft
 
     def find(self, draft_id: int) -> Draft | None:
-        """The draft of this id, loaded from its row if nobody has it yet."""
+        """Return the draft with this id, loaded from its row if it is not in memory."""
         if draft := self._live.get(draft_id):
             return draft
         row = self._db.row(
@@ -86,13 +86,13 @@ class Drafts:
         draft._recorded_end, draft.in_row = draft.extents.end, row["data"] is not None
         draft.recorded_to = draft.generation
         if row["data"] and not draft.path.exists():
-            # Whoever had it in memory has let go of it before its file was made.
+            # It was released from memory before its file was created.
             draft._file.small, draft._file.is_made = bytearray(row["data"]), False
         self._live[draft_id] = draft
         return draft
 
     def base(self, draft: Draft) -> Content | None:
-        """The content under a draft, with where the service has it as of now."""
+        """Return the base content of a draft, with its current location at the service."""
         if draft.base_sha1 is None:
             return None
         row = self._db.row("SELECT remote_id, version, base_sha1 FROM node WHERE ino = ?", draft.ino)
@@ -105,12 +105,12 @@ class Drafts:
         return Content(draft.base_sha1, draft.base_total, *where)
 
     def bases(self) -> dict[str, int]:
-        """The contents under all drafts: SHA-1 and size."""
+        """Return SHA-1 and size of the base contents of all drafts."""
         rows = self._db.rows("SELECT base_sha1, base_total FROM draft WHERE base_sha1 IS NOT NULL")
         return {row["base_sha1"]: row["base_total"] for row in rows}
 
     def close(self) -> None:
-        """Close the files that nobody uses, after making those that are in memory still."""
+        """Create the files of drafts that are in memory only, then close all files not in use."""
         for draft in list(self._live.values()):
             with suppress(OSError):
                 draft.make_file()
@@ -118,35 +118,35 @@ class Drafts:
 
     # ---- debouncing ----
 
-    def rest_ns(self, draft: Draft, settle_seconds: float) -> int:
-        """How long a change made now rests before its upload."""
-        _, left = self._age(draft.id, draft.size, settle_seconds)
+    def debounce_ns(self, draft: Draft, settle_seconds: float) -> int:
+        """Return how long a change made now must wait before its upload."""
+        _, left = self._age_and_rest(draft.id, draft.size, settle_seconds)
         return int(max(0.0, min(settle_seconds, left)) * 10**9)
 
     def is_overdue(self, draft_id: int, recorded: int, settle_seconds: float) -> bool:
-        """Whether a file that is open for writing, last recorded with this size, is to be sent as it is now;
-        from any thread."""
+        """Whether a file that is open for writing, last recorded with this size, must be uploaded as it is
+        now; from any thread."""
         draft = self._live.get(draft_id)
         size = draft.size if draft is not None else recorded
-        age, left = self._age(draft_id, size, settle_seconds)
+        age, left = self._age_and_rest(draft_id, size, settle_seconds)
         return age > OPEN_SECONDS and left < 0
 
-    def _age(self, draft_id: int, size: int, settle_seconds: float) -> tuple[float, float]:
-        """For how many seconds it has been written to, and how many more that may go on."""
+    def _age_and_rest(self, draft_id: int, size: int, settle_seconds: float) -> tuple[float, float]:
+        """Return for how many seconds it has had unsent bytes, and for how many more it may be delayed."""
         now = self.clock()
-        age = now - self._begun.setdefault(draft_id, now)
-        return age, LONGEST_TIMES * settle_seconds + size / BYTES_PER_SECOND - age
+        age = now - self._unsent_since.setdefault(draft_id, now)
+        return age, MAX_DEBOUNCE_FACTOR * settle_seconds + size / BYTES_PER_SECOND - age
 
     @staticmethod
     def delete(conn: Connection, draft_id: int) -> None:
-        """Delete a draft's row, inside the caller's transaction; follow it by `gone`."""
+        """Delete a draft's row, inside the caller's transaction; call `gone` after the commit."""
         node_rows.forget_draft(conn, draft_id)
         delete_row(conn, draft_id)
 
     def gone(self, draft_id: int) -> Path:
-        """The row is deleted: forget the object; the file, for the caller to unlink."""
-        self._begun.pop(draft_id, None)
-        # Also if nobody has it any more: an open file takes up its room after it is removed.
+        """Forget a draft whose row is deleted; return its file, which the caller must unlink."""
+        self._unsent_since.pop(draft_id, None)
+        # Even if the draft is not in memory: an open file takes up space after it is unlinked.
         path = self.path(draft_id)
         self._opened.retire(path)
         draft = self._live.pop(draft_id, None)

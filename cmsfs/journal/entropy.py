@@ -1,19 +1,19 @@
-"""Whether bytes look encrypted: as random as they can be, and of no format that compresses.
+"""Detects bytes that look encrypted: random, and not of a known compressed format.
 
-Rule: judged by the first bytes alone, a few microseconds a file: this is asked of everything that is saved.
+Rule: look at the first bytes only, a few microseconds per file, because every saved file is checked.
 """
 
-# So much of the beginning is looked at; of less nothing can be said.
+# Number of bytes examined, and the least that allows a judgement.
 HEAD = 1024
 LEAST = 48
 
-# Of random bytes nearly as many different ones are found as can be expected; of text, tables and programs
-# half of them.
+# Share of the expected number of distinct byte values: random bytes reach nearly all of it, text, tables and
+# programs about half.
 _PART = 0.88
 
 _EXPECTED = [256 * (1 - (255 / 256) ** count) for count in range(HEAD + 1)]
 
-# What begins so is compressed, and looks random behind that; it is what its format says.
+# Signatures of compressed formats, whose contents look random.
 _FORMATS = (
     *(
         b"PK\x03\x04",
@@ -38,12 +38,12 @@ _FORMATS = (
         b"\x00\x00\x01\x00",
     ),
 )
-# Films and photos of some makers have theirs behind a length.
+# Signatures of video and photo formats that follow a length field.
 _LATER = (b"ftyp", b"moov", b"mdat", b"JXL ")
 
 
 def looks_encrypted(head: bytes) -> bool:
-    """Whether a file that begins so may be encrypted."""
+    """Whether a file that starts with these bytes may be encrypted."""
     head = head[:HEAD]
     if len(head) < LEAST or len(set(head)) < _PART * _EXPECTED[len(head)]:
         return False

@@ -28,7 +28,7 @@ class Extents:
         return f"Extents({list(self)})"
 
     def add(self, start: int, end: int) -> None:
-        """Include a range, merging what it touches."""
+        """Add a range, merging it with adjacent and overlapping ones."""
         if start >= end:
             return
         # All ranges from `first` up to `last` touch or overlap the new one.
@@ -42,7 +42,7 @@ class Extents:
         self.end = self._ends[-1]
 
     def clip(self, size: int) -> None:
-        """Forget everything from `size` on."""
+        """Remove everything from `size` on."""
         keep = bisect.bisect_left(self._starts, size)
         del self._starts[keep:], self._ends[keep:]
         if self._ends and self._ends[-1] > size:
@@ -50,7 +50,7 @@ class Extents:
         self.end = self._ends[-1] if self._ends else 0
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """Cut `[start, end)` into runs `(start, end, held)` in order."""
+        """Split `[start, end)` into runs `(start, end, held)`, in order."""
         at = start
         index = bisect.bisect_right(self._ends, start)
         while at < end:

@@ -1,8 +1,7 @@
 """Group commit: acknowledged writes are on disk within a second, with one fsync for many files.
 
-A close records its draft (`Drafts`), which a killed process survives; this task then fsyncs the draft
-files of all recent closes and commits once, durably, for all of them.  `fsync(2)` does the same at once
-for one file.
+A close records its draft (`Drafts`), which survives a killed process; this task then fsyncs the draft files
+of all recent closes and makes their commits durable together.  `fsync(2)` does the same at once for one file.
 """
 
 import logging
@@ -24,11 +23,11 @@ log = logging.getLogger(__name__)
 # Half of the second that P1 allows between a close and its durability; the other half is for the disk.
 INTERVAL_SECONDS = 0.5
 
-# A disk that fails fails often: a line a minute.
-TELL_EVERY = 120
+# Log every so many failures, a line per minute: a failing disk keeps failing.
+LOG_EVERY = 120
 
-# fsyncs at a time; more gain little on one disk and take threads from readers.
-AT_ONCE = 8
+# Parallel fsyncs; more gain little on one disk and take threads from readers.
+PARALLEL_FSYNCS = 8
 
 
 class GroupCommit:
@@ -40,12 +39,12 @@ class GroupCommit:
         self._recorded: dict[int, Draft] = {}
         self._unlinks: list[Path] = []
         self._wanted = Signal()
-        # When a program last changed something (monotonic).
+        # When a program last made a change (monotonic).
         self.noted_at = -math.inf
         self._noted = Signal()
 
     def note(self, draft: Draft | None = None) -> None:
-        """Something was committed (and, with a draft, its bytes written) that must be durable soon."""
+        """Schedule a durable commit of what was just committed, and of the draft's bytes."""
         if draft is not None:
             self._recorded[draft.id] = draft
         self.noted_at = clock.monotonic()
@@ -53,19 +52,19 @@ class GroupCommit:
         self._noted.pulse()
 
     async def noted_after(self, moment: float) -> None:
-        """Wait until a program has changed something after `moment` (monotonic)."""
+        """Wait until a program has made a change after `moment` (monotonic)."""
         while self.noted_at <= moment:
             await self._noted.wait()
 
     def unlink(self, path: Path) -> None:
-        """Unlink a file once the commits made so far, which make it superfluous, are durable."""
+        """Unlink a file once the commits so far, which make it obsolete, are durable."""
         self._unlinks.append(path)
         self._wanted.set()
 
     async def run(self) -> None:
-        """Commit groups for ever; one that fails is tried again at the same pace.
+        """Commit groups until cancelled; retry a failed group at the same interval.
 
-        Cancelled: what was noted since the last group is not durable yet.
+        Cancelled: changes noted since the last group are not durable yet.
         """
         failures = 0
         while True:
@@ -74,8 +73,8 @@ class GroupCommit:
             try:
                 await self.commit()
             except Exception:
-                # Never ever later: what a program closes in the meantime is waiting, too.
-                if not failures % TELL_EVERY:
+                # No backoff: files that programs close in the meantime are waiting, too.
+                if not failures % LOG_EVERY:
                     log.exception("writing to disk fails (fsync); retrying")
                 failures += 1
             else:
@@ -83,7 +82,7 @@ class GroupCommit:
             durability.keep_spare()
 
     async def commit(self) -> None:
-        """Make everything noted so far durable.  Failed: it is noted still."""
+        """Make everything noted so far durable.  On failure it stays noted."""
         # atomic: no await until the group is taken
         self._wanted.clear()
         group, self._recorded = self._recorded, {}
@@ -101,12 +100,12 @@ class GroupCommit:
         if small := [draft for draft in group if draft.in_row]:
             await threads.run_sync(_make_files, small)
         group = [draft for draft in group if not draft.in_row]
-        # Several at a time, so that the file system's own log makes them durable together.
+        # In parallel, so that the file system's journal commits them together.
         async with trio.open_nursery() as nursery:
-            for share in range(1, min(AT_ONCE, len(group))):
-                nursery.start_soon(threads.run_sync, _fsync_all, group[share::AT_ONCE])
+            for share in range(1, min(PARALLEL_FSYNCS, len(group))):
+                nursery.start_soon(threads.run_sync, _fsync_all, group[share::PARALLEL_FSYNCS])
             if len(group) > 1:
-                await threads.run_sync(_fsync_all, group[0::AT_ONCE])
+                await threads.run_sync(_fsync_all, group[0::PARALLEL_FSYNCS])
         await self._sync([] if len(group) > 1 else group, names=bool(group))
 
     async def sync(self, draft: Draft | None) -> None:
@@ -119,7 +118,7 @@ class GroupCommit:
             self._recorded.pop(draft.id, None)
 
     async def sync_file(self, draft: Draft) -> None:
-        """Make what a draft's file holds durable, whatever its row says."""
+        """Make the contents of a draft's file durable, whatever its row says."""
         await threads.run_sync(draft.fsync)
         await threads.run_sync(durability.sync, self._root)
         draft.in_row = False
@@ -129,7 +128,7 @@ class GroupCommit:
             await threads.run_sync(self._sync_in_order, group, names)
 
     def _sync_in_order(self, group: list[Draft], names: bool) -> None:
-        """Bytes, then names, then the rows that speak of them.  Runs in a thread."""
+        """Sync bytes, then names, then the rows that refer to them.  Runs in a thread."""
         _fsync_all(group)
         crashpoints.reached(Point.GROUP_SYNCED)
         if names:
@@ -149,7 +148,7 @@ def _fsync_all(group: list[Draft]) -> None:
 def _make_files(group: list[Draft]) -> None:
     """Runs in a thread."""
     for draft in group:
-        # What cannot be made now is made when it is wanted: the row has the bytes.
+        # A file that cannot be created now is created when needed: the row has the bytes.
         with suppress(OSError):
             if not draft.dropped:
                 draft.make_file()

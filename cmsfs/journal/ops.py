@@ -1,10 +1,10 @@
 """Pending operations, recorded in the same transaction as the local change.
 
-An operation says what is to be brought about for a node, not the steps: the worker reads the node for
-its bytes, name and place at the moment it runs.  So a second save, a second rename and a rename of
-something not yet uploaded need no operation of their own, and a flurry of changes is one request.
+An operation states the desired result for a node, not the steps: when it runs, the worker reads the bytes,
+name and place from the node.  So a second save, a second rename, or a rename of something not uploaded yet
+needs no operation of its own, and a burst of changes is one request.
 
-Rule: nothing here waits and nothing here is lost; a failed operation is held with its error, never dropped.
+Rule: nothing here waits and nothing is lost; a failed operation is held with its error, never dropped.
 """
 
 import enum
@@ -18,13 +18,13 @@ from cmsfs.runtime import clock
 
 
 class OpKind(enum.StrEnum):
-    """What an operation brings about at the service."""
+    """The result that an operation establishes at the service."""
 
     MKDIR = "mkdir"  # the folder exists
     UPLOAD = "upload"  # the file exists and has our bytes
-    MOVE = "move"  # the item is where it is here, under the name it has here
+    MOVE = "move"  # the item has the parent and name that it has locally
     TOUCH = "touch"  # the item has our modification time
-    DESCRIBE = "describe"  # the item has the description and tags that were set here
+    DESCRIBE = "describe"  # the item has the description and tags that were set locally
     TRASH = "trash"  # the item is in the trash
 
 
@@ -58,14 +58,14 @@ drop = op_rows.delete_waiting
 
 
 def pending(conn: Connection, ino: Ino) -> dict[OpKind, str]:
-    """The kinds recorded for a node, with their states."""
+    """Return the kinds of operations recorded for a node, with their states."""
     rows = conn.execute("SELECT kind, state FROM op WHERE ino = ?", (ino,))
     return {OpKind(row["kind"]): row["state"] for row in rows}
 
 
 def was_never_sent(conn: Connection, node: Node) -> bool:
-    """Whether the service has never heard of the node, is not hearing of it right now, and cannot have heard
-    of it unheard."""
+    """Whether the node was never sent to the service: no request that creates it is running, or was sent
+    without receiving a response."""
     if node.remote_id is not None or in_flight.is_pending(conn, node.ino):
         return False
     return "running" not in pending(conn, node.ino).values()
@@ -75,7 +75,7 @@ def was_never_sent(conn: Connection, node: Node) -> bool:
 
 
 def record_move(conn: Connection, node: Node, *, due_ns: int) -> None:
-    """The node has been placed elsewhere: tell the service, unless making it will tell the place anyway."""
+    """Record that a node was moved, unless creating it at the service will include its place anyway."""
     if is_at_base(conn, node):
         drop(conn, node.ino, OpKind.MOVE)
     elif not was_never_sent(conn, node):
@@ -83,7 +83,7 @@ def record_move(conn: Connection, node: Node, *, due_ns: int) -> None:
 
 
 def is_at_base(conn: Connection, node: Node) -> bool:
-    """Whether the node is where the service has it, under the name that the service has for it."""
+    """Whether the node has the same parent and name as at the service."""
     if node.parent is None or node.remote_id is None:
         return False
     folder = tree.at_service(conn, node.parent).remote_id
@@ -91,30 +91,30 @@ def is_at_base(conn: Connection, node: Node) -> bool:
 
 
 def record_touch(conn: Connection, ino: Ino, *, due_ns: int) -> None:
-    """A file's modification time was set: an upload that is due carries it, otherwise it is sent alone."""
+    """Record a new modification time: a pending upload includes it, otherwise it is sent alone."""
     node = tree.get(conn, ino)
     if node.kind is NodeKind.FILE and OpKind.UPLOAD not in pending(conn, ino):
         record(conn, ino, OpKind.TOUCH, due_ns=due_ns)
 
 
 def record_removal(conn: Connection, node: Node, *, due_ns: int) -> None:
-    """The node is detached: forget what was due for it, and delete at the service what the service has."""
+    """Record the deletion of a detached node: drop its pending operations, and delete its item if any."""
     unborn = was_never_sent(conn, node)
     drop(conn, node.ino, *OpKind)
     if not unborn:
         record(conn, node.ino, OpKind.TRASH, due_ns=due_ns)
 
 
-def hand_over(conn: Connection, old: Ino, new: Ino) -> None:
-    """Give `old`'s identity at the service to `new`, whose bytes become its next version.
+def transfer_identity(conn: Connection, old: Ino, new: Ino) -> None:
+    """Transfer `old`'s identity at the service to `new`, whose bytes become its next version.
 
-    This is how "write a new file, rename it over the old one" keeps the id, the history, the links and
-    the retention of the old one.  `old` is left as a node that the service has never heard of; `new` is one
-    that it knows, whatever `new` is called, and a web link if `old` was one.
+    So "write a new file, rename it over the old one" keeps the id, versions, links and retention of the old
+    one.  `old` becomes a node that the service does not know; `new` becomes one that it knows, whatever its
+    name, and a web link if `old` was one.
     """
     node_rows.hand_over_item(conn, old, new)
     drop(conn, old, *OpKind)
     if item_details.transfer_pending(conn, old, new):
         record(conn, new, OpKind.DESCRIBE, due_ns=clock.time_ns())
-    # What was sent to the item without an answer was sent from here, whoever stands for it now.
+    # Requests without a response yet concern the item, whichever node has its identity now.
     in_flight.transfer_versions(conn, old, new)

@@ -4,13 +4,13 @@
 
 An operation waits for
   * another running operation of its node,
-  * the folder it goes into, until the service knows that folder,
-  * a pending move of any folder above it, which might otherwise close a ring at the service,
-  * the node that still holds its name at the service and is about to leave it,
-  * (deletion of a folder) everything that is still to leave the folder at the service, but for what is to be
+  * its parent folder, until that exists at the service,
+  * a pending move of any folder above it, which might otherwise create a cycle at the service,
+  * a node that still has its name at the service and is about to give it up,
+  * (deletion of a folder) everything that still has to leave the folder at the service, except what is
     deleted with it (`tree_removal`),
-  * (deletion of a file) others that are still to be uploaded with bytes that may only be there.
-Waiting for names can close a ring (a and b exchanged); `step_aside` finds the operation that breaks it.
+  * (deletion of a file) files still to be uploaded whose bytes may only exist in the file to be deleted.
+Waiting for names can form a cycle (a and b exchanged); `step_aside` finds the operation that breaks it.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.sqlite import Database
 
 _READY = (
-    # By that index: what is ready is mostly due, and sorting all of it for each page is quadratic.
+    # Uses that index: most ready operations are due, and sorting all of them for each page is quadratic.
     f"SELECT {COLUMNS} FROM op INDEXED BY op_order WHERE state = 'ready' AND not_before <= ? AND seq > ?"
     " ORDER BY seq LIMIT ?"
 )
@@ -36,14 +36,14 @@ _CLAIMED = (
     f"SELECT {COLUMNS} FROM op WHERE seq = ? AND state = 'ready'"
     " AND NOT EXISTS (SELECT 1 FROM op AS other WHERE other.ino = op.ino AND other.state = 'running')"
 )
-_MAKES = (OpKind.MKDIR, OpKind.UPLOAD)
-# Say something about an item that is there, wherever it is.
-_SAYS = (OpKind.TOUCH, OpKind.DESCRIBE)
+_CREATING_KINDS = (OpKind.MKDIR, OpKind.UPLOAD)
+# Operations that change an existing item's metadata, wherever it is.
+_METADATA_KINDS = (OpKind.TOUCH, OpKind.DESCRIBE)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A claimed operation with its node and folder as they stood at the claim."""
+    """A claimed operation with its node and folder as of the claim."""
 
     op: Op
     node: Node
@@ -58,37 +58,37 @@ def _op(row: Row) -> Op:
 def candidates(
     db: Database, *, now_ns: int, after: int = 0, limit: int = 64, trees: bool = False
 ) -> list[Op]:
-    """Operations that are due, in the order they were recorded, beginning behind `after`; with `trees`
-    without those that end with the deletion of their folder."""
+    """Return due operations after `after`, in the order they were recorded; with `trees`, without those that
+    end with the deletion of their folder."""
     page = (now_ns, after, limit)
     rows = db.rows(_READY_TREES, *page) if trees else db.rows(_READY, *page)
     return [_op(row) for row in rows]
 
 
 def next_due(db: Database, *, after_ns: int = -1) -> int | None:
-    """When the next ready operation is due (_ns) that is not due at `after_ns` already; None: no such."""
+    """Return when (in ns) the next ready operation after `after_ns` is due; None if there is none."""
     row = db.row("SELECT min(not_before) AS due FROM op WHERE state = 'ready' AND not_before > ?", after_ns)
     return row["due"] if row else None
 
 
 def unfinished(db: Database) -> int:
-    """How many operations are still to be brought about, held ones aside."""
+    """Return the number of pending operations, without held ones."""
     row = db.row("SELECT count(*) AS n FROM op WHERE state <> 'held'")
     return row["n"] if row else 0
 
 
 def counts(db: Database) -> dict[str, int]:
-    """How many operations are in each state."""
+    """Return the number of operations in each state."""
     return {row["state"]: row["n"] for row in db.rows("SELECT state, count(*) AS n FROM op GROUP BY state")}
 
 
 def pending_files(db: Database) -> set[Ino]:
-    """What has bytes to be uploaded."""
+    """Return the nodes with bytes to upload."""
     return {row["ino"] for row in db.rows("SELECT ino FROM op WHERE kind = 'upload'")}
 
 
 def unsent_bytes(db: Database) -> int:
-    """The bytes of all files that are to be uploaded, held ones aside."""
+    """Return the total size of all files to upload, without held ones."""
     row = db.row(
         "SELECT coalesce(sum(n.size), 0) AS bytes FROM op o JOIN node n ON n.ino = o.ino"
         " WHERE o.kind = 'upload' AND o.state <> 'held'"
@@ -97,24 +97,24 @@ def unsent_bytes(db: Database) -> int:
 
 
 def listed(db: Database, limit: int = 1000) -> list[Op]:
-    """Operations for display, the held ones first."""
+    """Return operations for display, held ones first."""
     order = "ORDER BY state = 'held' DESC, state = 'running' DESC, seq LIMIT ?"
     return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op {order}", limit)]
 
 
 def find(db: Database, seq: int) -> Op | None:
-    """An operation by its number; None: it is recorded no more."""
+    """Return an operation by its number; None if it no longer exists."""
     row = db.row(f"SELECT {COLUMNS} FROM op WHERE seq = ?", seq)
     return _op(row) if row else None
 
 
 def states(db: Database, ino: Ino) -> list[Op]:
-    """The operations of one node."""
+    """Return the operations of one node."""
     return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE ino = ?", ino)]
 
 
 def unconfirmed(db: Database, ino: Ino) -> set[str]:
-    """The states of what is still to be brought about for a node, and for the names in a folder."""
+    """Return the states of pending operations of a node, and of those that change names in it as a folder."""
     rows = db.rows(
         "SELECT state FROM op WHERE ino = ?1 AND kind NOT IN ('touch', 'describe')"
         " UNION SELECT o.state FROM node n JOIN op o ON o.ino = n.ino"
@@ -124,8 +124,8 @@ def unconfirmed(db: Database, ino: Ino) -> set[str]:
     return {row["state"] for row in rows}
 
 
-def removing(db: Database) -> bool:
-    """Whether something is still to be put into the trash, held operations aside."""
+def has_pending_removals(db: Database) -> bool:
+    """Whether a deletion is pending, without held ones."""
     return db.row("SELECT 1 FROM op WHERE kind = 'trash' AND state <> 'held' LIMIT 1") is not None
 
 
@@ -144,22 +144,22 @@ _UNSENT = """
 
 
 def unsent(conn: Connection, ino: Ino) -> set[str]:
-    """Why the service does not have a node as it is here, with all that is below it; none if it has.
+    """Return why the service does not have a node and everything below it as it is locally; empty if it has.
 
-    States of operations, those of what is about to leave a folder at the service among them; `draft` for
-    bytes being written, `unheard` for an upload without an answer, `local` for a file of this machine only.
-    A read for a thread: it walks the tree.
+    States of operations, including those of items that are about to leave a folder at the service; `draft`
+    for bytes being written, `unheard` for an upload without a response, `local` for a file of this machine
+    only.  Run it in a thread: it walks the tree.
     """
     return {row[0] for row in conn.execute(_UNSENT, (ino,))}
 
 
 def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool], trees: bool = False) -> Task | None:
-    """Mark an operation as running, unless it has to wait or has become pointless; None then.
+    """Mark an operation as running; None if it has to wait or has become pointless.
 
-    With `trees` a folder may be deleted with all that is still to be deleted in it.
+    With `trees`, a folder may be deleted together with the pending deletions in it.
 
-    `busy` says whether a file must not be uploaded now: it is open for writing, and its bytes are sent
-    after the last writer closes; or it is large, and small ones have to get through.
+    `busy` tells whether a file must not be uploaded now: it is open for writing, and its bytes are sent after
+    the last writer closes it; or it is large, and small files go first.
     """
     row = conn.execute(_CLAIMED, (seq,)).fetchone()
     if row is None:
@@ -171,7 +171,7 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool], trees: bo
         return None
     if op.kind is OpKind.UPLOAD and busy(node):
         return None
-    goes_whole = trees and op.kind is OpKind.TRASH and _goes_whole(conn, op, node)
+    goes_whole = trees and op.kind is OpKind.TRASH and _can_delete_whole(conn, op, node)
     parent = _parent(conn, node)
     if not goes_whole and _waits_for(conn, op, node, parent):
         return None
@@ -180,29 +180,29 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool], trees: bo
 
 
 def _parent(conn: Connection, node: Node) -> Node | None:
-    """The folder that a node is in, as it is at the service."""
+    """Return a node's parent folder, as it is at the service."""
     return tree.at_service(conn, node.parent) if node.parent is not None else None
 
 
 def attempts(conn: Connection, seq: int) -> int | None:
-    """How often the operation was tried; None: it is recorded no more."""
+    """Return the number of attempts; None if the operation no longer exists."""
     row = conn.execute("SELECT attempts FROM op WHERE seq = ?", (seq,)).fetchone()
     return None if row is None else int(row["attempts"])
 
 
 def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
-    if op.kind in (OpKind.TRASH, *_SAYS):
-        # Without an id there is nothing to act on, and no upload that would bring one, or has brought one.
-        if node.remote_id is not None or _has(conn, node.ino, *_MAKES):
+    if op.kind in (OpKind.TRASH, *_METADATA_KINDS):
+        # Without an id there is nothing to delete, and no upload that would or may have created an item.
+        if node.remote_id is not None or _has(conn, node.ino, *_CREATING_KINDS):
             return False
-        return op.kind in _SAYS or not in_flight.is_pending(conn, node.ino)
+        return op.kind in _METADATA_KINDS or not in_flight.is_pending(conn, node.ino)
     if op.kind is OpKind.MOVE:
-        return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *_MAKES))
+        return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *_CREATING_KINDS))
     return node.parent is None
 
 
-def _goes_whole(conn: Connection, op: Op, node: Node) -> bool:
-    """Whether a folder can be deleted with what is in it; if that is against it, it is not tried again."""
+def _can_delete_whole(conn: Connection, op: Op, node: Node) -> bool:
+    """Whether a folder can be deleted with its contents; if they prevent it, that is not tried again."""
     if not node.is_folder or op.attempts:
         return False
     found = tree_removal.below(conn, node)
@@ -212,10 +212,10 @@ def _goes_whole(conn: Connection, op: Op, node: Node) -> bool:
 
 
 def _waits_for(conn: Connection, op: Op, node: Node, parent: Node | None) -> Ino | None:
-    """The node that this operation has to wait for, of whose own none is running."""
+    """Return the node that this operation has to wait for; its own node has no running operation."""
     if op.kind is OpKind.TRASH:
         return _leaver_of(conn, node) if node.is_folder else _needs_bytes_of(conn, node)
-    if op.kind in _SAYS:
+    if op.kind in _METADATA_KINDS:
         return node.ino if node.remote_id is None else None
     if op.kind is OpKind.MOVE and node.remote_id is None:
         return node.ino
@@ -238,7 +238,7 @@ def _has(conn: Connection, ino: Ino, *kinds: OpKind) -> bool:
 
 
 def _holder_of(conn: Connection, node: Node, parent: Node) -> Ino | None:
-    """Another node that has our name at the service and is about to give it up."""
+    """Return another node that has our name at the service and is about to give it up."""
     key = wire_names.name_key(naming.remote_name(node))
     row = conn.execute(
         "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino WHERE n.base_parent = ? AND n.base_key = ?"
@@ -249,7 +249,7 @@ def _holder_of(conn: Connection, node: Node, parent: Node) -> Ino | None:
 
 
 def _leaver_of(conn: Connection, folder: Node) -> Ino | None:
-    """A node that is in this folder at the service and is about to leave it."""
+    """Return a node that is in this folder at the service and is about to leave it."""
     row = conn.execute(
         "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino WHERE n.base_parent = ?"
         " AND o.kind IN ('move', 'trash') AND o.state <> 'held' LIMIT 1",
@@ -259,10 +259,10 @@ def _leaver_of(conn: Connection, folder: Node) -> Ino | None:
 
 
 def _needs_bytes_of(conn: Connection, node: Node) -> Ino | None:
-    """Another node that has the content of this one and is to be uploaded with it, or is written over it.
+    """Return another node that will be uploaded with this one's content, or has a draft based on it.
 
-    A file that took over the identity of another has its bytes at the service under its own old identity,
-    and perhaps nowhere else.
+    The bytes of a file that took over another's identity are at the service under its own old identity, and
+    perhaps nowhere else.
     """
     row = conn.execute(
         "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino"
@@ -275,10 +275,10 @@ def _needs_bytes_of(conn: Connection, node: Node) -> Ino | None:
 
 
 def step_aside(conn: Connection) -> Task | None:
-    """When operations wait for each other: claim one whose item is to be renamed out of the way.
+    """Break a deadlock: claim an operation whose item must be renamed out of the way.
 
-    The caller renames the item at the service, inside the folder it is in, to a name nobody else uses,
-    records that as its base name and gives the operation back: then the others can go.
+    The caller renames the item at the service, within its folder, to an unused name, records that as its base
+    name and gives the operation back: then the others can proceed.
     """
     rows = conn.execute(f"SELECT {COLUMNS} FROM op WHERE state = 'ready' AND kind = 'move' ORDER BY seq")
     for row in rows.fetchall():
@@ -286,16 +286,16 @@ def step_aside(conn: Connection) -> Task | None:
         node = tree.get(conn, op.ino)
         if node.parent is None or node.remote_id is None or _running(conn, op.ino):
             continue
-        if _rings(conn, op, node):
+        if _is_in_cycle(conn, op, node):
             op_rows.run(conn, op.seq)
             return Task(op, node, tree.at_service(conn, node.parent))
     return _trash_in_the_way(conn)
 
 
 def _trash_in_the_way(conn: Connection) -> Task | None:
-    """A file that is to be deleted, but has the bytes of a new one, which wants its name.
+    """Claim the deletion of a file that has the bytes and the name which a new file needs.
 
-    Out of the way it goes on having them, until the new one is uploaded.
+    Once renamed, it keeps the bytes until the new file is uploaded.
     """
     rows = conn.execute(f"SELECT {COLUMNS} FROM op WHERE state = 'ready' AND kind = 'trash' ORDER BY seq")
     for row in rows.fetchall():
@@ -310,7 +310,7 @@ def _trash_in_the_way(conn: Connection) -> Task | None:
         if heir is None or upload is None or _running(conn, heir):
             continue
         wanting = tree.get(conn, heir)
-        # One that was removed meanwhile wants no name.
+        # A node that was deleted meanwhile needs no name.
         if (
             wanting.parent is not None
             and _waits_for(conn, _op(upload), wanting, _parent(conn, wanting)) == node.ino
@@ -320,7 +320,7 @@ def _trash_in_the_way(conn: Connection) -> Task | None:
     return None
 
 
-def _rings(conn: Connection, op: Op, node: Node) -> bool:
+def _is_in_cycle(conn: Connection, op: Op, node: Node) -> bool:
     seen = {node.ino}
     current = _waits_for(conn, op, node, _parent(conn, node))
     while current is not None:
@@ -330,8 +330,8 @@ def _rings(conn: Connection, op: Op, node: Node) -> bool:
             return False
         seen.add(current)
         other = tree.get(conn, current)
-        # What gives it a place: a folder or a file that is new waits for names, too.
-        kinds = (OpKind.MOVE,) if other.remote_id is not None else _MAKES
+        # The operation that gives it a place: new folders and files wait for names, too.
+        kinds = (OpKind.MOVE,) if other.remote_id is not None else _CREATING_KINDS
         marks = ",".join("?" * len(kinds))
         row = conn.execute(
             f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind IN ({marks})", (current, *kinds)
@@ -343,9 +343,9 @@ def _rings(conn: Connection, op: Op, node: Node) -> bool:
 
 
 def finish(conn: Connection, op: Op) -> bool:
-    """The operation is done: delete it, or make it ready again if more was asked for meanwhile.
+    """Delete a completed operation, or make it ready again if it was requested anew meanwhile.
 
-    Whether it is gone.
+    Returns whether it was deleted.
     """
     if op_rows.delete_unchanged(conn, op.seq, revision=op.revision):
         return True
@@ -354,46 +354,46 @@ def finish(conn: Connection, op: Op) -> bool:
 
 
 def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
-    """The operation met something that passes: try again later."""
+    """Retry the operation later, after a temporary failure."""
     op_rows.back_off(conn, op.seq, not_before_ns=not_before_ns, error=error)
 
 
 def try_again(conn: Connection, op: Op) -> None:
-    """Nothing failed, but the operation cannot be done in the way that is tried first: another, at once."""
+    """Retry the operation at once in another way; the way tried first is impossible, but nothing failed."""
     op_rows.note_tried(conn, op.seq)
     op_rows.postpone(conn, op.seq, not_before_ns=0)
 
 
 def give_back(conn: Connection, op: Op, *, not_before_ns: int) -> None:
-    """Nothing failed, but it is not the time: look at the operation again then."""
+    """Return the operation to the queue, due at `not_before_ns`, without counting a failure."""
     op_rows.postpone(conn, op.seq, not_before_ns=not_before_ns)
 
 
 def cancel(conn: Connection, op: Op) -> None:
-    """The operation is not wanted any more, whatever was asked for meanwhile."""
+    """Delete the operation, even if it was requested anew meanwhile."""
     op_rows.delete(conn, op.seq)
 
 
 def hold(conn: Connection, op: Op, *, error: str) -> None:
-    """The service refused for good: keep the operation and its bytes until somebody decides.
+    """Hold an operation that the service rejected permanently, with its bytes, until the user decides.
 
-    If more was asked for meanwhile it is tried again with that.
+    If it was requested anew meanwhile, it is retried instead.
     """
     op_rows.hold(conn, op.seq, revision=op.revision, error=error)
 
 
 def held_behind(conn: Connection, after: int) -> Iterator[Op]:
-    """Held operations, in their order, behind one of this number."""
+    """Yield held operations after this number, in order."""
     sql = f"SELECT {COLUMNS} FROM op WHERE state = 'held' AND seq > ? ORDER BY seq"
     return map(_op, conn.execute(sql, (after,)).fetchall())
 
 
 def release(conn: Connection, op: Op, *, now_ns: int) -> None:
-    """Try one operation again that is held or waits after a failure."""
+    """Retry an operation that is held or waits after a failure."""
     op_rows.release(conn, op.seq, due_ns=now_ns)
 
 
 def failed(db: Database) -> list[Op]:
-    """Operations that are held, or wait after a failure; the held ones first."""
+    """Return operations that are held or wait after a failure, held ones first."""
     order = "ORDER BY state = 'held' DESC, seq"
     return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE error IS NOT NULL {order}")]

@@ -1,16 +1,17 @@
 """Recovers the journal at start, however the last run ended.
 
-What a crash can leave, and what mends it:
+What a crash can leave behind, and how it is repaired:
 
-  an operation marked running          it is sent again; sending twice is recognised by SHA-1
-  a draft never closed                 kept as it is and uploaded: its bytes are the best that is known
-  a draft that news took the name from it gets a name again, and is uploaded as what it is then
-  a draft row longer than its file     (power cut) cut to what the disk has, as on any local disk
-  a draft row that has the bytes, too  they are the file again: it was never fsynced
-  bytes in a draft that no row holds   wiped: writes that were never recorded, or a cut that was
-  a draft's second name, no commit     unlinked; the draft is still whole under its own name
+  an operation marked running          sent again; a repeated upload is recognised by its SHA-1
+  a draft never closed                 kept and uploaded as it is: no better version of its bytes exists
+  a draft whose name a remote change   given a name again, and uploaded under it
+    has taken
+  a draft row longer than its file     (power cut) truncated to the bytes on disk, as on any local disk
+  a draft row that has the bytes, too  the file is written from the row: it was never fsynced
+  bytes in a draft that no row holds   zeroed: writes that were not recorded, or a recorded truncation
+  a draft's second name, no commit     unlinked; the draft is complete under its own name
   a draft file without a row           moved to `recovered/`
-  a detached node nobody needs         deleted with its draft
+  an unneeded detached node            deleted with its draft
 """
 
 import errno
@@ -34,7 +35,7 @@ from cmsfs.sqlite import Database
 
 log = logging.getLogger(__name__)
 
-WIPED_AT_ONCE = 1024 * 1024
+WIPE_BYTES = 1024 * 1024
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -48,7 +49,7 @@ class LastRun:
 
 
 async def begin(db: Database) -> LastRun:
-    """Note that the state is in use from now on, and tell how the last use ended."""
+    """Record that the state is in use from now on, and return how the last use ended."""
     boot_id = _boot_id()
 
     def txn(conn: Connection) -> None:
@@ -64,22 +65,24 @@ async def begin(db: Database) -> LastRun:
 
 
 async def end(db: Database) -> None:
-    """Note an orderly end."""
+    """Record a clean shutdown."""
     await db.write(lambda conn: kv_store.put(conn, kv_store.CLEAN, "1"), durable=True)
 
 
 async def recover(db: Database, drafts: Drafts, recovered: Path, held: Collection[Ino] = ()) -> int:
-    """Bring journal and drafts in order; how many operations are to be sent.
+    """Repair journal and drafts; return the number of pending operations.
 
-    `held`: inodes that programs have open all the same, since another process served them until now.
-    Run it before anything else uses them, and before `BlockCache.recover` looks at the drafts folder.
+    `held`: inodes that programs still have open, because another process served them until now.
+    Run it before anything else uses them, and before `BlockCache.recover` reads the drafts folder.
     """
 
     def txn(conn: Connection) -> tuple[int, set[str]]:
         op_rows.reset_running(conn)
         lineages.name_all_displaced(conn, held)
         _drop_unneeded(conn, held)
-        keep = {_mend(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()}
+        keep = {
+            _repair_draft(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()
+        }
         tree.discard_detached(conn, held)
         tree.forget_unused_versions(conn)
         copy_sources.forget_unused(conn)
@@ -92,7 +95,7 @@ async def recover(db: Database, drafts: Drafts, recovered: Path, held: Collectio
 
 
 def _drop_unneeded(conn: Connection, held: Collection[Ino]) -> None:
-    """Drafts of files that were unlinked while open: the handles are gone now."""
+    """Delete drafts of files that were unlinked while open, since their handles no longer exist."""
     rows = conn.execute(
         "SELECT d.id, n.ino FROM draft d LEFT JOIN node n ON n.draft = d.id"
         " WHERE n.ino IS NULL OR n.parent IS NULL"
@@ -102,20 +105,20 @@ def _drop_unneeded(conn: Connection, held: Collection[Ino]) -> None:
             Drafts.delete(conn, row["id"])
 
 
-def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:
-    """Cut a draft to what its file holds, and see that it is uploaded; the name of its file."""
+def _repair_draft(conn: Connection, drafts: Drafts, draft_id: int) -> str:
+    """Truncate a draft to what its file contains, and queue its upload; return the name of its file."""
     path = drafts.path(draft_id)
     row = conn.execute(
         "SELECT d.*, n.ino FROM draft d JOIN node n ON n.draft = d.id WHERE d.id = ?", (draft_id,)
     ).fetchone()
     extents = Extents.from_json(row["extents"])
     if row["data"]:
-        _put_back(path, row["data"])
+        _write_start(path, row["data"])
     there = path.stat().st_size if path.exists() else 0
     held = max((end for _, end in extents), default=0)
     if held > there:
         extents.clip(there)
-        # Without the bytes the length is a promise too much, unless the base reaches further.
+        # Without the bytes the recorded size is wrong, unless the base is longer.
         size = max(there, min(row["base_size"], row["size"]))
         log.warning("draft %d has %d of %d bytes after the power failed", draft_id, there, row["size"])
         set_held(conn, draft_id, extents=extents.to_json(), size=size)
@@ -128,8 +131,8 @@ def _mend(conn: Connection, drafts: Drafts, draft_id: int) -> str:
     return path.name
 
 
-def _put_back(path: Path, data: bytes) -> None:
-    """Let a draft's file begin with these bytes."""
+def _write_start(path: Path, data: bytes) -> None:
+    """Make sure that a draft's file starts with these bytes."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.pread(fd, len(data), 0) != data:
@@ -139,7 +142,7 @@ def _put_back(path: Path, data: bytes) -> None:
 
 
 def _wipe(path: Path, extents: Extents, base_size: int) -> None:
-    """Take out of a draft's file what is not among its extents: where no base shows, zeros are to be read."""
+    """Zero what is outside the extents of a draft's file: without a base, those ranges must read as zeros."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         if os.fstat(fd).st_size > extents.end:
@@ -158,8 +161,8 @@ def _zero(fd: int, start: int, end: int) -> None:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            return  # there are no bytes up to the end
-        stop = min(os.lseek(fd, start, os.SEEK_HOLE), end, start + WIPED_AT_ONCE)
+            return  # only a hole up to the end
+        stop = min(os.lseek(fd, start, os.SEEK_HOLE), end, start + WIPE_BYTES)
         if start < stop:
             os.pwrite(fd, bytes(stop - start), start)
         start = max(start, stop)
@@ -168,7 +171,7 @@ def _zero(fd: int, start: int, end: int) -> None:
 
 
 def _sort_files(root: Path, recovered: Path, keep: set[str]) -> None:
-    """Move draft files without a row aside, and unlink second names that were never committed."""
+    """Move draft files without a row to `recovered`, and unlink second names that were not committed."""
     for path in root.glob("*.sealed"):
         path.unlink()
     for path in root.glob("*.draft"):
@@ -176,13 +179,13 @@ def _sort_files(root: Path, recovered: Path, keep: set[str]) -> None:
             continue
         found = path.stat()
         if found.st_nlink > 1 or found.st_size == 0:
-            # It became content, which has the bytes under their SHA-1.
+            # It became content, stored under its SHA-1.
             path.unlink()
         else:
             path.rename(recovered / path.name)
             log.info("moved an orphaned draft to %s", recovered)
     for path in root.iterdir():
-        # Still two names: the draft is alive, so its turning into content was never committed.
+        # Still two names: the draft exists, so its sealing was never committed.
         if path.suffix == "" and path.stat().st_nlink > 1:
             path.unlink()
 

@@ -1,9 +1,8 @@
-"""Sealing: a draft that is no longer written becomes content, identified by its SHA-1.
+"""Sealing: turns a draft that is no longer written into content, identified by its SHA-1.
 
-Called by the push just before an upload.  Order of the steps: fill the holes from the base, fsync, hash,
-link the file to its place as content, commit, and unlink the draft once the commit is durable (with the
-next group).  A crash between any two of them leaves the draft as it was, or the content with a second name;
-`recovery` tells which.
+Called by the push just before an upload.  The steps: fill the holes from the base, fsync, hash, link the file
+as content, commit, and unlink the draft once the commit is durable (with the next group).  A crash between
+any two steps leaves either the unchanged draft or the content with a second name; `recovery` tells which.
 """
 
 import hashlib
@@ -30,20 +29,19 @@ from cmsfs.runtime import threads
 
 log = logging.getLogger(__name__)
 
-# Read, fetched and hashed at a time: a request for each hole of this size, not for each block of one.
+# Bytes read, downloaded and hashed at a time: one request per hole of this size, not per block.
 PIECE = 4 * 1024 * 1024
 
-# A draft of no more than this is sealed together with others, and whoever sends it is given its bytes.
+# Drafts up to this size are sealed together, and their bytes are passed on to the upload.
 SMALL = 64 * 1024
 
-# Blocks of a base that are fetched side by side: 64 MiB.
+# Blocks of a base that are downloaded in parallel: 64 MiB.
 FETCHED_AT_ONCE = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """The content that the draft of a node became; with its bytes, if it is `SMALL`, and whether it
-    `looks_encrypted`."""
+    """The content that a node's draft became, with its bytes if it is `SMALL`."""
 
     ino: Ino
     sha1: str
@@ -58,7 +56,7 @@ class _Candidate:
     fd: int
     generation: int
     size: int
-    # Whether the disk may not have it all.
+    # Whether some of it may not be on disk yet.
     fsync: bool
 
 
@@ -67,7 +65,7 @@ Note = Callable[[Connection, Sequence[Sealed]], None]
 
 
 class _Dropped(Exception):
-    """The file was deleted while its draft was on its way to being content."""
+    """The file was deleted while its draft was being sealed."""
 
 
 class Sealer:
@@ -81,7 +79,7 @@ class Sealer:
         commit: GroupCommit,
         suspicious: Callable[[Sealed], None] = lambda sealed: None,
     ) -> None:
-        """`suspicious` is called with what looks encrypted or is empty, when it has become content."""
+        """`suspicious` is called with sealed contents that look encrypted or are empty."""
         self._suspicious = suspicious
         self._group = commit
         self._drafts = drafts
@@ -95,12 +93,12 @@ class Sealer:
         while_open: Callable[[], bool] = lambda: False,
         note: Note = lambda conn, sealed: None,
     ) -> Sealed | None:
-        """Make the draft content of its node and return what it became; None if it is being written again
-        or was dropped.
+        """Turn the draft into its node's content and return that; None if it is being written again or was
+        dropped.
 
-        `while_open` is asked whether to take what is there now although somebody has it open for writing: the
-        next write begins another draft.  Cancelled: the draft is as it was and may be sealed again.  Raises
-        what fetching the base raises.
+        `while_open` decides whether to seal its current state although it is open for writing: the next write
+        then starts another draft.  Cancelled: the draft is unchanged and may be sealed again.  Raises
+        whatever downloading the base raises.
         """
         if draft.base_size and draft.holes():
             await self._fill_holes(draft)
@@ -114,7 +112,7 @@ class Sealer:
                 if (is_changed or draft.writers) and not while_open():
                     return None
                 if is_changed and not draft.holes():
-                    # It is written to all the time: now its writers wait, for what has changed meanwhile.
+                    # It is being written all the time: read it again while its writers wait.
                     one = _candidate(draft)
                     draft.release()
                     (found,) = await threads.run_sync(_read_all, [one])
@@ -130,10 +128,10 @@ class Sealer:
             draft.release()
 
     async def seal_small(self, drafts: Iterable[Draft], note: Note) -> list[Sealed]:
-        """Seal those of these drafts that are small, whole and closed; what they became.  Names and rows of
-        all of them reach the disk together.  The other drafts are as they were, for `seal`.
+        """Seal those of these drafts that are small, complete and closed; return their contents.  Their names
+        and rows reach the disk together.  The other drafts stay unchanged, for `seal`.
 
-        Cancelled, or failed: all are as they were.
+        Cancelled or failed: all are unchanged.
         """
         taken: list[_Candidate] = []
         try:
@@ -183,10 +181,10 @@ class Sealer:
                     draft.became(sealed.sha1, sealed.size)
                     if sealed.looks_encrypted or not sealed.size:
                         self._suspicious(sealed)
-                    # The commit is not on the disk yet: until it is, the draft must be found as it was.
+                    # Until the commit is durable, recovery must find the draft unchanged.
                     self._group.unlink(self._drafts.gone(draft.id))
                 else:
-                    # The draft may be written again, and the content's name is of the same file.
+                    # The draft may be written again, and the content's name refers to the same file.
                     self._blocks.disown_dirty(sealed.sha1)
                     draft.stays()
         return became
@@ -197,7 +195,7 @@ class Sealer:
             return
         self._blocks.open(base.sha1, base.size)
         try:
-            await self._have_whole(base)
+            await self._fetch_whole_base(base)
             while holes := draft.holes():
                 start, end = holes[0]
                 end = min(end, start + PIECE)
@@ -206,11 +204,11 @@ class Sealer:
         finally:
             self._blocks.close(base.sha1)
 
-    async def _have_whole(self, base: Content) -> None:
-        """Fetch all of a base, so that it is checked before anything of it goes into a draft, for good.
+    async def _fetch_whole_base(self, base: Content) -> None:
+        """Download a whole base content, so that it is verified before parts of it become part of a draft.
 
-        Where that cannot be had, for want of room or since the service has other bytes by now, what is needed
-        of it is taken unchecked.
+        If that is impossible, for lack of disk space or because the service has other bytes by now, the parts
+        that are needed are used unverified.
         """
         count, doubts = bitmap.blocks(base.size), self._blocks.doubts[base.sha1]
         try:
@@ -223,7 +221,7 @@ class Sealer:
 
 
 def _is_small(draft: Draft) -> bool:
-    """Whether a draft can be sealed with others: nobody writes to it, and nothing of it is elsewhere."""
+    """Whether a draft can be sealed with others: it is small, has no writers and no holes."""
     if draft.sealed or draft.dropped or draft.writers or draft.lock.locked():
         return False
     return draft.size <= SMALL and not draft.holes()
@@ -242,7 +240,7 @@ def _candidate(draft: Draft) -> _Candidate:
 
 
 def _read_all(taken: Sequence[_Candidate]) -> list[Sealed]:
-    """What each file would be as content; they are on the disk then."""
+    """Fsync and hash each file; return the contents that they would become."""
     found = []
     for one in taken:
         if one.fsync:
@@ -264,7 +262,7 @@ def _become_content(conn: Connection, draft: Draft, sealed: Sealed) -> None:
     if row is None:
         raise _Dropped
     if draft.recorded_to != draft.generation:
-        draft.record(conn, is_synced=True)  # its time, beside the bytes
+        draft.record(conn, is_synced=True)  # saves its modification time, too
     if sealed.size:
         content_table.record_dirty(conn, sealed.sha1, sealed.size)
     node_rows.replace_draft(conn, draft.ino, sha1=sealed.sha1, size=sealed.size)
@@ -274,7 +272,7 @@ def _become_content(conn: Connection, draft: Draft, sealed: Sealed) -> None:
 
 
 def release_content(conn: Connection, sha1: str) -> bool:
-    """Let content be evicted if no node still has to upload it; whether it may be now."""
+    """Allow eviction of a content if no node still has to upload it; return whether that is so."""
     if is_unsent(conn, sha1):
         return False
     content_table.mark_clean(conn, sha1)
@@ -282,9 +280,10 @@ def release_content(conn: Connection, sha1: str) -> bool:
 
 
 def drop_unneeded(conn: Connection, contents: Iterable[str]) -> list[str]:
-    """Of contents whose file was deleted: those that were still to be sent and that nothing has any more.
+    """Mark as clean, and return, those of these contents of deleted files that were pending upload and are no
+    longer referenced.
 
-    They are marked as clean; hand them to `BlockCache.drop_clean` after the commit.
+    Pass them to `BlockCache.drop_clean` after the commit.
     """
     return [
         sha1
@@ -297,7 +296,7 @@ def drop_unneeded(conn: Connection, contents: Iterable[str]) -> list[str]:
 
 
 def is_unsent(conn: Connection, sha1: str) -> bool:
-    """Whether some node's only copy of these bytes is here: as its content or as the base of its draft."""
+    """Whether a node has these bytes, as its content or as its draft's base, and the service does not."""
     found = conn.execute(
         "SELECT 1 FROM node WHERE sha1 = ?1 AND base_sha1 IS NOT ?1"
         " UNION ALL SELECT 1 FROM draft d JOIN node n ON n.draft = d.id"

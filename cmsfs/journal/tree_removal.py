@@ -1,14 +1,14 @@
-"""Deletions of folders with all that is in them, as one operation.
+"""Deletes folders with everything in them as one operation.
 
-`rm -r` deletes item by item, and each is recorded.  Where a folder goes, too, and everything that the service
-has in it, the folder's own operation is the only one to be sent, and the others end with it.  Whether the
-service has nothing else in it is the service's to say (`cmsfs.models.content.known_tree`).
+`rm -r` deletes item by item, and each deletion is recorded.  If a folder and everything that the service has
+in it are to be deleted, only the folder's operation is sent, and the others end with it.  The service checks
+that the folder contains nothing else (`cmsfs.models.content.known_tree`).
 
-An operation that has been tried is not tried in this way again: then its items go one by one, and of its
-folders each is tried as a whole.
+An operation that failed this way is not tried this way again: then its items are deleted one by one, and each
+of its subfolders is tried as a whole.
 
-Rule: whatever is not simply to be deleted (bytes that another file needs, an answer that is awaited, a
-deletion that is held) keeps the folders above it from going as a whole; the service adds what is locked.
+Rule: anything that prevents a plain deletion (bytes that another file needs, a request without a response, a
+held deletion) keeps the folders above it from being deleted as a whole; for the service, so do locks.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from cmsfs.replica.merge import deletions
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import in_flight, node_rows, op_rows
 
-# Operations that end with that of the folder that they are in at the service.
+# Operations that end with the deletion of the folder that contains their item at the service.
 GOES_WITH_FOLDER = """
     op.kind = 'trash' AND EXISTS (
       SELECT 1 FROM node AS n JOIN node AS f ON f.kind = 'folder' AND f.remote_id = n.base_parent
@@ -48,9 +48,9 @@ _BELOW = """
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """What the service has in a folder that is to be deleted, as far as is known.
+    """What the service is known to have in a folder that is to be deleted.
 
-    `is_busy`: a part of that is being sent.  `goes`: all of it is to be deleted with nothing against it.
+    `is_busy`: an operation in it is running.  `goes`: all of it is to be deleted, and nothing prevents that.
     """
 
     items: list[tuple[Ino, str, str, str | None]]  # inode, type, id, etag
@@ -63,7 +63,7 @@ class Below:
 
 
 def below(conn: Connection, folder: Node) -> Below:
-    """What is to go with a folder."""
+    """Return what would be deleted with a folder."""
     rows = conn.execute(_BELOW, (folder.remote_id,)).fetchall()
     return Below(
         [(row["ino"], row["kind"], row["remote_id"], row["etag"]) for row in rows],
@@ -73,9 +73,9 @@ def below(conn: Connection, folder: Node) -> Below:
 
 
 def end(conn: Connection, found: Below) -> None:
-    """The service has deleted all of it, as a part of its folder: what was to be done for that is done.
+    """Complete the deletions of items that the service has deleted with their folder.
 
-    Sequences stay: what went with its folder comes back with it, unchanged.
+    Sequences stay: items deleted with their folder are restored with it, unchanged.
     """
     for ino, kind, item_id, _ in found.items:
         if deletions.is_detached_as(conn, ino, kind, item_id):

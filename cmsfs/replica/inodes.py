@@ -58,8 +58,8 @@ class Inodes:
 
     def attach(self, db: Database) -> None:
         """Register the SQL functions that transactions of this database use."""
-        db.define("is_open", self._examine, arguments=1)
-        db.ended = self._examined.clear
+        db.create_function("is_open", self._examine, arguments=1)
+        db.on_transaction_end = self._examined.clear
         self.fresh.attach(db)
 
     # ---- lookups ----
@@ -201,8 +201,8 @@ class FreshNames:
 
     def attach(self, db: Database) -> None:
         """Register the SQL functions that transactions of this database use."""
-        db.define("note_fresh", self._note, arguments=3)
-        db.define("is_fresh", self._is_fresh, arguments=3)
+        db.create_function("note_fresh", self._note, arguments=3)
+        db.create_function("is_fresh", self._is_fresh, arguments=3)
 
     def looked_up(self, ino: Ino, parent: Ino, name: str) -> None:
         """Called when a lookup of this name returns the inode to the kernel."""

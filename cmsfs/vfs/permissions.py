@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeRight(enum.Flag):
-    """What may be done with a node."""
+    """A right on a node."""
 
     READ = enum.auto()  # its bytes
     WRITE = enum.auto()  # a new version of a file; new things in a folder
@@ -37,7 +37,7 @@ _WRITE_BITS = 0o222
 
 
 def needed(flags: int) -> NodeRight:
-    """The rights that opening a file with these flags needs."""
+    """Return the rights needed to open a file with these flags."""
     cutting = NodeRight.WRITE if flags & os.O_TRUNC else NONE
     if flags & os.O_WRONLY:
         return NodeRight.WRITE
@@ -45,13 +45,13 @@ def needed(flags: int) -> NodeRight:
 
 
 def _kept(node: Node) -> NodeRight:
-    """What nobody can take away: one's own bytes that the service does not have can be read here."""
+    """Return the rights that always apply: unsent local bytes can be read here."""
     is_unsent = node.draft is not None or (node.sha1 is not None and node.sha1 != node.base_sha1)
     return NodeRight.READ if is_unsent and not node.is_folder else NONE
 
 
 def mode(node: Node, rights: NodeRight) -> int:
-    """The node's permission bits, less those that the service would not honour."""
+    """Return the node's permission bits without those that the service would not honour."""
     if rights is ALL:
         return node.mode
     bits, rights = node.mode, rights | _kept(node)
@@ -68,12 +68,12 @@ def check(
     needed: NodeRight,
     find_reason: Callable[[Node], str | None] | None = None,
 ) -> None:
-    """Raise PermissionError (EACCES) unless all that is needed is allowed; `find_reason` says what stands
-    against it, where it is not the account's role."""
+    """Raise PermissionError (EACCES) unless all needed rights are allowed; `find_reason` returns the reason
+    if it is not the account's role."""
     if needed in rights or needed in rights | _kept(node):
         return
     if find_reason is not None and (reason := find_reason(node)) is not None:
-        # Who meets this error cannot see why: the role is told by the permission bits, this is not.
+        # Log the reason: the permission bits show the account's role, but not this.
         log.info("%s cannot be changed: %s", node.name, reason)
         raise errno_map.oserror(errno.EACCES, f"{node.name}: {reason}")
     missing = ", ".join(str(right.name).lower() for right in needed & ~rights)

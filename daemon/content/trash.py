@@ -121,7 +121,7 @@ class RemoteTrash:
         return (_Listed if self.is_whole else _Searched)(self.context.client, self.context.health)
 
     async def settle(self) -> bool:
-        if queue.removing(self.context.db) and self.context.health.may_work:
+        if queue.has_pending_removals(self.context.db) and self.context.health.may_work:
 
             def txn(conn: Connection) -> int:
                 return op_rows.end_settling(conn, now_ns=clock.time_ns(), kind=ops.OpKind.TRASH)
@@ -129,7 +129,7 @@ class RemoteTrash:
             await self.context.db.write(txn)
 
             async def is_done() -> bool:
-                return not queue.removing(self.context.db)
+                return not queue.has_pending_removals(self.context.db)
 
             await self.push.until(is_done, seconds=SETTLE_SECONDS)
         before, self.deletions = self.deletions, self.context.health.requests["delete"]

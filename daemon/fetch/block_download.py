@@ -86,7 +86,7 @@ class BlockDownloader:
             async with self._blocks.reserved(run.nbytes, spare=not run.urgent, pinned=run.pinned) as room:
                 await self._download(run, room)
         except OSError as error:
-            may_pass = run.urgent or self._blocks.may_pass(run.nbytes)
+            may_pass = run.urgent or self._blocks.can_pass_through(run.nbytes)
             if error.errno != errno.ENOSPC or run.pinned or not may_pass:
                 raise
             await self._download(run, None)

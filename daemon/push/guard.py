@@ -75,12 +75,12 @@ class Guard:
         self._stored = 0
         self._is_storing = False
         self.traces = self.changes.traces
-        self.traces.told = self._start_storing
+        self.traces.on_found = self._start_storing
         text = kv_store.get(db, kv_store.GUARD)
         self.notice = attention.GuardNotice.model_validate_json(text) if text is not None else None
         if self.notice is not None:
             stored = kv_store.all_of(db, kv_store.GUARD_TRACES)
-            self.traces.take_up([one.name for one in self.notice.programs], _read_traces(stored))
+            self.traces.restore([one.name for one in self.notice.programs], _read_traces(stored))
             self._stored = len(stored)
             log.warning("%s Nothing is uploaded or deleted until then.", self.question)
 

@@ -40,7 +40,7 @@ _EXIT_TIMEOUT_MS = 2000
 
 def is_supported() -> bool:
     """Whether this kernel can resend requests and be told to look every name up again."""
-    return takeover.can_resend() and takeover.can_doubt()
+    return takeover.can_resend() and takeover.can_expire_names()
 
 
 def become_holder(address: Path, ready: int | None) -> NoReturn:
@@ -69,7 +69,7 @@ class Survival:
         it."""
         if not is_supported():
             log.warning("keep_mounted needs Linux 6.16 or newer; the drive ends with its process")
-        elif not sd_notify.keeps_descriptors():
+        elif not sd_notify.can_store_fds():
             log.warning("keep_mounted needs systemd 254 or newer; the drive ends with its process")
         else:
             try:
@@ -126,10 +126,10 @@ class Survival:
         """Store the descriptors with the service manager or holder; `fixed` are the virtual folders at the
         root."""
         self._record.describe(mode=ground.mode, fixed=fixed)
-        connection = takeover.duplicate()
+        connection = takeover.duplicate_connection()
         try:
             for name, fd in zip(DESCRIPTORS, (connection, ground.fd, lock, self._record.fd), strict=True):
-                sd_notify.keep(name, fd)
+                sd_notify.store_fd(name, fd)
         except OSError as error:
             log.warning("keep_mounted does not work, the drive ends with its process: %s", error)
             drop_descriptors()
@@ -140,7 +140,7 @@ class Survival:
 def drop_descriptors() -> None:
     """Remove the stored descriptors: the connection then ends with this process."""
     for name in DESCRIPTORS:
-        sd_notify.drop(name)
+        sd_notify.remove_fd(name)
 
 
 def recover(kept: Mapping[str, int]) -> tuple[dict[str, Any], Survival]:
@@ -154,7 +154,7 @@ def recover(kept: Mapping[str, int]) -> tuple[dict[str, Any], Survival]:
         raise errors.UserError("The drive was unmounted while its daemon was dead.", exit_code=0)
     record = CrashRecord(kept["record"])
     echo_pid = _kill_echo_process(record.echo_pid)
-    found = resent.look(connection, refused=echo_pid)
+    found = resent.read_unanswered(connection, refused_pid=echo_pid)
     _wait_for_exit(echo_pid)
     record.echo_pid = 0
     for ino, count in found.forgotten:

@@ -135,7 +135,7 @@ class World:
             async with self.cache.reserved(2 * BLOCK, spare=spare) as room:
                 await self.put_run(sample, first, 2)
                 room.left -= 2 * BLOCK
-        assert not self.cache._room._reservations
+        assert not self.cache._evictor._reservations
 
     async def put_wrong_last(self, sample: Sample) -> None:
         """Fill up to the last missing block, which is wrong."""

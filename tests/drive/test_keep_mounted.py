@@ -20,7 +20,9 @@ from tests.support.programs_at_work import at_work, make_source, working
 
 KILLS = 10
 
-pytestmark = pytest.mark.skipif(not takeover.can_doubt(), reason="this kernel does not know names in doubt")
+pytestmark = pytest.mark.skipif(
+    not takeover.can_expire_names(), reason="this kernel does not know names in doubt"
+)
 
 
 @pytest.fixture

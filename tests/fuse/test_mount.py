@@ -270,14 +270,14 @@ def test_what_libfuse_prints_becomes_one_clause(printed, said):
 
 async def test_libfuse_output_is_captured(fs, tmp_path, monkeypatch, capfd):
     # The mountpoint vanishes between our look at it and libfuse's.
-    take = mount._ground
+    take = mount._open_ground
 
     def vanishing(place, memo):
         taken = take(place, memo)
         place.rmdir()
         return taken
 
-    monkeypatch.setattr(mount, "_ground", vanishing)
+    monkeypatch.setattr(mount, "_open_ground", vanishing)
     refusal = await _refused(fs, tmp_path / "missing", create=True)
     assert refusal.message.startswith(f"{tmp_path}/missing cannot be mounted: fuse: ")
     assert refusal.message.endswith("No such file or directory.")

@@ -50,7 +50,7 @@ async def test_size_is_not_lost_to_a_later_invalidation(fs, hub, top, outside, w
 
     def getattr_meanwhile(asked):
         # The kernel takes no answer to what it asked before it was told to forget.
-        tells.tell(Change(what, ino))
+        tells.notify(Change(what, ino))
         return answered(asked)
 
     fs.getattr = getattr_meanwhile
@@ -72,7 +72,7 @@ async def test_changed_times_of_a_file_that_is_open_with_news_show(fs, top, told
 
 
 async def test_open_waits_for_an_invalidation_of_its_inode(monkeypatch):
-    monkeypatch.setattr(notifier, "MEET_SECONDS", 100.0)
+    monkeypatch.setattr(notifier, "INVALIDATION_WAIT_SECONDS", 100.0)
     session, asked, go_on = notifier.KernelSession(), trio.Event(), threading.Event()
 
     def unless(ino):
@@ -81,11 +81,11 @@ async def test_open_waits_for_an_invalidation_of_its_inode(monkeypatch):
 
     async with trio.open_nursery() as nursery:
         call = partial(session.invalidate_inode, 7, attributes_only=False, unless=unless)
-        session.opened()
+        session.open()
         nursery.start_soon(trio.to_thread.run_sync, call)
         await asked.wait()
-        await session.met(8)
-        nursery.start_soon(session.met, 7)
+        await session.wait_for_invalidation(8)
+        nursery.start_soon(session.wait_for_invalidation, 7)
         await trio.testing.wait_all_tasks_blocked()
         assert len(nursery.child_tasks) == 2
         go_on.set()

@@ -82,11 +82,11 @@ class Places:
     def is_listed(self, folder: int) -> bool:
         return True
 
-    def shown_as(self, shown: set[int]) -> set[int]:
+    def inodes_of(self, shown: set[int]) -> set[int]:
         rows = {number: ino for ino, number in self._fs.numbers.items()}
         return {rows.get(number, number) for number in shown}
 
-    def is_heir(self, ino: int) -> bool:
+    def is_successor(self, ino: int) -> bool:
         return False
 
 
@@ -98,10 +98,10 @@ async def follows(
     tells = notifier.Notifier(hub, fs)
     nursery.start_soon(tells.run)
     follows = open_windows.OpenWindows(
-        hub, fs, Places(fs), echoes, mountpoint=drive.mountpoint, told=tells.settled_soon
+        hub, fs, Places(fs), echoes, mountpoint=drive.mountpoint, kernel_notified=tells.settled_soon
     )
     nursery.start_soon(follows.run)
-    follows.mounted(drive.connection)
+    follows.on_mounted(drive.connection)
     return follows
 
 
@@ -144,7 +144,7 @@ async def test_watchers_hear_of_every_kind_of_change(
     ]
     for there, as_here in steps:
         there()
-        await follows.heard()
+        await follows.wait_until_notified()
         as_here()
     assert (await outside(remote.events)) == local.events()
     assert all(not fs.calls[op] for op in CHANGING), fs.calls
@@ -158,7 +158,7 @@ async def test_watchers_hear_of_every_kind_of_change(
 
 @pytest.fixture(autouse=True)
 def _without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_windows, "REST_AFTER_LOOKING", 0.0)
+    monkeypatch.setattr(open_windows, "REST_FACTOR", 0.0)
 
 
 async def test_many_changes_are_each_heard_once(
@@ -171,7 +171,7 @@ async def test_many_changes_are_each_heard_once(
     # What came and went was never there; what is written to after all the news is told as new alone.
     elsewhere.put("short-lived")
     elsewhere.delete("short-lived")
-    await follows.heard()
+    await follows.wait_until_notified()
     events = await outside(watch.events)
     assert events == [(kind, f"{n}") for n in range(500) for kind in ("CREATE", "CLOSE_WRITE")]
     watch.close()
@@ -184,12 +184,12 @@ async def test_nobody_hears_who_does_not_look(
     await outside(os.stat, top / "folder")
     before = fs.calls.copy()
     elsewhere.put("folder/new")
-    await follows.heard()
+    await follows.wait_until_notified()
     assert fs.calls == before
     # One whose watch cannot be seen is thought to be there where somebody has listed.
     await outside(os.listdir, top / "folder")
     elsewhere.put("folder/newer")
-    await follows.heard()
+    await follows.wait_until_notified()
     assert fs.calls["getattr"] > before["getattr"]
 
 
@@ -200,7 +200,7 @@ async def test_new_file_that_was_met_before_is_told(
     for name, mode in (("file", stat.S_IFREG | 0o644), ("folder", FOLDER)):
         fs.put(name, b"x", mode=mode)
         elsewhere.touch(name)
-        await follows.heard()
+        await follows.wait_until_notified()
         await outside(watch.events)
     # The kernel has both by a listing when their places change with each other.
     names = await outside(os.listdir, top)
@@ -211,7 +211,7 @@ async def test_new_file_that_was_met_before_is_told(
     for name in ("file", "aside"):
         await outside(os.stat, top / name)
     await outside(until, lambda: not (top / "folder").exists())
-    await follows.heard()
+    await follows.wait_until_notified()
     assert await outside(watch.events) == [
         ("MOVED_FROM", "file"),
         ("MOVED_TO", "aside"),
@@ -230,7 +230,7 @@ async def test_names_that_change_places_are_told(
     watch = await outside(Trace, top)
     for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
         elsewhere.move(old, new)
-    await follows.heard()
+    await follows.wait_until_notified()
     assert await outside(watch.events) == [
         ("DELETE", "a"),
         ("MOVED_FROM", "b"),
@@ -249,12 +249,12 @@ async def test_program_that_makes_the_same_name_goes_first(
     fs.put("a", b"x")
     elsewhere.delete("a")
     await outside((top / "a").write_bytes, b"mine")
-    await follows.heard()
+    await follows.wait_until_notified()
     assert [kind for kind, _ in await outside(watch.events)] == ["CREATE", "MODIFY", "CLOSE_WRITE"]
     assert (await outside((top / "a").read_bytes)) == b"mine"
     elsewhere.put("b")
     await outside((top / "b").unlink)
-    await follows.heard()
+    await follows.wait_until_notified()
     assert await outside(watch.events) == [("DELETE", "b")]
     assert fs.calls["create"] == fs.calls["unlink"] == 1
     watch.close()
@@ -269,7 +269,7 @@ async def test_folders_that_may_not_be_changed_are_followed(
     watch = await outside(Trace, top / "shared")
     elsewhere.put("shared/new")
     elsewhere.write("shared/old")
-    await follows.heard()
+    await follows.wait_until_notified()
     assert await outside(watch.events) == [
         ("CREATE", "new"),
         ("CLOSE_WRITE", "new"),
@@ -287,7 +287,7 @@ async def test_helper_changes_nothing_and_others_are_not_taken_for_it(
     helper, stranger = cast(Any, SimpleNamespace(pid=7)), cast(Any, SimpleNamespace(pid=8))
     folder, file = fs.put("folder", mode=stat.S_IFDIR | 0o555).ino, fs.put("file", b"x").ino
     echoes.pids.add(7)
-    echoes.begin([EchoTask(echo_process.CREATE, folder, "new", ino=9)])
+    echoes.set_tasks([EchoTask(echo_process.CREATE, folder, "new", ino=9)])
     assert (await handlers.getattr(folder, helper)).st_mode & 0o200
     assert not (await handlers.getattr(folder, stranger)).st_mode & 0o200
     # It has not asked for the ghost, or it is not told to do this, or it is not so.
@@ -310,7 +310,7 @@ async def test_helper_changes_nothing_and_others_are_not_taken_for_it(
         with pytest.raises(pyfuse3.FUSEError):
             await call(*arguments)
     assert all(not fs.calls[op] for op in (*CHANGING, "setxattr", "removexattr"))
-    echoes.begin([EchoTask(echo_process.CREATE, folder, "new", ino=9)])
+    echoes.set_tasks([EchoTask(echo_process.CREATE, folder, "new", ino=9)])
     await handlers.create(folder, b"new", 0o600, os.O_WRONLY, stranger)
     assert fs.calls["create"] == 1
 
@@ -326,7 +326,7 @@ async def test_helper_that_hangs_or_dies_is_replaced(
 ) -> None:
     watch = await outside(Trace, top)
     elsewhere.put("first")
-    await follows.heard()
+    await follows.wait_until_notified()
     for number, name in ((signal.SIGSTOP, "stopped"), (signal.SIGKILL, "killed")):
         pid = follows.helper_pid
         assert pid is not None
@@ -335,12 +335,12 @@ async def test_helper_that_hangs_or_dies_is_replaced(
         with monkeypatch.context() as patch:
             if number == signal.SIGSTOP:
                 # Long enough for another one to start on a busy machine.
-                patch.setattr(echo_helper, "SECONDS", 3)
+                patch.setattr(echo_helper, "TIMEOUT_SECONDS", 3)
             await outside(until, lambda pid=pid: follows.helper_pid != pid)
-        await follows.heard()
+        await follows.wait_until_notified()
         assert (await outside(watch.events))[-2:] == [("CREATE", name), ("CLOSE_WRITE", name)]
         await outside(until, lambda pid=pid: pid not in echoes.pids)
-    follows.unmounting()
+    follows.on_unmounting()
     await outside(until, lambda: not echoes.pids)
     assert follows.helper_pid is None
     watch.close()
@@ -357,7 +357,7 @@ async def test_idle_helper_ends(
     monkeypatch.setattr(open_windows, "IDLE_SECONDS", 0.0)
     watch = await outside(Trace, top)
     elsewhere.put("new")
-    await follows.heard()
+    await follows.wait_until_notified()
     assert await outside(watch.events) == [("CREATE", "new"), ("CLOSE_WRITE", "new")]
     await outside(until, lambda: not echoes.pids)
     watch.close()
@@ -369,6 +369,6 @@ async def test_who_watches_a_file_hears_though_its_number_is_no_row(
     fs.numbers[fs.put("f", b"x").ino] = 1 << 56 | 7
     watch = await outside(Trace, top / "f")
     elsewhere.write("f")
-    await follows.heard()
+    await follows.wait_until_notified()
     assert "MODIFY" in [kind for kind, _ in await outside(watch.events)]
     watch.close()

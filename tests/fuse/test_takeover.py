@@ -36,7 +36,7 @@ async def test_another_session_goes_on_with_open_files_and_what_was_asked(fs, mo
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, "before", os.pread, file, 4, 2)
             await asked.wait()
-            connection = await drive.hold()
+            connection = await drive.suspend()
             nursery.start_soon(ask, "meanwhile", (drive.mountpoint / "b").read_bytes)
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert not got
@@ -51,7 +51,7 @@ async def test_another_session_goes_on_with_open_files_and_what_was_asked(fs, mo
 
 async def test_what_an_older_kernel_would_not_ask_again_is_waited_for(fs, mounting, outside, monkeypatch):
     monkeypatch.setattr(takeover, "_RESENDING_KERNEL", (1000, 0))
-    monkeypatch.setattr(mount, "PATIENCE", 0.1)
+    monkeypatch.setattr(mount, "CHANGE_WAIT_SECONDS", 0.1)
     fs.put("a", b"0123456789")
     asked, answering, read = trio.Event(), trio.Event(), fs.read
 
@@ -71,18 +71,18 @@ async def test_what_an_older_kernel_would_not_ask_again_is_waited_for(fs, mounti
             nursery.start_soon(ask)
             await asked.wait()
             with pytest.raises(errors.UserError, match="waits for the service"):
-                await drive.hold()
+                await drive.suspend()
             # It goes on as it was.
             assert await outside(os.listdir, drive.mountpoint) == ["a"]
             answering.set()
         assert got == [b"0123456789"]
-        await drive.resume(await drive.hold())
+        await drive.resume(await drive.suspend())
         assert await outside(os.listdir, drive.mountpoint) == ["a"]
 
 
 async def test_a_drive_that_is_unmounted_while_it_is_held_ends(fs, mounting, outside):
     async with mounting(fs) as drive:
-        connection = await drive.hold()
+        connection = await drive.suspend()
         drive.abort()
         with pytest.raises(OSError):
             await outside(os.listdir, drive.mountpoint)

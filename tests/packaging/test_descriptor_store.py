@@ -10,7 +10,7 @@ from tests.support.machine import Person, until
 pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(not takeover.can_doubt(), reason="this kernel does not know names in doubt"),
+    pytest.mark.skipif(not takeover.can_expire_names(), reason="this kernel does not know names in doubt"),
 ]
 
 # Writes lines to one open file until it is told to end.

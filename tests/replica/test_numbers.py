@@ -63,7 +63,7 @@ async def test_no_two_files_have_one_number(db: Database) -> None:
 async def test_the_number_of_a_removed_file_is_given_again_unless_it_is_open(tmp_path: Path) -> None:
     async with database.open_replica(tmp_path / "r.db") as db:
         opened: set[int] = set()
-        db.define("is_open", lambda ino: ino in opened, arguments=1)
+        db.create_function("is_open", lambda ino: ino in opened, arguments=1)
 
         def again(conn: Connection) -> int:
             return make(conn, ROOT, "f")

@@ -131,7 +131,8 @@ class Disks:
     @contextlib.contextmanager
     def intercepting_fsync(self) -> Iterator[None]:
         """Intercept every fsync, ours and SQLite's."""
-        fsync, run, trim, close = os.fsync, sqlite.Database._run, sqlite.Database._trim, sqlite.Database.close
+        fsync, run = os.fsync, sqlite.Database._run
+        trim, close = sqlite.Database._checkpoint, sqlite.Database.close
 
         def on_fsync(fd: int) -> None:
             fsync(fd)
@@ -157,10 +158,10 @@ class Disks:
 
         os.fsync = on_fsync  # type: ignore[assignment]
         database: Any = sqlite.Database
-        database._run, database._trim, database.close = synced_run, synced_trim, synced_close
+        database._run, database._checkpoint, database.close = synced_run, synced_trim, synced_close
         try:
             yield
         finally:
             os.fsync = fsync
-            database._run, database._trim, database.close = run, trim, close
+            database._run, database._checkpoint, database.close = run, trim, close
             self.close()

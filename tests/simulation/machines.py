@@ -357,10 +357,10 @@ class Machine(Process):
         return self.login.client(session.ServiceEndpoints.of_server(URL), self.wire, pace)
 
     def _redirect_invalidations(self, agents: daemon_app.Agent, kernel: Kernel) -> None:
-        async def tell(changes: list[Change], *, at_last: bool = False) -> list[Change]:
+        async def tell(changes: list[Change], *, is_last_attempt: bool = False) -> list[Change]:
             return await kernel.invalidate(changes)
 
-        agents.notifier._tell_all = tell  # type: ignore[method-assign]
+        agents.notifier._notify_all = tell  # type: ignore[method-assign]
 
     def kill(self, *, power: random.Random | None = None) -> None:
         super().kill(power=power)

@@ -165,7 +165,7 @@ def begun_counts_as_running(put: Put) -> None:
 
 def drafts_not_mended(put: Put) -> None:
     """After a kill, drafts are not repaired."""
-    put(recovery, "_mend", lambda conn, drafts, draft: drafts.path(draft).name)
+    put(recovery, "_repair_draft", lambda conn, drafts, draft: drafts.path(draft).name)
 
 
 def names_not_told(put: Put) -> None:

@@ -1,11 +1,11 @@
-"""Notices when a program spoils many files in a short time: encrypts them, gives them one strange suffix,
-deletes or empties them.
+"""Detects programs that damage many files in a short time: encrypt them, give them the same unknown suffix,
+delete or empty them.
 
-Evidence, in memory, of files that the service has already: what is new harms nobody.  A file counts once,
-whatever was done to it.  Programs that write or delete many files as their work are judged by other limits:
-a deletion by them says nothing, and what they write has to be ten times as much.
+Keeps evidence in memory about files that the service already has; changes of new files do no harm.  A file
+counts once, whatever was done to it.  Programs whose work is writing or deleting many files (tools) have
+other limits: their deletions do not count, and they may write ten times as many files.
 
-Rule: nothing is refused and nothing is undone here; whoever is told (`alarm`) decides.
+Rule: this module rejects and undoes nothing; the receiver of `alarm` decides.
 """
 
 import mimetypes
@@ -20,18 +20,18 @@ from cmsfs.vfs.heuristics import callers
 from cmsfs.vfs.heuristics.callers import CallingProgram
 from cmsfs.vfs.heuristics.traces import Traces
 
-# What was done within so long is one event.
+# Changes within this time belong to one event.
 WINDOW_SECONDS = 120.0
 
-# While it goes on, it is told again after so long.
-AGAIN_SECONDS = 1.0
+# Minimum interval between alarms while an event continues.
+ALARM_INTERVAL_SECONDS = 1.0
 
-SOME = 100
+MAX_SAMPLES = 100
 
-# Files of which it is remembered who has written to them, or made them.
+# Maximum number of files whose writers or creators are remembered.
 REMEMBERED = 20_000
 
-# By the beginning of their names, as the kernel has them (15 characters).
+# Tools, by prefixes of their names as reported by the kernel (15 characters).
 _TOOLS = (
     *("git", "hg", "svn", "jj", "rsync", "rclone", "unison", "tar", "bsdtar", "cpio", "unzip", "7z", "unrar"),
     *(
@@ -68,14 +68,14 @@ _TOOLS = (
     ),
     *("restic", "borg", "duplicity", "bup", "kopia", "ccache"),
 )
-_SHORT = 3  # names that are so short are whole names
+_SHORT = 3  # names up to this length must match completely
 
-_MANY_TIMES = 10
+_TOOL_FACTOR = 10
 
-# What is longer is a part of a name.
-_LONGEST = 32
+# A longer suffix is part of the name.
+_MAX_SUFFIX_LENGTH = 32
 
-# Suffixes that programs and people add to names every day, beside those of known types.
+# Suffixes that programs and people commonly add to names, besides those of known types.
 _USUAL = frozenset(
     (
         *("bak", "old", "orig", "new", "tmp", "temp", "part", "partial", "crdownload", "download", "backup"),
@@ -90,8 +90,9 @@ _USUAL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class MassChange:
-    """What was noticed: since when (seconds of the clock on the wall), how many files in which way, by whom
-    (with how many), a suffix that they got, and some of them, of deleted ones their folders."""
+    """A detected event: its start (wall clock, seconds), the numbers of damaged and deleted files, the
+    programs with their numbers of files, the suffix that files got, and some of the files (for deleted ones,
+    their folders)."""
 
     since: float
     spoiled: int
@@ -103,7 +104,7 @@ class MassChange:
 
 @dataclass(slots=True)
 class _Window:
-    """Files by the time of what was done to them, the oldest first."""
+    """Files with the time and program of their change, oldest first."""
 
     files: "OrderedDict[Ino, tuple[float, CallingProgram]]" = field(default_factory=OrderedDict)
 
@@ -112,17 +113,17 @@ class _Window:
             self.files[ino] = at, caller
 
     def forget(self, before: float) -> None:
-        """Forget what was done before that."""
-        # What was written long ago may be told late: all but the newest may be out of order a little.
+        """Remove changes before that time."""
+        # Writes may be reported late, so the order is only approximate.
         while self.files and next(iter(self.files.values()))[0] < before:
             self.files.popitem(last=False)
 
 
 class MassChanges:
-    """Observes; `alarm` is called with each thing that is noticed, again while it goes on.
+    """Observes file changes; calls `alarm` with each detected event, repeatedly while it continues.
 
-    `files`: so many spoiled ones are many; `deletions`: so many deleted ones; 0: they are not counted; `who`
-    says which program calls.
+    `files` and `deletions` are the numbers of damaged and of deleted files that raise an alarm; 0 disables
+    it.  `who` returns the calling program.
     """
 
     def __init__(
@@ -140,14 +141,14 @@ class MassChanges:
         self.alarm: Callable[[MassChange], None] = lambda noticed: None
         self.traces = Traces()
         self._writers: OrderedDict[Ino, tuple[float, CallingProgram]] = OrderedDict()
-        # The suffixes of files that were made beside what they may take the place of.
-        self._beside: OrderedDict[tuple[Ino, str], str] = OrderedDict()
+        # Unknown suffixes of files created beside the file that they may replace, by that file's name.
+        self._sibling_suffixes: OrderedDict[tuple[Ino, str], str] = OrderedDict()
         self._spoiled, self._by_tools, self._deleted = _Window(), _Window(), _Window()
         self._suffixes: dict[str, int] = {}
-        self._left: dict[Ino, Ino] = {}  # the folders that deleted files were in
-        self._told_at = float("-inf")
+        self._parents: dict[Ino, Ino] = {}  # the folders that deleted files were in
+        self._alarmed_at = float("-inf")
         self._renamed: dict[str, _Window] = {}
-        # Programs that a person has allowed to go on, until then.
+        # Programs that the user has allowed to continue, and until when.
         self._allowed: dict[str, float] = {}
 
     @property
@@ -157,7 +158,7 @@ class MassChanges:
     # ---- what programs do ----
 
     def opened(self, ino: Ino) -> None:
-        """The program that calls will write to a file."""
+        """Record that the calling program opens a file for writing."""
         caller = self._who()
         self.traces.note(ino, caller)
         if self.is_on:
@@ -166,38 +167,38 @@ class MassChanges:
                 self._writers.popitem(last=False)
 
     def made(self, parent: Ino, name: str, ino: Ino) -> None:
-        """It has made a file, which it will write to."""
+        """Record that it has created a file, which it will write to."""
         self.opened(ino)
         stem, dot, suffix = name.rpartition(".")
         if dot and self._files and is_strange(suffix):
-            self._beside[parent, stem] = suffix
-            if len(self._beside) > REMEMBERED:
-                self._beside.popitem(last=False)
+            self._sibling_suffixes[parent, stem] = suffix
+            if len(self._sibling_suffixes) > REMEMBERED:
+                self._sibling_suffixes.popitem(last=False)
 
     def made_folder(self, ino: Ino) -> None:
-        """It has made a folder."""
+        """Record that it has created a folder."""
         self.traces.note(ino, self._who())
 
     def removed(self, node: Node, files: Iterable[Ino] = (), *, at: float | None = None) -> None:
-        """It has deleted a file, or a folder with these files below it; `at`: when it began, if not now."""
+        """Record that it has deleted a file, or a folder with these files; `at`: the start, if earlier."""
         if node.remote_id is None or node.parent is None:
             return
         caller = self._who()
         self.traces.note(node.ino, caller, (node.kind, node.remote_id))
         if node.kind is NodeKind.FILE:
             files = [node.ino]
-            if (suffix := self._beside.pop((node.parent, node.name), None)) is not None:
+            if (suffix := self._sibling_suffixes.pop((node.parent, node.name), None)) is not None:
                 self._count_suffix(node.ino, suffix, caller)
         if self._deletions and not is_tool(caller.name) and (gone := dict.fromkeys(files, node.parent)):
-            if len(self._left) + len(gone) > REMEMBERED:
-                self._left.clear()
-            self._left |= gone
+            if len(self._parents) + len(gone) > REMEMBERED:
+                self._parents.clear()
+            self._parents |= gone
             began = clock.monotonic() if at is None else at
             self._add(self._deleted, gone, began, caller, self._deletions)
 
     def renamed(self, node: Node, name: str, replaced: Node | None = None, *, swaps: bool = False) -> None:
-        """It has given an item another place or name, of another item that it has `replaced` or, where it
-        `swaps`, that has its own now."""
+        """Record that it has renamed or moved an item, over an item that it `replaced`, or exchanged them if
+        `swaps`."""
         caller = self._who()
         for one in (node, replaced):
             if one is not None:
@@ -211,7 +212,7 @@ class MassChanges:
             self._count_suffix(node.ino, suffix, caller)
 
     def _count_suffix(self, ino: Ino, suffix: str, caller: CallingProgram) -> None:
-        """Only many with one suffix are strange."""
+        """Count a file with an unknown suffix; they are evidence only if many files get the same one."""
         window = self._renamed.setdefault(suffix, _Window())
         if len(self._renamed) > 100:
             self._renamed.pop(next(iter(self._renamed)))
@@ -225,12 +226,12 @@ class MassChanges:
                 self._spoil(one, at, who, suffix)
 
     def encrypted(self, ino: Ino) -> None:
-        """What was written to a file, in place of other bytes, looks encrypted."""
+        """Record that the new contents of a file look encrypted."""
         at, caller = self._writers.get(ino, (clock.monotonic(), CallingProgram(0, "")))
         self._spoil(ino, at, caller)
 
     def emptied(self, ino: Ino) -> None:
-        """Nothing was written to a file in place of its bytes, which are gone as if it were deleted."""
+        """Record that a file was emptied, which counts as a deletion."""
         at, caller = self._writers.get(ino, (clock.monotonic(), CallingProgram(0, "")))
         if self._deletions and not is_tool(caller.name):
             self._add(self._deleted, [ino], at, caller, self._deletions)
@@ -241,7 +242,7 @@ class MassChanges:
         if suffix:
             self._suffixes[suffix] = self._suffixes.get(suffix, 0) + 1
         tool = is_tool(caller.name)
-        window, most = (self._by_tools, self._files * _MANY_TIMES) if tool else (self._spoiled, self._files)
+        window, most = (self._by_tools, self._files * _TOOL_FACTOR) if tool else (self._spoiled, self._files)
         self._add(window, [ino], at, caller, most)
 
     def _add(
@@ -253,13 +254,13 @@ class MassChanges:
         window.forget(newest - WINDOW_SECONDS)
         for ino in files:
             window.add(ino, at, caller)
-        if len(window.files) >= most and clock.monotonic() - self._told_at >= AGAIN_SECONDS:
-            self._told_at = clock.monotonic()
-            self.alarm(self._noticed())
+        if len(window.files) >= most and clock.monotonic() - self._alarmed_at >= ALARM_INTERVAL_SECONDS:
+            self._alarmed_at = clock.monotonic()
+            self.alarm(self._summary())
 
     # ---- what was noticed ----
 
-    def _noticed(self) -> MassChange:
+    def _summary(self) -> MassChange:
         spoiled = {**self._by_tools.files, **self._spoiled.files}
         everything = {**self._deleted.files, **spoiled}
         programs: dict[str, tuple[CallingProgram, int]] = {}
@@ -268,18 +269,18 @@ class MassChanges:
         since = clock.time() - (clock.monotonic() - min(at for at, _ in everything.values()))
         suffix = max(self._suffixes, key=self._suffixes.__getitem__, default="")
         most = sorted(programs.values(), key=lambda one: -one[1])
-        some = tuple(self._left.get(ino, ino) for ino in list(everything)[:SOME])
+        some = tuple(self._parents.get(ino, ino) for ino in list(everything)[:MAX_SAMPLES])
         return MassChange(since, len(spoiled), len(self._deleted.files), tuple(most[:5]), suffix, some)
 
     def allow(self, programs: Iterable[str], seconds: float) -> None:
-        """A person says that this is as it should be: begin anew, and leave these programs alone so long."""
+        """Reset the evidence, and ignore these programs for `seconds`, because the user approved them."""
         self._allowed |= dict.fromkeys(programs, clock.monotonic() + seconds)
         self._spoiled, self._by_tools, self._deleted = _Window(), _Window(), _Window()
-        self._suffixes, self._renamed, self._left, self._told_at = {}, {}, {}, float("-inf")
+        self._suffixes, self._renamed, self._parents, self._alarmed_at = {}, {}, {}, float("-inf")
 
 
 def is_tool(name: str) -> bool:
-    """Whether writing and deleting many files is this program's work."""
+    """Whether this program is known to write or delete many files."""
     return any(name == one if len(one) <= _SHORT else name.startswith(one) for one in _TOOLS) or any(
         name.startswith(one + end) for one in _TOOLS if len(one) <= _SHORT for end in ("-", " ")
     )
@@ -287,8 +288,13 @@ def is_tool(name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def is_strange(suffix: str) -> bool:
-    """Whether a suffix is one that no known type of files has, and nobody adds by habit."""
+    """Whether a suffix belongs to no known file type and is not commonly added to names."""
     suffix = suffix.lower()
-    if not 2 <= len(suffix) <= _LONGEST or suffix in _USUAL or suffix.endswith("~") or " " in suffix:
+    if (
+        not 2 <= len(suffix) <= _MAX_SUFFIX_LENGTH
+        or suffix in _USUAL
+        or suffix.endswith("~")
+        or " " in suffix
+    ):
         return False
     return mimetypes.guess_type(f"x.{suffix}")[0] is None

@@ -172,8 +172,8 @@ def take_over(conn: Connection, node: Node, target: Node, *, due_ns: int) -> Non
     if node.remote_id is not None:
         # It had become a file of its own at the service already: that one goes to the trash.
         surplus = tree.insert(conn, None, node.name, NodeKind.FILE, now_ns=clock.time_ns())
-        ops.hand_over(conn, node.ino, surplus)
-    ops.hand_over(conn, target.ino, node.ino)
+        ops.transfer_identity(conn, node.ino, surplus)
+    ops.transfer_identity(conn, target.ino, node.ino)
     ops.record(conn, node.ino, ops.OpKind.UPLOAD, due_ns=due_ns)
     if surplus is not None:
         ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=due_ns)

@@ -91,7 +91,7 @@ class FileWriter:
         draft = file.draft
         if draft is None or draft.recorded_to >= (generation := draft.generation) or draft.dropped:
             return
-        due = clock.time_ns() + self._drafts.rest_ns(draft, self._settle_seconds)
+        due = clock.time_ns() + self._drafts.debounce_ns(draft, self._settle_seconds)
 
         def txn(conn: Connection) -> tuple[int, list[Change]]:
             generation, changes = draft.record(conn), list[Change]()

@@ -1,11 +1,11 @@
-"""`FOLDER@2h`, `FOLDER@yesterday`, `FOLDER@2026-11-20T14:00`: a folder as it was then; `@2h` alone: the
-folder that one is in.
+"""Folders as of an earlier time: `FOLDER@2h`, `FOLDER@yesterday`, `FOLDER@2026-11-20T14:00`; `@2h` alone is
+the current folder.
 
-It is found by its name, stands in no listing, and is read-only (EROFS): names, places, contents, sizes and
-times are those of the moment.  A folder that was deleted since is found by the name that it had.
+They are found by name, appear in no listing, and are read-only (EROFS): names, places, contents, sizes and
+times are those of the given time.  A folder deleted since is found by the name that it had.
 
-Rule: nothing is guessed.  What the service does not tell is named in `user.cms.not_known` of what it is
-about; bytes that nobody knows are no bytes, but ENODATA.
+Rule: nothing is guessed.  What the service does not tell is listed in `user.cms.not_known` of the item
+concerned; reading unknown contents fails with ENODATA.
 """
 
 import errno
@@ -26,28 +26,28 @@ from cmsfs.vfs.virtual.node import Views, VirtualFile, VirtualFolder, VirtualNod
 
 log = logging.getLogger(__name__)
 
-# Who walks through `FOLDER@2h` means one moment, as long as this does not pass between two looks.
+# `FOLDER@2h` keeps meaning the same moment until it has not been used for this long.
 SAME_SECONDS = 300.0
 REMEMBERED = 100
 
-# The past stays what it was.
+# Cache timeout of attributes: the past does not change.
 FRESH_SECONDS = 60.0
 
-# So many lines at a time are handed to who reads a folder.
+# Number of entries returned at a time when a folder is read.
 PAGE = 256
 
-# One line of the log a minute tells why contents cannot be read: who copies a folder goes on to the next.
-QUIET_SECONDS = 60.0
+# Interval of warnings about unreadable contents: a program that copies a folder continues with the next file.
+WARN_INTERVAL_SECONDS = 60.0
 
 _MOMENT = re.compile(r"yesterday|\d{1,6}(s|min|m|h|d|w)|\d{4}-\d\d-\d\d(T[0-9:.+Z-]+)?")
 
-# What is told of an item: its name, its folder, its contents; of a folder, what was in it; that it is gone.
+# Lists what is unknown of an item: its name, folder, contents, a folder's entries, or that it was deleted.
 NOT_KNOWN = "user.cms.not_known"
 
 
 @dataclass(frozen=True, slots=True)
 class PastItem:
-    """An item as it was, by its name on the drive; `not_known`: words for what cannot be known of it."""
+    """An item as it was, with its name on the drive; `not_known`: words for what cannot be known of it."""
 
     kind: NodeKind
     id: str
@@ -62,33 +62,34 @@ class PastItem:
 
 @dataclass(frozen=True, slots=True)
 class PastEntries:
-    """What was in a folder, and whether that is all."""
+    """The past entries of a folder, and whether they are complete."""
 
     items: Sequence[PastItem]
     is_complete: bool
 
 
 class PastPort(Protocol):
-    """Whoever knows what was; all raise `CmsfsError`."""
+    """Provides past states; all methods raise `CmsfsError`."""
 
     async def folder(self, parent: Ino, name: str, moment: datetime) -> PastItem | None:
-        """The folder that is called so there now, as it was; where it was not there yet, or is not any more,
-        the one that was called so there; "": the folder `parent` itself.  None: there was none."""
+        """Return the folder that has this name in `parent` now, as it was then; if it was not there yet, or
+        no longer is, the one that had the name then; "": the folder `parent` itself.  None if there is none.
+        """
 
     async def entries(self, folder_id: str, moment: datetime) -> PastEntries:
-        """What was in a folder."""
+        """Return the past entries of a folder."""
 
     def known(self, folder_id: str, moment: datetime) -> PastEntries | None:
-        """The same, if it was asked for before."""
+        """Return the same if it is already known, without a request."""
 
     async def check_read(self, item: PastItem) -> None:
-        """Raise the `OSError` for a file that nobody gives the bytes of."""
+        """Raise `OSError` if the contents of a file cannot be obtained."""
 
 
 class PastViews(Views):
-    """Finds `FOLDER@TIME`; `parse` says which moment a text means, or raises `ValueError`."""
+    """Finds `FOLDER@TIME`; `parse` converts the text to a time, or raises `ValueError`."""
 
-    # A day is over at some time, and a folder may come.
+    # `yesterday` changes at midnight, and folders may appear.
     comes_and_goes = True
 
     def __init__(self, port: PastPort, parse: Callable[[str], datetime]) -> None:
@@ -124,15 +125,15 @@ class PastViews(Views):
 
 
 class _Past:
-    """What all that is shown of one moment has in common."""
+    """State shared by all nodes of the same moment."""
 
     def __init__(self, port: PastPort, moment: datetime) -> None:
         self.port = port
         self.moment = moment
-        self.told_at = float("-inf")
+        self.warned_at = float("-inf")
 
-    def told(self, item: PastItem, not_known: Sequence[str]) -> dict[str, bytes]:
-        said = {
+    def xattrs_of(self, item: PastItem, not_known: Sequence[str]) -> dict[str, bytes]:
+        values = {
             "as_of": self.moment.isoformat(timespec="seconds"),
             "id": item.id,
             "type": str(item.kind),
@@ -140,11 +141,11 @@ class _Past:
             "version": item.version,
             "not_known": ",".join(not_known),
         }
-        return {f"user.cms.{name}": value.encode() for name, value in said.items() if value}
+        return {f"user.cms.{name}": value.encode() for name, value in values.items() if value}
 
     def warn(self, name: str, reason: str) -> None:
-        if clock.monotonic() - self.told_at > QUIET_SECONDS:
-            self.told_at = clock.monotonic()
+        if clock.monotonic() - self.warned_at > WARN_INTERVAL_SECONDS:
+            self.warned_at = clock.monotonic()
             log.warning("%s as of %s cannot be read: %s", name, self.moment.isoformat(" ", "minutes"), reason)
 
 
@@ -158,7 +159,7 @@ class _Shown(VirtualNode):
         self._item = item
 
     async def xattrs(self) -> Mapping[str, bytes]:
-        return self._past.told(self._item, self._item.not_known)
+        return self._past.xattrs_of(self._item, self._item.not_known)
 
 
 class PastFolder(_Shown, VirtualFolder):
@@ -179,24 +180,24 @@ class PastFolder(_Shown, VirtualFolder):
         return list((await self._all()).items())[position : position + PAGE]
 
     async def xattrs(self) -> Mapping[str, bytes]:
-        return self._told(self._past.port.known(self._item.id, self._past.moment))
+        return self._folder_xattrs(self._past.port.known(self._item.id, self._past.moment))
 
     async def xattr(self, name: str) -> bytes | None:
-        # `ls -l` asks every entry for attributes of others.
+        # `ls -l` asks every entry for unrelated attributes.
         if name != NOT_KNOWN:
             return await super().xattr(name)
-        return self._told(await self._past.port.entries(self._item.id, self._past.moment)).get(name)
+        return self._folder_xattrs(await self._past.port.entries(self._item.id, self._past.moment)).get(name)
 
-    def _told(self, entries: PastEntries | None) -> dict[str, bytes]:
+    def _folder_xattrs(self, entries: PastEntries | None) -> dict[str, bytes]:
         more = ("entries",) if entries is not None and not entries.is_complete else ()
-        return self._past.told(self._item, (*self._item.not_known, *more))
+        return self._past.xattrs_of(self._item, (*self._item.not_known, *more))
 
     async def _all(self) -> dict[str, VirtualNode]:
         if self._lines is None:
             found = await self._past.port.entries(self._item.id, self._past.moment)
             lines: dict[str, VirtualNode] = {}
             for item in found.items:
-                # Two may be shown by one name where what one of them was called is not known.
+                # Two items may have the same name if the past name of one is unknown.
                 name = naming.distinct(item.name, f"id {item.id}") if item.name in lines else item.name
                 lines[name] = self._node(item)
             self._lines = lines

@@ -214,7 +214,7 @@ async def _become_file(context: PushContext, task: queue.Task, node: Node) -> No
         now = tree.get(conn, node.ino)
         if now.kind is NodeKind.LINK and now.remote_id is not None:
             surplus = tree.insert(conn, None, now.name, NodeKind.LINK, now_ns=clock.time_ns())
-            ops.hand_over(conn, now.ino, surplus)
+            ops.transfer_identity(conn, now.ino, surplus)
             local_work.forget(conn, now.ino)
             link_texts.forget(conn, now.ino)
             ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=clock.time_ns())

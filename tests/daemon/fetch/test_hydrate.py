@@ -265,7 +265,7 @@ async def test_no_space_for_prefetch(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents = [await content_of(drive, other, os.urandom(BLOCK), name) for name in "ab"]
-    monkeypatch.setattr(drive.agents.state.blocks._room, "_limit", BLOCK // 2)
+    monkeypatch.setattr(drive.agents.state.blocks._evictor, "_limit", BLOCK // 2)
     drive.agents.hydrator.ahead(contents[0], 0, 0)
     await wait_all_tasks_blocked(0.02)
     assert network.count("GET", "/content") == 0

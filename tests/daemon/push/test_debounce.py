@@ -50,7 +50,7 @@ async def test_constantly_appended_file_is_sent(drive: Drive, other: Remote) -> 
     times = Clock(drive)
     await drive.write("log", b"begin\n")
     text = b"begin\n"
-    for number in range(2 * drafts.LONGEST_TIMES - 1):
+    for number in range(2 * drafts.MAX_DEBOUNCE_FACTOR - 1):
         assert rests(drive, "/log")
         times.now += SETTLE / 2
         await append(drive, "log", b"%d\n" % number)
@@ -73,7 +73,7 @@ async def test_open_file_is_sent_as_snapshot(drive: Drive, other: Remote) -> Non
     parent, name = await drive.place("log")
     opened, made = await drive.fs.create(parent, name, 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"one")
-    times.now += SETTLE * drafts.LONGEST_TIMES + drafts.OPEN_SECONDS + 1
+    times.now += SETTLE * drafts.MAX_DEBOUNCE_FACTOR + drafts.OPEN_SECONDS + 1
     # Time is up, as far as the row says, too.
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
     drive.agents.push.wake()
@@ -125,7 +125,7 @@ async def test_write_during_hashing_is_not_torn(
         return found
 
     monkeypatch.setattr(sealing, "_read_all", hashed)
-    times.now += SETTLE * drafts.LONGEST_TIMES + drafts.OPEN_SECONDS + 1
+    times.now += SETTLE * drafts.MAX_DEBOUNCE_FACTOR + drafts.OPEN_SECONDS + 1
     await drive.db.write(lambda conn: conn.execute("UPDATE op SET not_before = 0"))
     drive.agents.push.wake()
     await until_there(other, "log", b"one two")

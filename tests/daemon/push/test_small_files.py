@@ -45,10 +45,10 @@ async def test_small_files_cost_a_transaction_each(drive: Drive, other: Remote) 
         nonlocal count
         count += 1
 
-    drive.db.ended, before = note, drive.db.ended
+    drive.db.on_transaction_end, before = note, drive.db.on_transaction_end
     drive.agents.health.resume()
     await drive.sync()
-    drive.db.ended = before
+    drive.db.on_transaction_end = before
     assert await other.paths() == sorted([*NAMES, "first"])
     assert count <= len(NAMES) + 8
 

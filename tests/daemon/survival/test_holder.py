@@ -18,7 +18,7 @@ PREAMBLE = """
 import os, signal, sys, time
 from pathlib import Path
 from cmsfs import sd_notify
-kept = sd_notify.kept()
+kept = sd_notify.stored_fds()
 log = Path(sys.argv[1])
 number = log.read_text().count("start") if log.exists() else 0
 def say(text):
@@ -71,8 +71,8 @@ KEEP = """
 read, write = os.pipe()
 memory = os.memfd_create("record")
 if not kept:
-    sd_notify.keep("connection", read)
-    sd_notify.keep("record", memory)
+    sd_notify.store_fd("connection", read)
+    sd_notify.store_fd("record", memory)
     os.write(memory, b"what was")
 """
 # The connection lives as long as the other end does.
@@ -80,7 +80,7 @@ LIVES = (
     KEEP
     + """
 if not kept:
-    sd_notify.keep("ground", write)
+    sd_notify.store_fd("ground", write)
 """
 )
 
@@ -90,12 +90,12 @@ def test_the_next_daemon_is_given_what_the_last_one_left(folder: Path) -> None:
         folder,
         LIVES
         + """
-sd_notify.tell(READY=1)
+sd_notify.notify(READY=1)
 if number < 2:
     os.kill(os.getpid(), signal.SIGKILL)
 say(os.pread(kept["record"], 100, 0).decode())
 say(str([os.get_inheritable(fd) for fd in kept.values()]))
-sd_notify.drop("connection")
+sd_notify.remove_fd("connection")
 sys.exit(7)
 """,
     )
@@ -117,9 +117,11 @@ def test_a_daemon_that_left_nothing_ends_it_with_its_own_exit_code(folder: Path)
     assert Held(folder, "sys.exit(3)").ended() == (3, "")
 
 
-@pytest.mark.parametrize("goodbye", ["sd_notify.drop('connection')", "sd_notify.tell(STOPPING=1)"])
+@pytest.mark.parametrize("goodbye", ["sd_notify.remove_fd('connection')", "sd_notify.notify(STOPPING=1)"])
 def test_a_daemon_that_ends_in_order_is_not_started_again(folder: Path, goodbye: str) -> None:
-    held = Held(folder, f"{LIVES}\nsd_notify.tell(READY=1)\n{goodbye}\nos.kill(os.getpid(), signal.SIGKILL)")
+    held = Held(
+        folder, f"{LIVES}\nsd_notify.notify(READY=1)\n{goodbye}\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
     assert held.ended() == (128 + signal.SIGKILL, "")
     assert len(held.lines()) == 1
 
@@ -128,7 +130,7 @@ def test_an_unmounted_drive_is_not_taken_over(folder: Path) -> None:
     held = Held(
         folder,
         f"""{KEEP}
-sd_notify.tell(READY=1)
+sd_notify.notify(READY=1)
 os.close(write)
 time.sleep(0.5)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -159,7 +161,7 @@ def test_signals_reach_the_daemon(folder: Path) -> None:
         folder,
         """
 signal.signal(signal.SIGTERM, lambda number, frame: (say("told"), sys.exit(5)))
-sd_notify.tell(READY=1)
+sd_notify.notify(READY=1)
 say("waits")
 time.sleep(1000)
 """,
@@ -176,13 +178,13 @@ def test_the_process_that_an_upgrade_names_is_followed(folder: Path) -> None:
         LIVES
         + """
 import subprocess
-sd_notify.tell(READY=1)
+sd_notify.notify(READY=1)
 if number == 0:
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
-    sd_notify.tell(MAINPID=other.pid)
+    sd_notify.notify(MAINPID=other.pid)
     say(f"other {other.pid}")
     sys.exit(0)
-sd_notify.drop("connection")
+sd_notify.remove_fd("connection")
 """,
     )
     until(lambda: any(line.startswith("other") for line in held.lines()))

@@ -254,7 +254,7 @@ async def test_opening_waits_for_news_of_the_same_file(drive: Drive) -> None:
         trio.from_thread.run(go_on.wait)
         return answer
 
-    drive.db.define("is_open", examine, arguments=1)
+    drive.db.create_function("is_open", examine, arguments=1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.remote_file, 1, "f", b"new bytes")
         await found.wait()

@@ -96,14 +96,14 @@ async def test_files_removed_one_after_another_go_together(drive: Drive) -> None
     inos = [await drive.write_file(f"f{number}", b"x") for number in range(20)]
     for number in range(20):
         await drive.fs.unlink(ROOT, f"f{number}")
-    ended, transactions = drive.db.ended, 0
+    ended, transactions = drive.db.on_transaction_end, 0
 
     def counted() -> None:
         nonlocal transactions
         transactions += 1
         ended()
 
-    drive.db.ended = counted
+    drive.db.on_transaction_end = counted
     drive.fs.forget([(ino, drive.fs.inodes.lookups(ino)) for ino in inos])
     with trio.fail_after(10):
         while any(tree.find(drive.db, ino) is not None for ino in inos):

@@ -261,14 +261,14 @@ async def _serve_store(opened: store.Store, options: _Options) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_handle_signals, signals, stop)
             _print_startup(await nursery.start(until_stopped), options, ids)
-            sd_notify.tell(READY=1, STATUS=f"serving {options.folder}")
+            sd_notify.notify(READY=1, STATUS=f"serving {options.folder}")
 
 
 async def _handle_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
     """Shut down gracefully at the first signal; exit at the second, or if the shutdown takes too long."""
     await anext(signals)
     stop.set()
-    sd_notify.tell(STOPPING=1)
+    sd_notify.notify(STOPPING=1)
     log.info("shutting down; another signal stops immediately")
     with trio.move_on_after(_FORCED_STOP_SECONDS):
         os._exit(128 + await anext(signals))
