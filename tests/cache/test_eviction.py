@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sqlite3
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,10 @@ from cmsfs import sqlite
 from cmsfs.cache import content_table, eviction
 from cmsfs.cache.blocks import BLOCK
 from tests.cache.conftest import Cache, MakeSample, OpenCache, Sample, started
+
+
+def _execute(conn: sqlite3.Connection, *, sql: str, values: tuple[object, ...]) -> None:
+    conn.execute(sql, values)
 
 
 class Clock:
@@ -167,11 +172,8 @@ async def test_what_lies_under_a_draft_stays(
     async with started(open_cache(limit_bytes=4 * BLOCK, clock=Clock())) as cache:
         whole, part, other = sample(2 * BLOCK), sample(9 * BLOCK), sample(2 * BLOCK)
         for base in (whole, part):
-            await db.write(
-                lambda conn, base=base: conn.execute(
-                    "INSERT INTO draft(base_sha1, base_total) VALUES (?, ?)", (base.sha1, base.size)
-                )
-            )
+            add = "INSERT INTO draft(base_sha1, base_total) VALUES (?, ?)"
+            await db.write(partial(_execute, sql=add, values=(base.sha1, base.size)))
         await cache.put(whole)
         cache.open(part.sha1, part.size)
         await cache.put(part, 0)

@@ -58,7 +58,7 @@ def looking(tmp_path: Path) -> Callable[[Path, Callable[[], None]], str]:
     office = [OFFICE, "--headless", "--norestore", f"-env:UserInstallation=file://{profile}"]
     # Its first start fills the profile.
     (tmp_path / "plan.txt").write_text("the plan\n")
-    convert = [*office, "--convert-to", "odt", "--outdir", tmp_path, tmp_path / "plan.txt"]
+    convert = [*office, "--convert-to", "odt", "--outdir", str(tmp_path), str(tmp_path / "plan.txt")]
     subprocess.run(convert, check=True, timeout=200, capture_output=True)
     basic = profile / "user/basic/Standard"
     (basic / "Module1.xba").write_text(MACRO)

@@ -1,6 +1,7 @@
 """A drive that stays mounted (`keep_mounted`) as a unit of a real systemd, which keeps its descriptors."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -32,6 +33,10 @@ def _written(person: Person) -> int:
     return int(person.sh("cat /tmp/written", check=False).stdout or -1)
 
 
+def _runs_anew(person, pid):
+    return person.unit("MainPID") not in ("0", pid) and person.unit() == "active"
+
+
 def _goes_on(person: Person) -> None:
     before = _written(person)
     until(lambda: _written(person) > before + 10, what="the program does not go on")
@@ -60,7 +65,7 @@ def test_a_program_goes_on_across_kills_and_upgrades(newer_person: Person) -> No
     for number in range(3):
         pid = person.unit("MainPID")
         person.sh(f"kill -9 {pid}")
-        until(lambda pid=pid: person.unit("MainPID") not in ("0", pid) and person.unit() == "active")
+        until(partial(_runs_anew, person, pid))
         _goes_on(person)
         assert person.unit("NRestarts") == str(number + 1)
         assert person.unit("NFileDescriptorStore") == "4"

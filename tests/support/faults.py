@@ -88,6 +88,7 @@ class Plan:
         self.requests: list[tuple[str, str]] = []
         self.faults = 0
         self.choose = choose
+        self.url = ""  # where the relay is, if its fixture says so
         self._rules: list[_Rule] = []
 
     def add(self, fault: Fault, *, method: str = "", part: str = "", times: int = 1) -> None:

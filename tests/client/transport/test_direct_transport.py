@@ -218,11 +218,11 @@ async def test_a_short_body_is_an_error_for_a_sink_too(connect):
     assert got + sink.got == BODY[:-5]
 
 
-async def test_cancelling_ends_a_sink_between_two_pieces(connect):
+async def test_cancelling_ends_a_sink_between_two_pieces(connect, monkeypatch):
     server, client = await connect(lambda _: plain(length=10 * len(BODY)))
     sink = Collecting(1000)
     with trio.CancelScope() as scope:
-        sink.begins = scope.cancel
+        monkeypatch.setattr(sink, "begins", scope.cancel)
         async with client.files.content("1") as pieces:
             await anext(pieces)
             await pieces.pour(sink)

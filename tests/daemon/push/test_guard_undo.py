@@ -45,7 +45,7 @@ async def _fill(drive: Drive) -> dict[str, bytes]:
 
 
 async def _tree(drive: Drive, folder: str = "docs") -> dict[str, bytes]:
-    found = {}
+    found: dict[str, bytes] = {}
     for name in await drive.names(folder):
         path = f"{folder}/{name}"
         is_folder = drive.node(await drive.ino(path)).is_folder
@@ -82,7 +82,12 @@ async def test_all_that_a_program_did_is_taken_back_and_nothing_else(
 ) -> None:
     synced: set[Path] = set()
     sync = durability.sync
-    monkeypatch.setattr(durability, "sync", lambda path: (synced.add(path), sync(path)))
+
+    def synced_and_noted(path: Path) -> None:
+        synced.add(path)
+        sync(path)
+
+    monkeypatch.setattr(durability, "sync", synced_and_noted)
     expect_log(r"Nothing is uploaded or deleted until then")
     async with starting() as drive:
         before = await _fill(drive)

@@ -1,5 +1,7 @@
 """Many small files at once: what they cost, and what may happen between being made ready and being sent."""
 
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
@@ -116,7 +118,12 @@ async def test_what_a_colleague_puts_in_the_way_is_kept_beside(
         assert await other.read(copies[0]) == b"f09"
 
 
-FAR = {"profile": "server", "base_url": "http://test", "upload_url": "http://test", "auth_url": "http://test"}
+FAR: dict[str, Any] = {
+    "profile": "server",
+    "base_url": "http://test",
+    "upload_url": "http://test",
+    "auth_url": "http://test",
+}
 
 
 async def test_many_small_files_are_under_way_to_a_service_elsewhere(

@@ -4,6 +4,7 @@ import json
 import os
 import random
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ class Filled:
         name = f"{random_text(chance, 3)}{len(self.ids)}".replace(":", "").strip("._")
         if kind == "file":
             name += f".{extension}"
-        said = {
+        said: dict[str, Any] = {
             "name": name[-200:],
             "description": random_text(chance, 5)[:256],
             "tags": [one for one in (random_text(chance, 2).replace(",", "")[:100] for _ in range(2)) if one],

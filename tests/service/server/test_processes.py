@@ -4,6 +4,7 @@ import json
 import os
 import random
 from contextlib import AsyncExitStack
+from typing import Any
 
 import httpx
 import pytest
@@ -114,7 +115,7 @@ async def test_a_long_poll_wakes_by_a_change_at_another_process(clients):
 
 async def test_every_reader_sees_every_event_in_one_order(clients):
     done = trio.Event()
-    seen = [[] for _ in clients]
+    seen: list[list[Any]] = [[] for _ in clients]
     start = (await clients[0].get("/events", params={"stream_position": "now"})).json()[
         "next_stream_position"
     ]

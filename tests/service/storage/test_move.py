@@ -8,7 +8,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.service.provisioning import demo
-from cmsfs.service.storage import blob_check, store
+from cmsfs.service.storage import blob_check, blobs, store
 from cmsfs.service.storage.move import contents, postgres_load, rows, sqlite_load, tables
 from tests.support import s3_server
 
@@ -89,16 +89,16 @@ async def test_there_and_back(tmp_path, postgres, side_of):
 
 async def test_an_interrupted_move_goes_on(tmp_path, side_of, monkeypatch):
     await filled(tmp_path / "first")
-    kept = contents.blobs.IncomingBlob.keep_now
+    kept = blobs.IncomingBlob.keep_now
     calls = []
 
     def dies(self, data=b""):
         calls.append(1)
         if len(calls) == 5:
-            raise contents.blobs.BlobsUnavailable("gone")
+            raise blobs.BlobsUnavailable("gone")
         return kept(self, data)
 
-    monkeypatch.setattr(contents.blobs.IncomingBlob, "keep_now", dies)
+    monkeypatch.setattr(blobs.IncomingBlob, "keep_now", dies)
     with pytest.raises(BaseExceptionGroup):
         await moved(tmp_path / "first", tmp_path / "second", side_of)
     report, _ = await moved(tmp_path / "first", tmp_path / "second", side_of)

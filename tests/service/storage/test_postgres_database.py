@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import AsyncExitStack, closing
+from typing import Any
 
 import pytest
 import trio
@@ -155,7 +156,8 @@ async def test_a_long_read_sees_one_moment(stores):
 
 async def test_positions_grow_in_the_order_of_commits(stores):
     """Whoever has seen a position has seen all before it: none is committed behind a reader's back."""
-    seen, done = [], trio.Event()
+    seen: list[Any] = []
+    done = trio.Event()
 
     async def write(opened, name):
         for number in range(25):

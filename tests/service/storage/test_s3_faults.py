@@ -5,6 +5,7 @@ import os
 import random
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import httpx
 import pytest
@@ -153,7 +154,7 @@ async def test_what_is_acknowledged_is_there_however_the_bucket_fails(
     kinds = [SLOW_DOWN, faults.Reset(before=True), faults.LOST, faults.Reset(after=0), faults.UNAVAILABLE]
     plan.choose = lambda method, target: chance.choice(kinds) if chance.random() < 0.33 else None
     acknowledged = {}
-    answers = Counter()
+    answers: Counter[Any] = Counter()
 
     async def whole(name):
         data = chance.choice([b"what many have", chance.randbytes(3000)])

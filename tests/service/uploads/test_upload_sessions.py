@@ -8,6 +8,7 @@ import trio
 
 from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.storage import store
+from cmsfs.service.storage.parts import FolderParts
 from cmsfs.service.uploads import upload_sessions
 
 UPLOADS = "http://service.test/api/2.0"
@@ -279,9 +280,11 @@ async def test_a_restart_in_the_middle(root, small, fill, as_user):
         session = await api.begin()
         done = [(await api.put(session, offset))["part"] for offset in (0, 2 * PART)]
         # As a crash leaves them: a part and a session that have no row.
+        assert isinstance(first.parts, FolderParts)
         (first.parts.path(session["id"]) / "orphan").write_bytes(b"x")
         first.parts.create_session("ORPHAN")
     async with store.open_store(root) as second:
+        assert isinstance(second.parts, FolderParts)
         assert [one.name for one in second.parts.root.iterdir()] == [session["id"]]
         assert len(list(second.parts.path(session["id"]).iterdir())) == 2
         api = await as_user(second, "ann@example.com")

@@ -82,12 +82,13 @@ async def test_versions_come_in_pages(visitor, api, monkeypatch):
     for number in range(1, 6):
         await api.version(file["id"], b"%d" % number)
     ids = [one["id"] for one in (await api.ask("GET", f"/files/{file['id']}/versions"))["entries"]]
-    page, seen = f"/items/file/{file['id']}", []
+    page: str | None = f"/items/file/{file['id']}"
+    seen: list[str] = []
     while page:
         text = await visitor.open(page)
         seen += re.findall("promote ([0-9]+)", text)
         following = re.search(r'href="[^"]+(/items/[^"]+versions=[0-9]+)"', text)
-        page = following and following[1]
+        page = following[1] if following else None
     assert seen == ids
     for wrong in ("x", "-1", "9" * 5000):
         assert f"promote {ids[0]}" in await visitor.open(f"/items/file/{file['id']}?versions={wrong}")
