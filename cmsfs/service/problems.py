@@ -1,10 +1,11 @@
-"""Turns exceptions into HTTP statuses and error bodies; nowhere else does.
+"""Turns exceptions into HTTP statuses and error bodies; the only place that does.
 
-Code of the service raises `Refused`; `Edge` wraps the whole application and turns it, and everything
-unforeseen, into an answer.  A refusal that comes before the request's body was read is sent at once, and
-what the client is still sending is then read and dropped, so that the answer is not lost to a reset.
+Code of the service raises `Refused`; `ErrorMiddleware` wraps the whole application and turns it, and every
+unexpected exception, into a response.  An error that is known before the request's body was read is
+sent at once, and the rest of the body is then read and discarded, so that a connection reset does not lose
+the response.
 
-Rule: hostile input ends as 4xx; a 5xx is our mistake and is logged with its traceback.
+Rule: hostile input ends as 4xx; a 5xx is our bug and is logged with its traceback.
 """
 
 import errno
@@ -24,16 +25,16 @@ from cmsfs.service.storage import engine
 
 log = logging.getLogger(__name__)
 
-# How much of an upload that is refused already is still taken off the wire, and for how long.
+# How much of a refused upload we still read and discard, and for how long.
 DRAIN_BYTES = 16 * 1024 * 1024
 DRAIN_SECONDS = 5
 
-# When no request has met it for so long, it is said anew that something is out of reach.
+# An outage is logged as a warning again if no request ran into it for this time.
 QUIET_SECONDS = 60.0
 
 
 class Refused(Exception):
-    """A request that cannot be done: the status, the machine word, and what the client may want to know."""
+    """An error response: the status, the error code, the message and the details for the client."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Refused(Exception):
 
 
 class OAuthRefused(Exception):
-    """A refusal of the token endpoint, whose body has a form of its own."""
+    """An error of the token endpoint, whose body has a format of its own."""
 
     def __init__(
         self, error: str, description: str, *, status: int = 400, headers: Mapping[str, str] | None = None
@@ -66,7 +67,7 @@ class OAuthRefused(Exception):
 
 
 class UnauthorizedResponse(Exception):
-    """No token, or a dead one.  The answer has an empty body; the reason stands in a header."""
+    """No token, or an invalid one.  The response has an empty body; the reason is in a header."""
 
     def __init__(self, description: str | None = None) -> None:
         super().__init__(description or "no token")
@@ -76,36 +77,36 @@ class UnauthorizedResponse(Exception):
 def invalid(
     name: str, message: str, *, code: str = "bad_request", reason: str = "invalid_parameter"
 ) -> Refused:
-    """400 for one parameter."""
+    """Return a 400 for one invalid parameter."""
     info = {"errors": [{"reason": reason, "name": name, "message": message}]}
     return Refused(400, code, f"{name}: {message}", context_info=info)
 
 
 def not_found(name: str, wire_id: str, *, code: str = "not_found") -> Refused:
-    """404 for an item that is not there or may not be seen."""
+    """Return a 404 for an item that does not exist or may not be seen."""
     info = {
         "errors": [{"reason": "invalid_parameter", "name": name, "message": f"Invalid value 'd_{wire_id}'."}]
     }
-    said = {"trashed": "is in the trash", "not_trashed": "is not in the trash"}.get(code, "was not found")
-    return Refused(404, code, f"The {name} {said}.", context_info=info)
+    message = {"trashed": "is in the trash", "not_trashed": "is not in the trash"}.get(code, "was not found")
+    return Refused(404, code, f"The {name} {message}.", context_info=info)
 
 
 _UNKNOWN = "there is no such field, or it cannot be changed"
 
 
 def from_validation(error: pydantic.ValidationError, *, code: str = "bad_request") -> Refused:
-    """400 for a body or a query string that a model refuses, one entry a field."""
+    """Return a 400 for a body or query string that fails validation, with one error per field."""
     found = []
     for one in error.errors(include_url=False, include_context=False, include_input=False):
         reason = "missing_parameter" if one["type"] == "missing" else "invalid_parameter"
-        said = _UNKNOWN if one["type"] == "extra_forbidden" else one["msg"]
-        found.append({"reason": reason, "name": ".".join(map(str, one["loc"])), "message": said})
+        message = _UNKNOWN if one["type"] == "extra_forbidden" else one["msg"]
+        found.append({"reason": reason, "name": ".".join(map(str, one["loc"])), "message": message})
     first = found[0]
     where = f"{first['name']}: " if first["name"] else ""
     return Refused(400, code, f"{where}{first['message']}", context_info={"errors": found})
 
 
-def _answer(refused: Refused, request_id: str) -> responses.Response:
+def _error_response(refused: Refused, request_id: str) -> responses.Response:
     body = {
         "type": "error",
         "status": refused.status,
@@ -119,19 +120,19 @@ def _answer(refused: Refused, request_id: str) -> responses.Response:
 
 
 def _json(body: dict[str, Any], status: int, headers: Mapping[str, str]) -> responses.Response:
-    # Names in messages may hold what is no text (halves of surrogate pairs).
+    # Names in messages may hold invalid text (lone surrogates).
     data = pydantic_core.to_json(body, inf_nan_mode="null", serialize_unknown=True)
     return responses.Response(data, status, headers, media_type="application/json")
 
 
 class Outage:
-    """Says as a warning that something is out of reach; what else meets it is a detail."""
+    """Logs an outage as a warning once; within that time, others that run into it are logged as info."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._last: float | None = None
 
-    def met(self, error: object) -> None:
+    def log_outage(self, error: object) -> None:
         before, self._last = self._last, clock.monotonic()
         is_new = before is None or self._last - before > QUIET_SECONDS
         log.log(logging.WARNING if is_new else logging.INFO, "%s out of reach: %s", self._what, error)
@@ -140,10 +141,10 @@ class Outage:
 def _translate(
     error: Exception, request_id: str, *, contents: Outage, database: Outage
 ) -> responses.Response:
-    """The one table."""
+    """Map each exception to its response."""
     match error:
         case Refused():
-            return _answer(error, request_id)
+            return _error_response(error, request_id)
         case OAuthRefused():
             body = {"error": error.error, "error_description": error.description}
             return _json(body, error.status, {"Cache-Control": "no-store"} | error.headers)
@@ -155,39 +156,43 @@ def _translate(
         case exceptions.HTTPException():
             codes = {404: "not_found", 405: "method_not_allowed"}
             code = codes.get(error.status_code, "bad_request")
-            return _answer(Refused(error.status_code, code, error.detail, headers=error.headers), request_id)
+            return _error_response(
+                Refused(error.status_code, code, error.detail, headers=error.headers), request_id
+            )
         case pydantic.ValidationError():
-            return _answer(from_validation(error), request_id)
+            return _error_response(from_validation(error), request_id)
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
             log.error("no space left for the service's data")
-            return _answer(Refused(403, "storage_limit_exceeded", "The service's disk is full."), request_id)
+            return _error_response(
+                Refused(403, "storage_limit_exceeded", "The service's disk is full."), request_id
+            )
         case OSError() if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             log.error("the service has no descriptors or no memory left")
-            return _answer(_busy(), request_id)
+            return _error_response(_busy(), request_id)
         case OSError() if error.errno == errno.EAGAIN:
-            contents.met(error.strerror)
-            return _answer(_busy(), request_id)
+            contents.log_outage(error.strerror)
+            return _error_response(_busy(), request_id)
         case engine.DatabaseUnavailable():
-            database.met(error)
-            return _answer(_busy(), request_id)
+            database.log_outage(error)
+            return _error_response(_busy(), request_id)
         case sqlite3.OperationalError() if "unable to open" in str(error):
             log.error("the database cannot be opened: %s", error)
-            return _answer(_busy(), request_id)
+            return _error_response(_busy(), request_id)
         case sqlite3.OperationalError() if "locked" in str(error) or "full" in str(error):
             log.error("the database cannot be written: %s", error)
-            return _answer(_busy(), request_id)
+            return _error_response(_busy(), request_id)
         case _:
             log.error("a request failed", exc_info=error)
-            return _answer(Refused(500, "internal_server_error", "The service failed."), request_id)
+            return _error_response(Refused(500, "internal_server_error", "The service failed."), request_id)
 
 
 def _busy() -> Refused:
-    said = "The service is busy; try again."
-    return Refused(503, "unavailable", said, headers={"Retry-After": "2"})
+    message = "The service is busy; try again."
+    return Refused(503, "unavailable", message, headers={"Retry-After": "2"})
 
 
-class Edge:
-    """The application with every error answered; an error after the answer began ends the connection."""
+class ErrorMiddleware:
+    """ASGI middleware that answers every error; an error after the response began ends the connection."""
 
     def __init__(self, app: types.ASGIApp) -> None:
         self._app = app
@@ -202,7 +207,7 @@ class Edge:
             return
         started = False
         body_read = False
-        # The access log tells the same id (see access_log.py).
+        # The access log uses the same id (see access_log.py).
         request_id = scope.setdefault("request_id", chance.token_hex(8))
 
         async def watched_send(message: types.Message) -> None:
@@ -220,12 +225,12 @@ class Edge:
             _check_version(scope)
             await self._app(scope, watched_receive, watched_send)
         except requests.ClientDisconnect:
-            log.debug("a client went away")
+            log.debug("a client disconnected")
         except Exception as error:
             if started:
                 raise
             response = _translate(error, request_id, **self._outages)
-            # Who was too slow to send is not waited for once more.
+            # A client that was too slow to send the body (408) is not waited for again.
             if body_read or response.status_code == 408:
                 await response(scope, receive, send)
             else:
@@ -235,14 +240,14 @@ class Edge:
 def _check_version(scope: types.Scope) -> None:
     wanted = [value for name, value in scope["headers"] if name == wire_names.VERSION_HEADER.encode()]
     if wanted and wanted != [wire_names.VERSION.encode()]:
-        said = f"Supported API versions: [{wire_names.VERSION}]."
-        raise Refused(400, "invalid_api_version", said)
+        message = f"Supported API versions: [{wire_names.VERSION}]."
+        raise Refused(400, "invalid_api_version", message)
 
 
 async def _answer_early(
     response: responses.Response, scope: types.Scope, receive: types.Receive, send: types.Send
 ) -> None:
-    """Send a complete answer, then take what the client is still sending before the exchange is ended."""
+    """Send a complete response, then drain the rest of the request's body before ending the exchange."""
     start: types.Message = {
         "type": "http.response.start",
         "status": response.status_code,

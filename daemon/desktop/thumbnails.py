@@ -78,11 +78,11 @@ class Thumbnails:
 
     async def run(self) -> None:
         """Make the pictures of the folders that were opened, the last one first, for ever."""
-        async with worker_client.open_workshop() as shop:
+        async with worker_client.open_worker() as shop:
             while True:
                 while not self._waiting:
                     self._came.clear()
-                    await shop.rest()
+                    await shop.stop()
                     await self._came.wait()
                 folder, done = self._waiting.popitem()
                 try:
@@ -155,7 +155,7 @@ class Thumbnails:
             for size, pixels in thumbnail_cache.sizes(self._cache).items():
                 job = {"what": "picture", "extension": "png", "width": pixels, "height": pixels}
                 async with self._worker:
-                    await shop.do(job | {"source": str(source), "target": str(target)})
+                    await shop.run_job(job | {"source": str(source), "target": str(target)})
                 thumbnail_cache.write(self._cache, size, uri, mtime, target.read_bytes())
         self.made += 1
 

@@ -108,7 +108,7 @@ async def test_consent_refreshes_until_revoked(anonymous, credentials, store, tm
     def consent(conn):
         app, user = credentials.client_id, int(credentials.user_id)
         family = access_tokens.begin_family(conn, app, user, granted=None, now=store.now())
-        return access_tokens.pair(conn, family, now=store.now())["refresh_token"]
+        return access_tokens.issue_pair(conn, family, now=store.now())["refresh_token"]
 
     keep = token_store.FileTokenStore(tmp_path / "token")
     first = await store.write(consent)

@@ -258,7 +258,7 @@ def _fill(conn: Connection, now: int) -> None:
     enterprise = demo.add_enterprise(conn, "Test Enterprise", now=now)
     admin = demo.add_user(conn, enterprise, "Ann Admin", "ann@example.com", role="admin", now=now)
     uwe = demo.add_user(conn, enterprise, "Uwe User", "uwe@example.com", now=now)
-    passwords.keep(conn, uwe["id"], PASSWORD_HASH)
+    passwords.store_hash(conn, uwe["id"], PASSWORD_HASH)
     clients.add(
         *(conn, "tests", SECRET),
         name="Tests & Co",

@@ -46,7 +46,7 @@ class Login:
 
         def txn(conn: Connection) -> dict[str, str]:
             family = access_tokens.begin_family(conn, "tests", user, granted=None, now=store.now())
-            return access_tokens.pair(conn, family, now=store.now())
+            return access_tokens.issue_pair(conn, family, now=store.now())
 
         pair = await store.write(txn)
         ends = clock.time() + float(pair["expires_in"])

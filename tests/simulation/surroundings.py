@@ -108,11 +108,11 @@ def temporary_home() -> Iterator[Path]:
         os.environ.pop(variable, None)
     size, disk_reserve.SIZE_BYTES = disk_reserve.SIZE_BYTES, 64 * 1024
     # No other process writes to the service's data, and events of expiry may be late.
-    look, event_watch.LOOK_SECONDS = event_watch.LOOK_SECONDS, 60.0
+    look, event_watch.POLL_SECONDS = event_watch.POLL_SECONDS, 60.0
     try:
         yield home
     finally:
-        disk_reserve.SIZE_BYTES, event_watch.LOOK_SECONDS = size, look
+        disk_reserve.SIZE_BYTES, event_watch.POLL_SECONDS = size, look
         os.environ.clear()
         os.environ.update(before)
         shutil.rmtree(home, ignore_errors=True)

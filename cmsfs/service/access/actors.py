@@ -1,11 +1,12 @@
-"""Who makes a request, beside its user: the actor, and the client's session.
+"""Who makes a request besides its user: the actor, and the client's session.
 
-An annotator token speaks for a user and names an actor, an external user that only its application knows.
-What is done with it is the user's doing as far as rights and `created_by` go; events tell the actor beside.
+An annotator token belongs to a user and names an actor, an external user known only to its application.
+Rights and `created_by` are the user's; events also name the actor.
 
-A client that names its session finds that in the events of what it did, and can wait for those of others.
+A client that sends a session id finds it in the events of its own changes, and can wait for events of other
+sessions.
 
-Rule: set for each request, in whose context its transactions run as well.
+Rule: both are context variables, set per request; its transactions run in the same context.
 """
 
 from collections.abc import Mapping
@@ -16,30 +17,34 @@ from starlette.requests import Request
 
 from cmsfs.models import wire_names
 
-# Where an event keeps the session, which is shown outside of its details.
+# The key of the session in an event's details; responses show it outside of them.
 SESSION = "session"
-_LONGEST = 64
+_MAX_LENGTH = 64
 
 _current: ContextVar[Mapping[str, str] | None] = ContextVar("actor", default=None)
 _session: ContextVar[str | None] = ContextVar("session", default=None)
 
 
-def begin(actor: Mapping[str, str] | None, request: Request) -> None:
-    """From here on this request is an actor's, or nobody's but the user's; and of the session it names."""
+def set_current(actor: Mapping[str, str] | None, request: Request) -> None:
+    """Set the actor and the session of the current request; None clears the actor."""
     _current.set(actor)
     _session.set(session_of(request))
 
 
 def session_of(request: Request) -> str | None:
-    """The session that a request names, if it is a name."""
-    told = request.headers.get(wire_names.SESSION_HEADER, "")
-    return told if told and told.isascii() and told.isprintable() and len(told) <= _LONGEST else None
+    """Return the session id that a request sends, if it is valid."""
+    session_id = request.headers.get(wire_names.SESSION_HEADER, "")
+    return (
+        session_id
+        if session_id and session_id.isascii() and session_id.isprintable() and len(session_id) <= _MAX_LENGTH
+        else None
+    )
 
 
 def for_event() -> dict[str, Any]:
-    """What an event says of the actor and the session; nothing if there are none."""
+    """Return the actor and the session for an event's details; empty if there are none."""
     actor, session = _current.get(), _session.get()
-    said: dict[str, Any] = {} if session is None else {SESSION: session}
+    details: dict[str, Any] = {} if session is None else {SESSION: session}
     if actor is not None:
-        said["actor"] = {"type": "external", "id": actor["id"], "name": actor["name"]}
-    return said
+        details["actor"] = {"type": "external", "id": actor["id"], "name": actor["name"]}
+    return details

@@ -1,9 +1,9 @@
 """Resolves a token to its caller: a user, or another user through the `as-user` header.
 
-The account that an application has of its own administers like a co-administrator, as far as the scopes of
-that application go: an administrator gave them to it.
+An application's service account has the rights of a co-administrator within the application's scopes, which
+an administrator granted.
 
-Rule: nobody acts as somebody of a higher rank, nor by an application that may not manage users.
+Rule: nobody acts as a user of a higher rank, nor through an application that may not manage users.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ _AS_USER = "SELECT account.* FROM account WHERE id = ? AND enterprise = ?"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user that a token speaks for, and what it is good for."""
+    """The user that a token authenticates, and what the token permits."""
 
     id: int
     enterprise: int
@@ -38,30 +38,30 @@ class Caller:
     root: int
     client_id: str
     enterprise_content: bool
-    scopes: frozenset[str]  # with all that they contain
-    bound: int | None  # the item that, with what is below it, is all there is for this token
-    actor: dict[str, str] | None  # annotator token: the id and the name of who acts
-    # What a shared link, named by the request or the token, shows beside the caller's own.
+    scopes: frozenset[str]  # including implied ones
+    bound: int | None  # the only item that the token gives access to, with everything below it
+    actor: dict[str, str] | None  # annotator token: the id and name of the actor
+    # The shared link of the request or the token; it adds to the caller's own rights.
     shared: shared_links.Shared | None = None
-    barred: ItemRight = roles.NONE  # what the user's status forbids on whatever item
-    by: int | None = None  # who acts as this user
-    is_service: bool = False  # the account that an application has of its own
-    is_visitor: bool = False  # somebody without an account, by a shared link
+    forbidden_rights: ItemRight = roles.NONE  # rights that the user's status takes away on every item
+    by: int | None = None  # the user who acts as this one (`as-user`)
+    is_service: bool = False  # an application's service account
+    is_visitor: bool = False  # without an account, through a shared link
 
 
 def hashed(secret: str) -> str:
-    """What is stored of a token or a client secret.  They are long and random: one hash is enough."""
+    """Return the stored hash of a token or client secret.  They are long and random: one SHA-256 suffices."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
-    """Whom a token speaks for.  Raises `Unauthorized` for one that is not good."""
+def caller_of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
+    """Return the caller of a token.  Raises `UnauthorizedResponse` if the token is invalid or expired."""
     found = store.read(_CALLER, hashed(token))
     if not found:
         raise problems.UnauthorizedResponse("The access token provided is invalid.")
     row = found[0]
     if row["expires_at"] <= clock.time_ns() // 1000:
-        # Some clients look for this word to tell a token to be renewed from one that never was good.
+        # Some clients look for this word to tell an expired token, which they renew, from an invalid one.
         raise problems.UnauthorizedResponse("The access token provided has expired (expired_token).")
     effective = scopes.effective(row["application"], row["granted"])
     is_service = row["service_user"] == row["id"] and app_users.is_app_user(row)
@@ -69,7 +69,7 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
     user = row if as_user is None else _as_user(store, row, role, effective, as_user)
     if "inactive" in (row["status"], user["status"]):
         raise problems.UnauthorizedResponse("The user of this access token is inactive.")
-    caller = speaks_for(
+    caller = caller_of_user(
         user,
         row["app"],
         effective,
@@ -79,12 +79,12 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
     if user["id"] == row["id"]:
         caller = dataclasses.replace(caller, role=role, is_service=is_service)
     else:
-        barred = caller.barred | roles.BARRED.get(row["status"], roles.NONE)
-        caller = dataclasses.replace(caller, by=row["id"], barred=barred)
+        forbidden_rights = caller.forbidden_rights | roles.FORBIDDEN_BY_STATUS.get(row["status"], roles.NONE)
+        caller = dataclasses.replace(caller, by=row["id"], forbidden_rights=forbidden_rights)
     if row["link"] is None:
         return caller
-    # It shows the item for as long as the link does.
-    shared = shared_links.recall(
+    # The token gives access to the item only as long as the link does.
+    shared = shared_links.from_stored(
         store.read, row["link"], user=caller.id, enterprise=caller.enterprise, now=store.now()
     )
     is_visitor = row["app"] == visitors.APP
@@ -93,7 +93,7 @@ def of_token(store: Store, token: str, *, as_user: str | None = None) -> Caller:
     return dataclasses.replace(caller, shared=shared, is_visitor=is_visitor)
 
 
-def speaks_for(
+def caller_of_user(
     user: Row,
     client_id: str,
     effective: frozenset[str],
@@ -101,7 +101,7 @@ def speaks_for(
     bound: int | None = None,
     actor: dict[str, str] | None = None,
 ) -> Caller:
-    """The caller that a user's row is, with these scopes."""
+    """Return the caller for a user's row and scopes."""
     return Caller(
         id=user["id"],
         enterprise=user["enterprise"],
@@ -112,12 +112,12 @@ def speaks_for(
         scopes=effective,
         bound=bound,
         actor=actor,
-        barred=roles.BARRED.get(user["status"], roles.NONE),
+        forbidden_rights=roles.FORBIDDEN_BY_STATUS.get(user["status"], roles.NONE),
     )
 
 
 def check_rank(role: str, row: Row) -> None:
-    """403 for who, with this role, would be above themselves by what they could do with that user."""
+    """Raise 403 if acting on that user would give this role more rights than it has."""
     if row["role"] == "admin" and role != "admin":
         raise problems.Refused(
             403, "forbidden", "A co-administrator can neither change nor be an administrator."
@@ -134,7 +134,7 @@ def _as_user(store: Store, caller: Row, role: str, effective: frozenset[str], ot
     if not found:
         raise problems.Refused(403, "forbidden", "There is no such user in your enterprise.")
     user = found[0]
-    # The scope to manage users; an app user is managed by the one for those as well.
+    # The scope to manage users; for app users, the scope to manage those is enough.
     enough = {"manage_managed_users"} | ({"manage_app_users"} if app_users.is_app_user(user) else set())
     if effective.isdisjoint(enough):
         raise problems.Refused(
@@ -145,6 +145,6 @@ def _as_user(store: Store, caller: Row, role: str, effective: frozenset[str], ot
 
 
 def parse_id(wire_id: str) -> int | None:
-    """The number that an id is; None if no item can have it."""
-    # 18 digits fit into the database's integers.
+    """Return the number of an id; None if it cannot be one."""
+    # 18 digits fit into a 64-bit integer.
     return int(wire_id) if wire_id.isascii() and wire_id.isdigit() and len(wire_id) <= 18 else None

@@ -1,11 +1,11 @@
 """The context of one request: its caller, and what that caller may see and do.
 
-`guarded` makes a Starlette endpoint of a handler: it checks the bearer token and its scopes (see scopes.py)
-and hands the handler a `Call`.  `get_item`, `get_trashed`, `get_target` and `get_for_change` are the ways to
-an item by its id; each names the rights that it needs, which access_rights.py finds.  Many items at once are
-found by listings of a folder that may be seen, and by search (search_plan.py).
+`guarded` wraps a handler as a Starlette endpoint: it checks the bearer token and its scopes (see scopes.py)
+and passes the handler a `Call`.  `get_item`, `get_trashed`, `get_target` and `get_for_change` look an item up
+by its id; each states the rights that it needs, which access_rights.py computes.  Many items at once come
+from listings of a visible folder, and from search (search_plan.py).
 
-Rule: what may not be seen does not exist: 404, never 403.
+Rule: an item that may not be seen does not exist: 404, never 403.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from cmsfs.service.access import (
     terms,
 )
 
-# Every capability speaks of these as what `access` is about.
+# Re-exported: every capability module uses these through `calls`.
 from cmsfs.service.access.callers import Caller as Caller
 from cmsfs.service.access.callers import hashed as hashed
 from cmsfs.service.access.callers import parse_id as parse_id
@@ -43,7 +43,7 @@ from cmsfs.service.storage.store import Read, Store
 
 M = TypeVar("M", bound=pydantic.BaseModel)
 
-# A body of JSON that is larger than this is no request of ours.
+# Limit of a JSON body.
 MAX_BODY = 1024 * 1024
 
 
@@ -54,35 +54,35 @@ class Call:
     request: requests.Request
     store: Store
     caller: Caller
-    data: bytes | None = None  # the body, if it had to be judged before
+    data: bytes | None = None  # the body, if the scope check had to read it
 
     @property
     def id(self) -> str:
-        """The id in the path."""
+        """Return the id in the path."""
         wire_id: str = self.request.path_params["id"]
         return wire_id
 
     @property
     def fields(self) -> list[str] | None:
-        """The fields that were asked for; None is the standard answer."""
+        """Return the requested fields; None means the standard representation."""
         asked = self.request.query_params.get("fields")
         return (
             None if asked is None else [name for part in asked.split(",") if (name := part.strip())] or None
         )
 
     def flag(self, name: str) -> bool:
-        """A boolean of the query string, however the client's language writes it."""
+        """Return a boolean of the query string, in any client's spelling."""
         return self.request.query_params.get(name, "").lower() in ("true", "1")
 
     async def body(self, model: type[M]) -> M:
-        """The JSON body as a model; an absent body is an empty object."""
+        """Parse the JSON body as a model; an absent body is an empty object."""
         data = await read_body(self.request) if self.data is None else self.data
         if data:
             check_json(self.request)
         return model.model_validate_json(data or b"{}")
 
     def check_if_match(self, row: Row) -> None:
-        """412 unless the item still has the etag that the client started from."""
+        """Raise 412 unless the item still has the etag that the client sent."""
         wanted = self.request.headers.get("if-match")
         if wanted is not None and not _etag_matches(wanted, row):
             raise problems.Refused(
@@ -90,7 +90,7 @@ class Call:
             )
 
     def is_unchanged(self, row: Row) -> bool:
-        """Whether the client has this very version already (If-None-Match)."""
+        """Return whether the client has the current version already (If-None-Match)."""
         known = self.request.headers.get("if-none-match")
         return known is not None and _etag_matches(known, row)
 
@@ -99,19 +99,19 @@ Handler = Callable[[Call], Awaitable[responses.Response]]
 
 
 def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[responses.Response]]:
-    """A handler as an endpoint that only bearers of a living token with the scopes for it reach."""
+    """Wrap a handler as an endpoint that requires a valid bearer token with the scopes for it."""
 
     async def endpoint(request: requests.Request) -> responses.Response:
         store: Store = request.app.store
         caller = _caller(store, request)
         request.scope["acting_id"] = caller.by
-        # Who comes by a link counts with all who come by it, and not with those who come by others.
-        whose = -(caller.bound or 0) if caller.is_visitor else caller.id
-        request.app.admit(request, whose, whose if caller.is_visitor else caller.enterprise)
-        actors.begin(caller.actor, request)
+        # Visitors through one link share a rate limit, separate from those of other links.
+        rate_limit_key = -(caller.bound or 0) if caller.is_visitor else caller.id
+        request.app.admit(request, rate_limit_key, rate_limit_key if caller.is_visitor else caller.enterprise)
+        actors.set_current(caller.actor, request)
         if caller.shared is not None and "boxapi" in request.headers:
-            await shared_links.remember(store, caller.id, caller.shared)
-        data = await _judge_scopes(request, caller)
+            await shared_links.record_use(store, caller.id, caller.shared)
+        data = await _check_scopes(request, caller)
         terms.check(
             store.read, caller, request.scope["path"].removeprefix(request.scope.get("root_path", ""))
         )
@@ -120,15 +120,15 @@ def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[response
     return endpoint
 
 
-async def _judge_scopes(request: requests.Request, caller: Caller) -> bytes | None:
-    """403 unless the token is good for this operation; the body, if that depends on it."""
+async def _check_scopes(request: requests.Request, caller: Caller) -> bytes | None:
+    """Raise 403 unless the token's scopes allow the operation; return the body if it had to be read."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     need = scopes.find(request.method, path) or scopes.UNLISTED
     data = None
     allowed = need.visitors if caller.is_visitor else need.bound or caller.bound is None
     if allowed and not need.is_met(caller.scopes):
         data = await read_body(request) if need.fields else None
-        allowed = data is not None and need.is_met_by_fields(caller.scopes, _names(data))
+        allowed = data is not None and need.is_met_by_fields(caller.scopes, _field_names(data))
     if not allowed:
         raise problems.Refused(
             403,
@@ -139,8 +139,8 @@ async def _judge_scopes(request: requests.Request, caller: Caller) -> bytes | No
     return data
 
 
-def _names(data: bytes) -> list[str]:
-    """The names of the fields of a JSON body; of one that is no object, one that no scope allows."""
+def _field_names(data: bytes) -> list[str]:
+    """Return the field names of a JSON body; if it is no object, a name that no scope allows."""
     try:
         found = json.loads(data or b"{}")
     except (ValueError, RecursionError):
@@ -149,27 +149,27 @@ def _names(data: bytes) -> list[str]:
 
 
 def check_json(request: requests.Request) -> None:
-    """415 for a body that says of itself that it is not JSON."""
-    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said and said != "application/json" and not said.endswith("+json"):
+    """Raise 415 if the content type is not JSON."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type and media_type != "application/json" and not media_type.endswith("+json"):
         raise problems.Refused(415, "unsupported_media_type", "The body must be JSON.")
 
 
 def answer(body: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> responses.Response:
-    """A JSON answer."""
+    """Return a JSON response."""
     return responses.Response(pydantic_core.to_json(body), status, headers, media_type="application/json")
 
 
 async def read_body(request: requests.Request, limit: int = MAX_BODY) -> bytes:
-    """The whole body; 413 if it is larger than any request of this kind."""
+    """Return the whole body; 413 if it is larger than the limit."""
     parts, size = [], 0
     async with aclosing(request.stream()) as chunks:
         async for chunk in chunks:
             parts.append(chunk)
             size += len(chunk)
             if size > limit:
-                said = f"The body has more than {limit} bytes."
-                raise problems.Refused(413, "request_entity_too_large", said)
+                message = f"The body has more than {limit} bytes."
+                raise problems.Refused(413, "request_entity_too_large", message)
     return b"".join(parts)
 
 
@@ -177,7 +177,7 @@ def _caller(store: Store, request: requests.Request) -> Caller:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise problems.UnauthorizedResponse
-    caller = callers.of_token(store, token.strip(), as_user=request.headers.get("as-user"))
+    caller = callers.caller_of_token(store, token.strip(), as_user=request.headers.get("as-user"))
     header = request.headers.get("boxapi")
     if header is None or caller.shared is not None:
         return caller
@@ -193,27 +193,27 @@ def _caller(store: Store, request: requests.Request) -> Caller:
 
 
 def find_item(read: Read, caller: Caller, kind: ItemKind, wire_id: str) -> Row | None:
-    """An item that the caller may see, in whatever state; `0` is the caller's root folder."""
+    """Return an item that the caller may see, in any state; `0` is the caller's root folder."""
     number = parse_id(wire_id)
     if number is None:
         return None
     if wire_id == wire_names.ROOT_ID and kind is ItemKind.FOLDER:
         number = caller.root
-    # The kind as a constant: see `search_plan`.
+    # The kind is a literal in the SQL: see `search_plan`.
     found = read(f"SELECT * FROM item WHERE id = ? AND kind = {kind:d}", number)
-    # A root has one id on the wire, 0; its number is nobody's business.
+    # A root has one id on the wire, 0; its row number is internal.
     if not found or (found[0]["status"] == ItemStatus.ROOT and wire_id != wire_names.ROOT_ID):
         return None
     return found[0] if rights(read, caller, found[0]) else None
 
 
 def rights(read: Read, caller: Caller, row: Row) -> ItemRight:
-    """What the caller may do with an item."""
+    """Return the caller's rights on an item."""
     return access_rights.View(read, caller).rights(row)
 
 
 def require(read: Read, caller: Caller, row: Row, needed: ItemRight) -> None:
-    """403 unless the caller, who sees the item, has these rights on it."""
+    """Raise 403 unless the caller, who sees the item, has these rights on it."""
     if needed not in rights(read, caller, row):
         raise _insufficient("You may see this item, but not do that with it.")
 
@@ -227,9 +227,9 @@ def get_item(
     name: str | None = None,
     needed: ItemRight = ItemRight.SEE,
 ) -> Row:
-    """An active item that the caller may see; 404 `not_found`, or `trashed` if it is in the trash.
+    """Return an active item that the caller may see; 404 `not_found`, or `trashed` if it is in the trash.
 
-    403 without the rights that are needed beyond that.
+    403 without the further rights in `needed`.
     """
     row = find_item(read, caller, kind, wire_id)
     if row is not None and row["status"] in (ItemStatus.ACTIVE, ItemStatus.ROOT):
@@ -243,9 +243,9 @@ def get_item(
 def get_trashed(
     read: Read, caller: Caller, kind: ItemKind, wire_id: str, *, needed: ItemRight = ItemRight.MOVE
 ) -> Row:
-    """An item in the caller's trash: of their own, or of others and put there by the caller.
+    """Return an item in the caller's trash: their own, or somebody else's that the caller trashed.
 
-    404 `not_trashed` for a living one, `not_found` for what lies below such.
+    404 `not_trashed` for an active item, `not_found` for an item below a trashed one.
     """
     row = find_item(read, caller, kind, wire_id)
     if row is not None and row["status"] == ItemStatus.TRASHED:
@@ -259,7 +259,7 @@ def get_trashed(
 
 
 def is_in_trash_of(read: Read, caller: Caller, row: Row) -> bool:
-    """Whether a trashed item is in the caller's trash."""
+    """Return whether a trashed item is in the caller's trash."""
     found = rights(read, caller, row)
     return ItemRight.OWN in found or (row["trashed_by"] == caller.id and ItemRight.MOVE in found)
 
@@ -267,11 +267,11 @@ def is_in_trash_of(read: Read, caller: Caller, row: Row) -> bool:
 def get_for_change(
     read: Read, call: Call, kind: ItemKind, wire_id: str, *, needed: ItemRight, unlocks: bool = False
 ) -> Row:
-    """An active item that the caller may change in this way, at the version the caller started from.
+    """Return an active item that the caller may change, at the version that the caller started from.
 
-    A root cannot be changed: 403.  An item that went into the trash with the very etag of `If-Match` is
-    412; with another it is 404, as without the header.  `unlocks`: a lock of somebody else does not stop
-    who manages the item.
+    A root cannot be changed: 403.  An item that was trashed at exactly the etag of `If-Match` gives 412; at
+    another one 404, as without the header.  `unlocks`: somebody else's lock does not stop a caller with the
+    right to manage the item.
     """
     row = find_item(read, call.caller, kind, wire_id)
     wanted = call.request.headers.get("if-match")
@@ -295,13 +295,13 @@ def get_for_change(
 
 
 def require_admin(caller: Caller) -> None:
-    """403 for who does not administer the enterprise."""
+    """Raise 403 unless the caller is an administrator."""
     if caller.role not in ("admin", "coadmin"):
         raise problems.Refused(403, "forbidden", "This needs an administrator of the enterprise.")
 
 
 def get_user(read: Read, caller: Caller, wire_id: str, *, name: str = "user") -> Row:
-    """A user of the caller's enterprise; 404 if there is none with this id."""
+    """Return a user of the caller's enterprise; 404 if there is none with this id."""
     found = read(
         "SELECT * FROM account WHERE id = ? AND enterprise = ?", parse_id(wire_id), caller.enterprise
     )
@@ -311,7 +311,7 @@ def get_user(read: Read, caller: Caller, wire_id: str, *, name: str = "user") ->
 
 
 def find_enterprise_item(read: Read, caller: Caller, kind: ItemKind, wire_id: str) -> Row | None:
-    """An item of anybody in the caller's enterprise, in whatever state: for administrators only."""
+    """Return any user's item in the caller's enterprise, in any state: for administrators only."""
     number = caller.root if wire_id == wire_names.ROOT_ID and kind is ItemKind.FOLDER else parse_id(wire_id)
     sql = "SELECT item.* FROM item JOIN account ON account.id = item.owner WHERE item.id = ? AND kind = ?"
     found = read(f"{sql} AND enterprise = ?", number, kind, caller.enterprise)
@@ -319,7 +319,7 @@ def find_enterprise_item(read: Read, caller: Caller, kind: ItemKind, wire_id: st
 
 
 def get_target(read: Read, caller: Caller, wire_id: str) -> Row:
-    """An active folder that the caller may put something into."""
+    """Return an active folder that the caller may upload to."""
     row = get_item(read, caller, ItemKind.FOLDER, wire_id, name="parent")
     if ItemRight.UPLOAD not in rights(read, caller, row):
         raise _insufficient("You may look at this folder, but put nothing into it.")
@@ -327,16 +327,16 @@ def get_target(read: Read, caller: Caller, wire_id: str) -> Row:
 
 
 def check_download(call: Call, row: Row) -> None:
-    """403 unless the caller, who sees the file, may have its bytes."""
+    """Raise 403 unless the caller, who sees the file, may download it."""
     require(call.store.read, call.caller, row, ItemRight.DOWNLOAD)
     locks.check_download(row, call.caller.id, call.store.now())
 
 
-def _insufficient(said: str) -> problems.Refused:
-    return problems.Refused(403, "access_denied_insufficient_permissions", said)
+def _insufficient(message: str) -> problems.Refused:
+    return problems.Refused(403, "access_denied_insufficient_permissions", message)
 
 
 def _etag_matches(header: str, row: Row) -> bool:
-    """Etags are plain small numbers; some clients put them into HTTP's quotes."""
+    """Return whether an etag matches; some clients send it in HTTP's quotes."""
     wanted = {one.strip().removeprefix("W/").strip('"') for one in header.split(",")}
     return "*" in wanted or str(row["etag"]) in wanted

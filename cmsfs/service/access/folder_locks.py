@@ -1,6 +1,6 @@
-"""Locks on folders: who owns a folder keeps it, and what is above it, from being moved or deleted.
+"""Folder locks: a folder's owner protects it and its parent folders from being moved or deleted.
 
-Rule: a lock holds for everybody, the one who made it too; it is taken away first.
+Rule: a lock binds everybody, its creator included, until it is removed.
 """
 
 from sqlite3 import Row
@@ -17,7 +17,7 @@ _BELOW = """
 
 
 def check_move(read: Read, row: Row) -> None:
-    """403 if a folder is locked against being moved and renamed."""
+    """Raise 403 if a folder is locked against moving and renaming."""
     if row["kind"] == ItemKind.FOLDER and read(
         "SELECT 1 FROM folder_lock WHERE folder = ? AND moves = 1", row["id"]
     ):
@@ -25,10 +25,10 @@ def check_move(read: Read, row: Row) -> None:
 
 
 def check_delete(read: Read, row: Row) -> None:
-    """403 if a folder, or one below it, is locked against being deleted."""
+    """Raise 403 if a folder, or one below it, is locked against deletion."""
     if read(_BELOW, row["id"], *tree_paths.below(row)):
         raise _locked("The folder, or one in it, is locked against being deleted.")
 
 
-def _locked(said: str) -> problems.Refused:
-    return problems.Refused(403, "access_denied_item_locked", said)
+def _locked(message: str) -> problems.Refused:
+    return problems.Refused(403, "access_denied_item_locked", message)

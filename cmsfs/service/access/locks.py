@@ -1,9 +1,9 @@
 """File locks: only the owner of a lock may change the file until it is removed or expires.
 
-A lock is a JSON object in the file's row.  It is set and taken away with the file's other properties
-(`PUT /files/:id`); `calls.get_for_change` asks `check`.
+A lock is a JSON object in the file's row.  It is set and removed with the file's other properties
+(`PUT /files/:id`); `calls.get_for_change` calls `check`.
 
-Rule: a lock that has ended is no lock, whatever the row says.
+Rule: an expired lock is no lock, whatever the row holds.
 """
 
 import json
@@ -17,7 +17,7 @@ from cmsfs.service import problems
 
 
 def find(row: Row, now: int) -> dict[str, Any] | None:
-    """The lock that holds a file now."""
+    """Return the lock in force on a file, or None."""
     if row["lock"] is None:
         return None
     lock: dict[str, Any] = json.loads(row["lock"])
@@ -25,29 +25,29 @@ def find(row: Row, now: int) -> dict[str, Any] | None:
 
 
 def check(row: Row, user: int, now: int) -> None:
-    """403 if somebody else has locked the file."""
+    """Raise 403 if somebody else has locked the file."""
     lock = find(row, now)
     if lock is not None and lock["by"] != user:
         raise problems.Refused(403, "access_denied_item_locked", "The file is locked by somebody else.")
 
 
 def check_download(row: Row, user: int, now: int) -> None:
-    """403 if somebody else has locked the file against downloads too."""
+    """Raise 403 if somebody else has locked the file against downloads."""
     lock = find(row, now)
     if lock is not None and lock["by"] != user and lock["prevents_download"]:
         raise problems.Refused(403, "access_denied_item_locked", "The lock does not allow downloads.")
 
 
 def column(wish: items.NewLock | None, *, by: int, now: int) -> str | None:
-    """What a request's `lock` makes of the column."""
+    """Return the column's value for a request's `lock`."""
     if wish is None:
         return None
     ends = None
     if wish.expires_at is not None:
         ends = int(wish.expires_at.timestamp() * 1_000_000)
         if ends <= now:
-            said = f"must be in the future, which {format_timestamp(wish.expires_at)} is not"
-            raise problems.invalid("lock.expires_at", said)
+            message = f"must be in the future, which {format_timestamp(wish.expires_at)} is not"
+            raise problems.invalid("lock.expires_at", message)
     lock = {
         "id": str(chance.randbelow(10**12)),
         "by": by,

@@ -1,10 +1,10 @@
 """Refuses deletions that legal holds or retention policies forbid; the one place that decides this.
 
-A version is held while a hold's assignment covers it, and retained until the last retention that covers it
-ends.  Coverage is found by the item's place, owner and metadata at the moment of asking; what leaves a
-covered place (a move, metadata taken away) is written down before it leaves (`keep_...`), and stays covered.
+A version is held while a hold's assignment covers it, and retained until its last retention ends.  Coverage
+is computed from the item's place, owner and metadata at the time of the check; before an item leaves a
+covered place (a move, removed metadata), its coverage is recorded (`keep_...`), so it stays covered.
 
-Rule: whoever removes a version for good calls a `check_...` first, in the same transaction.
+Rule: code that permanently deletes a version calls a `check_...` first, in the same transaction.
 """
 
 import json
@@ -18,17 +18,17 @@ from cmsfs.service.storage import tree_paths
 from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Read
 
-# A hold that was deleted protects a little longer: releasing is announced as something that takes time.
+# A released hold protects a little longer: the API describes releasing as asynchronous.
 RELEASE_MICROS = 1_000_000
 
 DAY_MICROS = 24 * 3600 * 1_000_000
-# The end of a retention without one: later than every moment.
+# The end of a retention that has none: later than any time.
 FOREVER = 2**62
-# With this added, every end has the same number of digits: text of them has their order.
+# Added to an end so that all have the same number of digits and sort correctly as text.
 _WIDE = 2 * 10**18
 
-# The versions of an enterprise (v, of file f) with the assignments (a, of policy p) that hold them.  The
-# argument :now is in both.  A policy's dates bound what a user made or owned, and nothing else.
+# The versions of an enterprise (v, of file f) with the assignments (a, of policy p) that hold them.  Both
+# take the argument :now.  A policy's dates limit only assignments to users.
 HELD = f"""
   FROM version AS v JOIN item AS f ON f.id = v.file JOIN account AS u ON u.id = f.owner
     JOIN legal_hold_policy AS p ON p.enterprise = u.enterprise
@@ -61,7 +61,7 @@ _COVERED = """
               WHERE given.value = json_extract(c.value, '$.text')))
       END OR EXISTS (SELECT 1 FROM retention_kept AS k WHERE k.assignment = a.id AND k.version = v.id))
 """
-# A date field that the instance does not have counts as the day of the upload.  What was extended ends later.
+# A missing date field counts as the day of the upload.  An extension moves the end.
 _END = f"""
   max(CASE WHEN p.days IS NULL THEN {FOREVER} ELSE p.days * {DAY_MICROS} + coalesce(
     unixepoch(json_extract(m.data, '$."' || a.start_key || '"')) * 1000000, v.created_at) END,
@@ -78,7 +78,7 @@ _LEFT = """
 
 
 def check_purge(conn: Connection, row: Row, *, now: int) -> None:
-    """403 if an item of the trash, or anything that went there under it, is protected."""
+    """Raise 403 if a trashed item, or anything trashed with it, is protected."""
     if row["kind"] == ItemKind.FILE:
         _check(conn, "f.id = :item", now=now, item=row["id"])
     elif row["kind"] == ItemKind.FOLDER:
@@ -88,42 +88,44 @@ def check_purge(conn: Connection, row: Row, *, now: int) -> None:
 
 
 def check_version(conn: Connection, number: int, *, now: int) -> None:
-    """403 if a version is protected."""
+    """Raise 403 if a version is protected."""
     _check(conn, "v.id = :version", now=now, version=number)
 
 
-def check_leaving(conn: Connection, item: int, first: str, end: str, *, now: int) -> None:
-    """403 if an item, or anything whose path is in the range, is protected and would get another owner."""
+def check_owner_change(conn: Connection, item: int, first: str, end: str, *, now: int) -> None:
+    """Raise 403 if an item, or anything whose path is in the range, is protected from a change of owner."""
     where = "(f.id = :item OR (f.path >= :first AND f.path < :end))"
     _check(conn, where, now=now, item=item, first=first, end=end)
 
 
 def check_owner(conn: Connection, user: int, *, now: int) -> None:
-    """403 if anything that a user owns is protected."""
+    """Raise 403 if anything that a user owns is protected."""
     _check(conn, "f.owner = :owner", now=now, owner=user)
 
 
 def _check(conn: Connection, where: str, **args: Any) -> None:
-    for by, said in ((HELD, "A legal hold"), (RETAINED, "A retention policy")):
+    for by, protector in ((HELD, "A legal hold"), (RETAINED, "A retention policy")):
         if conn.execute(f"SELECT 1 {by} AND {where} LIMIT 1", args).fetchone():
-            raise problems.Refused(403, "forbidden_by_policy", f"{said} protects this from being deleted.")
+            raise problems.Refused(
+                403, "forbidden_by_policy", f"{protector} protects this from being deleted."
+            )
 
 
-def keep_moved(conn: Connection, row: Row, path: str) -> None:
-    """Write down what covers an item's versions now and would not after its move below `path`."""
+def record_coverage_before_move(conn: Connection, row: Row, path: str) -> None:
+    """Record the coverage of an item's versions that its move below `path` would end."""
     first, end = tree_paths.below(row)
     args = {"old": row["path"], "new": path, "item": row["id"], "first": first, "end": end}
     for table, kept in (
         ("legal_hold_assignment", "legal_hold_kept"),
         ("retention_assignment", "retention_kept"),
     ):
-        # Where nothing is assigned to a folder, a move stays as quick as it is.
+        # Skipped if no policy is assigned to a folder, so that moves stay fast.
         if conn.execute(f"SELECT 1 FROM {table} WHERE type = 'folder' LIMIT 1").fetchone():
             conn.execute(f"INSERT INTO {kept} {_LEFT.format(table=table)} ON CONFLICT DO NOTHING", args)
 
 
-def keep_described(conn: Connection, item: int) -> None:
-    """Write down what covers a file's versions by its metadata, which is about to change."""
+def record_coverage_before_metadata_change(conn: Connection, item: int) -> None:
+    """Record the coverage that a file's metadata gives, before the metadata changes."""
     conn.execute(
         f"INSERT INTO retention_kept SELECT a.id, v.id {_COVERED}"
         " AND a.type = 'metadata_template' AND f.id = :item ON CONFLICT DO NOTHING",
@@ -132,25 +134,27 @@ def keep_described(conn: Connection, item: int) -> None:
 
 
 def disposable(read: Read, *, now: int, after: int, limit: int) -> list[Row]:
-    """The versions whose retention ended with their removal: `id`, `file`, and the file's `current` version.
+    """Return the versions whose retention ended with their removal: `id`, `file`, and the file's `current`
+    version.
 
-    Of several retentions the one that ended last decides.  Others may protect them still: ask before.
+    Of several retentions the one that ended last decides.  Others may still protect the version: check before
+    deleting it.
     """
     anything = "SELECT 1 FROM retention_policy WHERE disposition_action = 'permanently_delete' LIMIT 1"
     if not read(anything):
         return []
-    # The moment of the upload is cheap to look at, and most ends are counted from there.
+    # The upload time is cheap to test, and most retention periods start there.
     ended = f"(a.start_key IS NOT NULL OR v.created_at <= ?1 - p.days * {DAY_MICROS}) AND {_END} <= ?1"
-    # Of two with one end, the one that removes nothing is the greater.
+    # Of two with the same end, the one that does not delete sorts last.
     last = f"max({_END} * 2 + CASE p.disposition_action WHEN 'permanently_delete' THEN 0 ELSE 1 END)"
     sql = f"SELECT v.id, v.file, max(f.version) AS current {_COVERED} AND {ended} AND v.id > ?2 GROUP BY v.id"
     return read(f"{sql} HAVING {last} % 2 = 0 ORDER BY v.id LIMIT ?3", now, after, limit)
 
 
 def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:
-    """When the retention of each file's current version ends, by the file's id.
+    """Return when the retention of each file's current version ends, by the file's id.
 
-    What is not retained, or without an end, is left out.
+    Files without retention, or with an indefinite one, are left out.
     """
     versions = json.dumps([row["version"] for row in rows if row["version"] is not None])
     numbers = "SELECT CAST(value AS BIGINT) FROM json_each(?)"
@@ -159,7 +163,7 @@ def ends(read: Read, rows: Sequence[Row]) -> dict[int, int]:
 
 
 def extend(conn: Connection, row: Row, until: int) -> None:
-    """Retain a file's current version until then; 400 if it is not retained, or for longer already."""
+    """Retain a file's current version until then; 400 if it is not retained, or already for longer."""
     sql = f"SELECT max({_END}) AS until {_COVERED} AND v.id = ?"
     end = conn.execute(sql, (row["version"],)).fetchone()["until"]
     if end is None:
@@ -176,14 +180,14 @@ def extend(conn: Connection, row: Row, until: int) -> None:
 def covered(
     read: Read, by: str, assignment: int, *, current: bool, after: int, limit: int, now: int
 ) -> list[Row]:
-    """The files whose current version an assignment covers; not `current`: its earlier versions.
+    """Return the files whose current version an assignment covers; not `current`: whose earlier versions.
 
     `by` is HELD or RETAINED.
     """
     chosen = "f.*" if current else "v.*"
     key = "f.id" if current else "v.id"
     which = "v.id = f.version" if current else "v.id != f.version"
-    # Read functions number their arguments: the first is the moment.
+    # Read functions take numbered parameters: the first is the current time.
     sql = by.replace(":now", "?1")
     return read(
         f"SELECT {chosen} {sql} AND {which} AND a.id = ?2 AND {key} > ?3 ORDER BY {key} LIMIT ?4",
@@ -204,9 +208,9 @@ def held_versions(
     after: int = 0,
     limit: int = 1,
 ) -> list[Row]:
-    """The versions that holds cover, of one policy or one version, by their ids.
+    """Return the versions that holds cover, of one policy or one version, by their ids.
 
-    `assignments` are the numbers of what holds each, with commas between.
+    `assignments` are the ids of the covering assignments, separated by commas.
     """
     sql = HELD.replace(":now", "?1")
     return read(
@@ -224,7 +228,7 @@ def held_versions(
 
 @dataclass(frozen=True, slots=True)
 class RetentionFilter:
-    """Which retained versions are meant; what is None excludes none."""
+    """A filter of retained versions; None does not filter."""
 
     file: int | None = None
     version: int | None = None
@@ -237,10 +241,12 @@ class RetentionFilter:
 def retained_versions(
     read: Read, enterprise: int, wanted: RetentionFilter, *, now: int, after: int = 0, limit: int = 1
 ) -> list[Row]:
-    """The versions that are retained, by their ids, each with the policy that keeps it longest, and `until`
-    when that does, which is `FOREVER` where it has no end."""
+    """Return the retained versions by their ids, each with the policy that retains it longest.
+
+    `until` is the end of that retention, `FOREVER` if it has none.
+    """
     sql = RETAINED.replace(":now", "?1")
-    # The greatest of these says which assignment it is of, too.
+    # The greatest of these also names the assignment.
     last = f"max(CAST({_END} + {_WIDE} AS TEXT) || ' ' || CAST(a.id AS TEXT))"
     until, chosen = f"CAST(substr({last}, 1, 19) AS BIGINT) - {_WIDE}", f"CAST(substr({last}, 21) AS BIGINT)"
     of = "SELECT a.id FROM retention_assignment AS a JOIN retention_policy AS p ON p.id = a.policy"

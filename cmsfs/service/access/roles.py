@@ -1,9 +1,9 @@
 """The permission matrix: rights of each collaboration role.
 
-A role is given on a file, or on a folder and then holds for all below.  Who has several roles on the way
-to an item has the rights of all of them together.  `access_rights` finds the roles, `access` asks for rights.
+A role is given on a file, or on a folder and then applies to everything below.  Several roles on the path to
+an item add up.  `access_rights` finds the roles; `calls` asks for rights.
 
-Rule: no handler looks at a role; it asks for a right.
+Rule: handlers ask for rights, never for roles.
 """
 
 import enum
@@ -13,21 +13,21 @@ from cmsfs.service.storage.kinds import ItemKind
 
 
 class ItemRight(enum.Flag):
-    """What may be done with an item."""
+    """Rights on an item."""
 
-    SEE = enum.auto()  # that it is there, its name and properties; what is in a folder
+    SEE = enum.auto()  # that it exists, its name and properties; a folder's items
     PREVIEW = enum.auto()
-    DOWNLOAD = enum.auto()  # its bytes, and so a copy
+    DOWNLOAD = enum.auto()  # its bytes, and copy it
     COMMENT = enum.auto()
-    UPLOAD = enum.auto()  # new things into a folder
-    DESCRIBE = enum.auto()  # its metadata
-    EDIT = enum.auto()  # its bytes, a lock
+    UPLOAD = enum.auto()  # create items in a folder
+    DESCRIBE = enum.auto()  # change its metadata
+    EDIT = enum.auto()  # upload new versions, lock it
     CHANGE = enum.auto()  # its name, description and tags
-    MOVE = enum.auto()  # to elsewhere and into the trash: a right on the folder that it is in
-    LINK = enum.auto()  # a shared link to it
-    LINK_TERMS = enum.auto()  # for whom that link is, and taking it away
-    INVITE = enum.auto()  # others; their roles
-    MANAGE = enum.auto()  # a folder's settings, the folder above in the path, out of the trash for good
+    MOVE = enum.auto()  # to another folder or to the trash: a right on the parent folder
+    LINK = enum.auto()  # create a shared link
+    LINK_TERMS = enum.auto()  # set the link's access, remove the link
+    INVITE = enum.auto()  # invite others; change their roles
+    MANAGE = enum.auto()  # folder settings, view path, permanent deletion
     OWN = enum.auto()
 
 
@@ -54,15 +54,18 @@ ROLES: Final = {
     CO_OWNER: _EDITOR | ItemRight.MANAGE,
 }
 
-# A single file is shared with editors and viewers alone.
+# Roles that can be given on a single file.
 _FOR_FILES: Final = ("editor", "viewer")
 
-# A root is nobody's to change, share or move.
+# A root cannot be changed, shared or moved by anybody.
 ROOT: Final = ItemRight.SEE | ItemRight.PREVIEW | ItemRight.DOWNLOAD | ItemRight.UPLOAD
 
-# What a user's status takes away on every item, their own too.  Looking, commenting and sharing stay.
+# Rights that a user's status takes away on every item, their own too.  Viewing, comments and sharing stay.
 _EDITS: Final = ItemRight.EDIT | ItemRight.CHANGE | ItemRight.MOVE | ItemRight.DESCRIBE | ItemRight.MANAGE
-BARRED: Final = {"cannot_delete_edit": _EDITS, "cannot_delete_edit_upload": _EDITS | ItemRight.UPLOAD}
+FORBIDDEN_BY_STATUS: Final = {
+    "cannot_delete_edit": _EDITS,
+    "cannot_delete_edit_upload": _EDITS | ItemRight.UPLOAD,
+}
 
 _PERMISSIONS: Final = {
     "can_delete": ItemRight.MOVE,
@@ -80,7 +83,7 @@ PERMISSIONS: Final = {
         "can_annotate": ItemRight.COMMENT,
         "can_comment": ItemRight.COMMENT,
         "can_preview": ItemRight.PREVIEW,
-        "can_upload": ItemRight.EDIT,  # the next version
+        "can_upload": ItemRight.EDIT,  # a new version
         "can_view_annotations_all": ItemRight.PREVIEW,
         "can_view_annotations_self": ItemRight.PREVIEW,
     },
@@ -89,7 +92,7 @@ PERMISSIONS: Final = {
 
 
 def offered(kind: ItemKind, rights: ItemRight) -> list[str]:
-    """The roles that somebody with these rights may give on an item."""
+    """Return the roles that a user with these rights may give on an item."""
     if ItemRight.INVITE not in rights:
         return []
     names = _FOR_FILES if kind is ItemKind.FILE else ROLES
@@ -97,5 +100,5 @@ def offered(kind: ItemKind, rights: ItemRight) -> list[str]:
 
 
 def permissions(kind: ItemKind, rights: ItemRight) -> dict[str, bool]:
-    """The `permissions` of an item."""
+    """Return the `permissions` field of an item."""
     return {name: right in rights for name, right in PERMISSIONS[kind].items()}

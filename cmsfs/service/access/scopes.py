@@ -1,16 +1,16 @@
 """OAuth scopes: which exist, which include others, and which each operation requires.
 
-`calls.guarded` asks here before any handler runs.  An operation that has no line in the table needs
-`root_readwrite` and a token that is not bound to an item; a test names such operations.
+`calls.guarded` checks them before any handler runs.  An operation without a line in the table needs
+`root_readwrite` and a token that is not bound to an item; a test lists such operations.
 
-Rule: the table is the only place where an operation and a scope meet.
+Rule: the table is the only place that maps operations to scopes.
 """
 
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-# What an application can have, and how the authorize page puts it.
+# The scopes that an application can have, with their texts on the authorize page.
 APPLICATION = {
     "root_readonly": "Read all files and folders that you can see",
     "root_readwrite": "Read, change and delete all files and folders that you can see",
@@ -27,7 +27,7 @@ APPLICATION = {
     "manage_triggers": "Manage triggers",
 }
 
-# What a token can be narrowed to besides.
+# Scopes that a token can be downscoped to besides.
 DOWNSCOPE = frozenset(
     {
         *("annotation_edit", "annotation_view_all", "annotation_view_self"),
@@ -55,19 +55,19 @@ _CONTAINS: dict[str, tuple[str, ...]] = {
     "base_upload": ("item_upload",),
     "item_download": ("item_read",),
     "item_preview": ("item_read",),
-    "manage_legal_hold": ("manage_legal_holds",),  # both spellings are about
+    "manage_legal_hold": ("manage_legal_holds",),  # both spellings are in use
 }
 
 KNOWN = frozenset(APPLICATION) | DOWNSCOPE | frozenset(_CONTAINS)
 
 
 def split(text: str) -> list[str]:
-    """The scopes of a text with spaces between, each once."""
+    """Split a space-separated text into scopes, without duplicates."""
     return list(dict.fromkeys(text.split()))
 
 
 def expand(granted: Iterable[str]) -> frozenset[str]:
-    """These scopes and all that they contain."""
+    """Return these scopes and all that they imply."""
     found: set[str] = set()
     todo = list(granted)
     while todo:
@@ -78,20 +78,20 @@ def expand(granted: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-@functools.lru_cache(maxsize=256)  # every request asks, of few applications
+@functools.lru_cache(maxsize=256)  # called for every request, with few distinct arguments
 def effective(application: str, granted: str | None) -> frozenset[str]:
-    """What a token is good for: what it was granted, as far as its application still has it."""
+    """Return a token's effective scopes: those granted that its application still has."""
     has = expand(application.split())
     return has if granted is None else has & expand(granted.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a token must have for an operation: one scope of `one_of`, and all of `also`.
+    """The scopes that an operation requires: one of `one_of`, and all of `also`.
 
-    `fields`: without any of `one_of` the operation is still open to whom each field of the JSON body is
-    allowed by a scope.  `bound`: whether the operation keeps to the item that a token is bound to;
-    `visitors`: whether it is for them, too, who come by a shared link and have no account.
+    `fields`: without any of `one_of`, the operation is still allowed if a scope allows each field of the JSON
+    body.  `bound`: whether the operation respects the item that a token is bound to; `visitors`: whether
+    visitors through a shared link, who have no account, may use it.
     """
 
     one_of: frozenset[str]
@@ -311,7 +311,7 @@ _TABLE: tuple[tuple[Need, str], ...] = (
 
 
 def _lines() -> dict[tuple[str, ...], Need]:
-    """The table by method and the parts of the path; a part that varies is empty."""
+    """Return the table by method and path segments; a variable segment is empty."""
     found = {}
     for need, text in _TABLE:
         words = text.split()
@@ -330,13 +330,13 @@ _LONGEST = max(map(len, _LINES))
 
 
 def find(method: str, path: str) -> Need | None:
-    """The line for a request's path below the API's root, or for a route's pattern."""
+    """Return the table's line for a request's path below the API root, or for a route's pattern."""
     parts = _parts("GET" if method == "HEAD" else method, path)
     return _find(parts, 1) if len(parts) <= _LONGEST else None
 
 
 def _find(parts: tuple[str, ...], at: int) -> Need | None:
-    # As it is spelt before as something that varies, part by part: routes are ordered so, too.
+    # Literal segments before variable ones: routes are matched in the same order.
     if at == len(parts):
         return _LINES.get(parts)
     found = _find(parts, at + 1)

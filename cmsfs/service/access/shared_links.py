@@ -1,10 +1,10 @@
-"""Shared links: set and removed with an item's other properties, and what a link shows to whom.
+"""Shared links: set and removed with an item's other properties, and what a link gives access to.
 
-A link is a word of random letters in the item's row, and its terms beside it as a JSON object.  It shows
-the item and, of a folder, everything below.  A request names a link in the header `boxapi`
+A link is a random token in the item's row, with its terms beside it as a JSON object.  It gives access to the
+item and, for a folder, to everything below.  A request uses a link through the header `boxapi`
 (`shared_link=URL&shared_link_password=...`).
 
-Rule: a link that has ended, or whose item is in the trash, is no link.
+Rule: an expired link, and one whose item is in the trash, is no link.
 """
 
 import dataclasses
@@ -28,41 +28,41 @@ from cmsfs.service.storage.store import Read, Store
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# For how long a search finds what somebody came to by a link, and the most links that it looks through.
+# How long search includes items that a user accessed by a link, and the most links that it considers.
 RECENT = 30 * 86_400 * 1_000_000
 MAX_RECENT = 100
-# A link that is followed again within a minute is not noted again.
-_NOTED = 60 * 1_000_000
+# Repeated use of a link within a minute is not recorded again.
+_USE_INTERVAL = 60 * 1_000_000
 
-# A header that is longer names no link of ours.
+# Longer headers contain no link of ours.
 MAX_HEADER = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What a shared link shows."""
+    """What a shared link gives access to."""
 
     item: int
-    below: str  # how the paths of what is below begin
+    below: str  # path prefix of the items below
     can_download: bool
     can_edit: bool
-    is_own: bool  # the item is of whoever asks
-    word: str
+    is_own: bool  # the item belongs to the requesting user
+    token: str
     terms: dict[str, Any] = field(hash=False)
-    mark: str = ""  # the password that whoever asks has named; empty where none was asked for at all
+    mark: str = ""  # hash of the password that the user knew; empty if not tied to a password
 
     @property
     def url(self) -> str:
-        return f"{self.terms['origin']}/s/{self.word}"
+        return f"{self.terms['origin']}/s/{self.token}"
 
     @property
-    def kept(self) -> str:
-        """What a token or a signed address keeps of it, for `recall`."""
-        return f"{self.word} {self.mark}" if self.mark else self.word
+    def stored(self) -> str:
+        """Return the text that a token or signed URL stores of the link, for `from_stored`."""
+        return f"{self.token} {self.mark}" if self.mark else self.token
 
-    def marked(self) -> "Shared":
-        """The same for somebody to whom it is shown for its present password alone, or for having none."""
-        named = f"{self.word}\0{self.terms['password']}"
+    def bound_to_password(self) -> "Shared":
+        """Return a copy that is valid only with the link's present password, or with none if it has none."""
+        named = f"{self.token}\0{self.terms['password']}"
         return dataclasses.replace(self, mark=hashlib.sha256(named.encode()).hexdigest()[:32])
 
     def shows(self, row: Row) -> bool:
@@ -73,18 +73,19 @@ class Shared:
 def columns(
     row: Row, wish: items.NewSharedLink | None, rights: ItemRight, *, origin: str, now: int
 ) -> tuple[dict[str, Any], str | None]:
-    """What a request's `shared_link` makes of the columns, and the event for it.
+    """Return the columns for a request's `shared_link`, and the event for the change.
 
-    `rights` are the caller's on the item; one to make a link is among them.  `origin` is where the request
-    came to, `https://host`: the link is found there.
+    `rights` are the caller's on the item and include LINK.  `origin` is the origin of the request's URL,
+    `https://host`: the link's URL begins with it.
     """
-    old = _terms(row, now)
-    # Who may not say for whom a link is may still make one as links are, and be told the one there is.
+    old = _current_terms(row, now)
+    # Without the right to set terms, a user may still create a link with default terms, or get the existing
+    # one.
     if ItemRight.LINK_TERMS not in rights and (wish is None or wish.model_fields_set or old is not None):
         if wish is not None and not wish.model_fields_set:
             return {}, None
-        said = "You may make a shared link, but not say for whom it is."
-        raise problems.Refused(403, "access_denied_insufficient_permissions", said)
+        message = "You may make a shared link, but not say for whom it is."
+        raise problems.Refused(403, "access_denied_insufficient_permissions", message)
     if wish is None:
         return {"link": None, "link_terms": None}, events.UNSHARE if old else None
     terms = dict(old or {"access": "open", "password": None, "ends": None, "download": True, "edit": False})
@@ -93,22 +94,22 @@ def columns(
     if wish.access is not None:
         terms["access"] = wish.access
     if "password" in given:
-        terms["password"] = None if wish.password is None else link_passwords.salted(wish.password)
+        terms["password"] = None if wish.password is None else link_passwords.hash_with_salt(wish.password)
     if "unshared_at" in given:
-        terms["ends"] = _end(wish.unshared_at, now)
+        terms["ends"] = _parse_expiry(wish.unshared_at, now)
     if wish.permissions is not None:
         for name in ("download", "edit"):
             allowed = getattr(wish.permissions, f"can_{name}")
             terms[name] = terms[name] if allowed is None else allowed
     if terms["edit"] and not (terms["download"] and row["kind"] == ItemKind.FILE):
-        said = "goes only with can_download, and only for files"
-        raise problems.invalid("shared_link.permissions.can_edit", said)
-    word = row["link"] if old else chance.token_urlsafe(24)
+        message = "goes only with can_download, and only for files"
+        raise problems.invalid("shared_link.permissions.can_edit", message)
+    token = row["link"] if old else chance.token_urlsafe(24)
     event = events.SHARE_UPDATE if old else events.SHARE
-    return {"link": word, "link_terms": json.dumps(terms)}, event
+    return {"link": token, "link_terms": json.dumps(terms)}, event
 
 
-def _end(when: datetime | None, now: int) -> int | None:
+def _parse_expiry(when: datetime | None, now: int) -> int | None:
     if when is None:
         return None
     ends = (when - _EPOCH) // timedelta(microseconds=1)
@@ -117,7 +118,7 @@ def _end(when: datetime | None, now: int) -> int | None:
     return ends
 
 
-def _terms(row: Row, now: int) -> dict[str, Any] | None:
+def _current_terms(row: Row, now: int) -> dict[str, Any] | None:
     if row["link"] is None or row["status"] != ItemStatus.ACTIVE:
         return None
     terms: dict[str, Any] = json.loads(row["link_terms"])
@@ -125,8 +126,8 @@ def _terms(row: Row, now: int) -> dict[str, Any] | None:
 
 
 def shape(row: Row) -> dict[str, Any] | None:
-    """The link as it is answered; null if there is none."""
-    terms = _terms(row, clock.time_ns() // 1000)
+    """Return the link as JSON; null if there is none."""
+    terms = _current_terms(row, clock.time_ns() // 1000)
     if terms is None:
         return None
     permission = "can_edit" if terms["edit"] else "can_download" if terms["download"] else "can_preview"
@@ -158,9 +159,9 @@ def resolve(
     now: int,
     who: link_passwords.Guesser | None = None,
 ) -> Shared | None:
-    """What the link of a request's header shows to a user; None for a link that shows nothing.
+    """Return what the link in a request's header gives a user access to, or None.
 
-    403 for a missing or wrong password, 429 for one too many.
+    403 for a missing or wrong password, 429 after too many wrong ones.
     """
     if len(header) > MAX_HEADER:
         return None
@@ -172,21 +173,21 @@ def resolve(
 
 
 def by_url(read: Read, address: str, *, user: int, enterprise: int, now: int) -> Shared | None:
-    """What the link at an address shows to a user who knows its password, if it has one."""
+    """Return what the link with this URL gives a user access to, or None; ignores its password."""
     try:
-        word = urlsplit(address).path.rpartition("/")[2]
+        token = urlsplit(address).path.rpartition("/")[2]
     except ValueError:
         return None
-    return find(read, word, user=user, enterprise=enterprise, now=now) if word else None
+    return find(read, token, user=user, enterprise=enterprise, now=now) if token else None
 
 
-def find(read: Read, word: str, *, user: int, enterprise: int, now: int) -> Shared | None:
-    """What a link shows to a user who knows its password, if it has one."""
+def find(read: Read, token: str, *, user: int, enterprise: int, now: int) -> Shared | None:
+    """Return what a link gives a user access to, or None; ignores its password."""
     rows = read(
         "SELECT item.*, account.enterprise FROM item JOIN account ON account.id = item.owner WHERE link = ?",
-        word,
+        token,
     )
-    terms = _terms(rows[0], now) if rows else None
+    terms = _current_terms(rows[0], now) if rows else None
     if terms is None:
         return None
     row = rows[0]
@@ -194,15 +195,15 @@ def find(read: Read, word: str, *, user: int, enterprise: int, now: int) -> Shar
     if not is_own:
         if terms["access"] == "company" and row["enterprise"] != enterprise:
             return None
-        # For collaborators it opens nothing that they would not see without it.
+        # Such a link adds nothing to the rights of collaborators.
         if terms["access"] == "collaborators" and not _collaborates(read, row, user, now):
             return None
     below = f"{row['path']}{row['id']}/"
-    return Shared(row["id"], below, terms["download"], terms["edit"], is_own, word, terms)
+    return Shared(row["id"], below, terms["download"], terms["edit"], is_own, token, terms)
 
 
 def recent(read: Read, *, user: int, enterprise: int) -> dict[int, Shared]:
-    """The links of others that a user came by lately and that still show something, by item."""
+    """Return the links of others that a user used recently and that are still valid, by item."""
     now = clock.time_ns() // 1000
     rows = read(
         "SELECT recent_link.* FROM recent_link JOIN item ON item.id = recent_link.item"
@@ -219,26 +220,26 @@ def recent(read: Read, *, user: int, enterprise: int) -> dict[int, Shared]:
     return found
 
 
-def recall(read: Read, kept: str, *, user: int, enterprise: int, now: int) -> Shared | None:
-    """What a link shows by now, of which `Shared.kept` was kept; None also if its password is another one."""
-    word, _, mark = kept.partition(" ")
-    found = find(read, word, user=user, enterprise=enterprise, now=now)
+def from_stored(read: Read, stored: str, *, user: int, enterprise: int, now: int) -> Shared | None:
+    """Look up a link stored by `Shared.stored`; None if it is invalid now or its password has changed."""
+    token, _, mark = stored.partition(" ")
+    found = find(read, token, user=user, enterprise=enterprise, now=now)
     if found is None or not mark:
         return found
-    marked = found.marked()
+    marked = found.bound_to_password()
     return marked if hmac.compare_digest(marked.mark, mark) else None
 
 
-async def remember(opened: Store, user: int, shared: Shared) -> None:
-    """Note that a user came by a link of somebody else."""
+async def record_use(opened: Store, user: int, shared: Shared) -> None:
+    """Record that a user used a link of somebody else."""
     now = opened.now()
     sql = "SELECT 1 FROM recent_link WHERE account = ? AND item = ? AND link = ? AND used_at > ?"
-    if shared.is_own or opened.read(sql, user, shared.item, shared.word, now - _NOTED):
+    if shared.is_own or opened.read(sql, user, shared.item, shared.token, now - _USE_INTERVAL):
         return
 
     def txn(conn: Connection) -> None:
         conn.execute("DELETE FROM recent_link WHERE account = ? AND used_at < ?", (user, now - RECENT))
-        values = (user, shared.item, shared.word, now)
+        values = (user, shared.item, shared.token, now)
         conn.execute(
             "INSERT INTO recent_link VALUES (?, ?, ?, ?) ON CONFLICT (account, item)"
             " DO UPDATE SET link = excluded.link, used_at = excluded.used_at",
@@ -259,15 +260,15 @@ def _collaborates(read: Read, row: Row, user: int, now: int) -> bool:
 
 
 def url(row: Row) -> str | None:
-    """The address of an item's link, if it has one now."""
-    terms = _terms(row, clock.time_ns() // 1000)
+    """Return the URL of an item's link; None if it has no valid one."""
+    terms = _current_terms(row, clock.time_ns() // 1000)
     return None if terms is None else f"{terms['origin']}/s/{row['link']}"
 
 
-def find_open(read: Read, word: str, now: int) -> Row | None:
-    """The file that a link shows to anybody at all."""
-    found = read("SELECT * FROM item WHERE link = ? AND kind = ?", word, ItemKind.FILE)
-    terms = _terms(found[0], now) if found else None
+def find_open(read: Read, token: str, now: int) -> Row | None:
+    """Return the file of a link that is open to anybody, without a password."""
+    found = read("SELECT * FROM item WHERE link = ? AND kind = ?", token, ItemKind.FILE)
+    terms = _current_terms(found[0], now) if found else None
     if terms is None or terms["access"] != "open" or terms["password"] is not None or not terms["download"]:
         return None
     return found[0]

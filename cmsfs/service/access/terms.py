@@ -1,11 +1,11 @@
-"""Terms of service that somebody has not agreed to keep them from items.
+"""Refuses access to items until a user has agreed to the enterprise's terms of service.
 
-As the public API has it: a request that touches items is refused with 400 `terms_of_service_required`, and
-the ids of the terms and of what the user has said to them, so that the client shows the text and asks.  A
-person agrees by an application, or on the page that asks for consent.
+As in the public API, a request that touches items gets 400 `terms_of_service_required` with the ids of the
+terms and of the user's answer, so that the client can show the text and ask.  A person agrees through an
+application or on the consent page.
 
-Rule: who administers, and users who are no persons (those of applications), are not asked; terms for external
-users are shown to clients and ask nobody here.
+Rule: administrators and app users are exempt; terms for external users are shown to clients, but not enforced
+here.
 """
 
 from sqlite3 import Connection, Row
@@ -17,7 +17,7 @@ from cmsfs.service.storage.store import Read
 
 CODE = "terms_of_service_required"
 
-# What the paths of operations on items begin with.
+# First path segments of operations on items.
 _ITEMS = frozenset(
     {
         *("files", "folders", "web_links", "internal_files", "shared_items", "zip_downloads", "search"),
@@ -34,7 +34,7 @@ _PENDING = """
 
 
 def pending(read: Read, user: int, enterprise: int) -> Row | None:
-    """The terms that a user has yet to agree to: `id`, `text`, and the `status` that declines them."""
+    """Return the terms that a user has yet to agree to: `id`, `text`, and the `status` that declines them."""
     for row in read(_PENDING, user, enterprise):
         if row["role"] not in ("admin", "coadmin") and not app_users.is_app_user(row):
             return row
@@ -42,7 +42,7 @@ def pending(read: Read, user: int, enterprise: int) -> Row | None:
 
 
 def check(read: Read, caller: callers.Caller, path: str) -> None:
-    """400 for a request to an item, by who has yet to agree."""
+    """Raise 400 for a request to an item while the user's terms are pending."""
     if caller.role != "user" or path.lstrip("/").partition("/")[0] not in _ITEMS:
         return
     row = pending(read, caller.id, caller.enterprise)

@@ -1,4 +1,4 @@
-"""The page of one user: name, role, status and quota, and the end of the account."""
+"""The page of one user: name, role, status, quota, and deletion."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str =
 
 
 async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Change what is said of a user, or delete the user."""
+    """Change a user's fields, or delete the user."""
     wire_id, action = desk.request.path_params["id"], form.get("action", "")
     if action == "delete":
         return await _delete(desk, wire_id, form)
@@ -47,13 +47,13 @@ async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
     body: dict[str, Any] = {
         name: form[name].strip() for name in ("name", "login", "role", "status") if form.get(name)
     }
-    body["space_amount"] = _space(form.get("space", "").strip())
+    body["space_amount"] = _parse_quota(form.get("space", "").strip())
     made = await desk.ask("PUT /users/{id}", wire_id=wire_id, body=body)
     return desk.done(f"{made['name']} is changed.")
 
 
-def _space(text: str) -> int:
-    """A quota in bytes; -1 for none."""
+def _parse_quota(text: str) -> int:
+    """Parse a quota, in bytes; -1 means unlimited."""
     if not text:
         return -1
     try:
@@ -68,7 +68,7 @@ def _space(text: str) -> int:
 async def _delete(desk: Desk, wire_id: str, form: dict[str, str]) -> responses.Response:
     user = await desk.ask("GET /users/{id}", wire_id=wire_id, fields="name,login")
     if form.get("confirm", "").strip() != user["login"]:
-        raise service_desk.Mistake("To delete the user, write the login as it is.")
+        raise service_desk.Mistake("To delete the user, type the exact login.")
     force = "true" if form.get("everything") else ""
     await desk.ask("DELETE /users/{id}", wire_id=wire_id, force=force)
     return desk.done(f"{user['name']} is deleted.", to="/users")

@@ -1,8 +1,8 @@
 """Applications and credentials: list, register, issue new secrets.
 
-A secret is shown when it is made and never again: what is stored is its hash.
+A secret is shown once, when it is created: only its hash is stored.
 
-Rule: applications can speak for everybody, administrators included, so that co-administrators register none.
+Rule: applications can act for everybody, administrators included, so co-administrators may not register any.
 """
 
 import json
@@ -64,12 +64,12 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
     try:
         wish = apps.NewApp(
             name=form.get("name", "").strip(),
-            grants=_checked(form, "grant."),
-            scopes=_checked(form, "scope."),
+            grants=_ticked(form, "grant."),
+            scopes=_ticked(form, "scope."),
             redirect_uris=form.get("redirect_uris", "").split(),
         )
     except pydantic.ValidationError as error:
-        raise service_desk.Mistake(service_desk.sentence(error)) from None
+        raise service_desk.Mistake(service_desk.message_of(error)) from None
     client_id, secret, kid = chance.token_hex(16), chance.token_urlsafe(32), chance.token_hex(4)
 
     def txn(conn: Connection) -> None:
@@ -98,7 +98,7 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
 
 
 async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Other scopes, grants and addresses; or the end of an application, with its tokens and webhooks."""
+    """Change scopes, grants and redirect URIs; or delete an application with its tokens and webhooks."""
     _require_admin(desk)
     client_id = desk.request.path_params["id"]
     found = desk.store.read(
@@ -109,26 +109,26 @@ async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
     name = found[0]["name"]
     if form.get("action") == "remove":
         if form.get("confirm", "").strip() != name:
-            raise service_desk.Mistake("To remove the application, write its name as it is.")
+            raise service_desk.Mistake("To remove the application, type its exact name.")
         await desk.store.write(lambda conn: conn.execute("DELETE FROM app WHERE client_id = ?", (client_id,)))
-        return desk.done(f"{name} is removed; its tokens are worthless.", to="/apps")
+        return desk.done(f"{name} is removed; its tokens no longer work.", to="/apps")
     try:
         wish = apps.NewApp(
             name=name,
-            grants=_checked(form, "grant."),
-            scopes=_checked(form, "scope."),
+            grants=_ticked(form, "grant."),
+            scopes=_ticked(form, "scope."),
             redirect_uris=form.get("redirect_uris", "").split(),
         )
     except pydantic.ValidationError as error:
-        raise service_desk.Mistake(service_desk.sentence(error)) from None
+        raise service_desk.Mistake(service_desk.message_of(error)) from None
     values = (" ".join(wish.grants), " ".join(wish.scopes), json.dumps(wish.redirect_uris), client_id)
     sql = "UPDATE app SET grants = ?, scopes = ?, redirect_uris = ? WHERE client_id = ?"
     await desk.store.write(lambda conn: conn.execute(sql, values))
-    return desk.done(f"{name} is changed; tokens that it has are good for no more than that.", to="/apps")
+    return desk.done(f"{name} is changed; its tokens are limited to the new scopes.", to="/apps")
 
 
-async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """A new secret in place of the old one, which is worthless from now on; tokens stay."""
+async def renew_secret(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Replace the secret; the old one stops working at once, issued tokens stay valid."""
     _require_admin(desk)
     client_id, secret = desk.request.path_params["id"], chance.token_urlsafe(32)
     changed = await desk.store.write(
@@ -141,13 +141,13 @@ async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
     )
     if not changed:
         return desk.done("There is no such application.", to="/apps", failed=True)
-    said = "There is a new secret; the old one is worthless."
+    message = "The secret is replaced; the old one no longer works."
     shown = {"Client ID": client_id, "Client secret": secret}
-    return desk.done(said, to="/apps", secrets=shown)
+    return desk.done(message, to="/apps", secrets=shown)
 
 
-async def sign(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """A new key for the signatures of an application's webhooks; the other one stays good."""
+async def renew_signature_key(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Replace one of an application's webhook signature keys; the other one stays valid."""
     _require_admin(desk)
     client_id = desk.request.path_params["id"]
     column = "secondary" if form.get("key") == "secondary" else "main"
@@ -172,6 +172,6 @@ def _require_admin(desk: Desk) -> None:
         )
 
 
-def _checked(form: dict[str, str], prefix: str) -> list[str]:
-    """The boxes of a group that are ticked."""
+def _ticked(form: dict[str, str], prefix: str) -> list[str]:
+    """Return the names of the ticked checkboxes of a group."""
     return [name.removeprefix(prefix) for name in form if name.startswith(prefix)]

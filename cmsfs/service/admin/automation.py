@@ -1,9 +1,9 @@
-"""Pages for what happens by itself: webhooks, and metadata of folders that goes down to what is below.
+"""Pages for automation: webhooks, and metadata cascade policies of folders.
 
-Both are people's and their applications' own; here all of the enterprise's are seen, and can be ended.  What
-an administrator changes here is done as the person whose it is, as with the `as-user` header, and logged so.
+Both belong to users and their applications; these pages list all of the enterprise's, and can end them.  An
+administrator's changes are made as the owner, as with the `as-user` header, and logged that way.
 
-Rule: what belongs to somebody of another enterprise is shown and not touched.
+Rule: what belongs to somebody of another enterprise is shown but not changed.
 """
 
 import json
@@ -17,7 +17,7 @@ from cmsfs.service.admin.desk import Desk
 from cmsfs.service.serialize import item_serializer
 
 PAGE = 50
-_GONE = "That is not there, or belongs to somebody of another enterprise."
+_NOT_FOUND = "That does not exist, or belongs to a user of another enterprise."
 
 _WEBHOOKS = """
   SELECT webhook.*, item.name AS item, app.name AS app_name, account.name AS user_name,
@@ -37,7 +37,7 @@ _CASCADES = """
     JOIN metadata_template AS t ON t.id = p.template JOIN account ON account.id = p.created_by
   WHERE owner.enterprise = ?1 AND p.id > ?2 ORDER BY p.id LIMIT ?3
 """
-# The page of cascading metadata offers so many templates; others by the API.
+# The most templates that the page of cascade policies offers; others need the API.
 _TEMPLATES = (
     "SELECT key, display_name FROM metadata_template WHERE enterprise = ? ORDER BY display_name LIMIT 500"
 )
@@ -51,10 +51,12 @@ async def webhooks(desk: Desk) -> responses.Response:
 
 async def end_webhook(desk: Desk, form: dict[str, str]) -> responses.Response:
     number = desk.request.path_params["id"]
-    user = desk.person("SELECT created_by FROM webhook WHERE id = ?", calls.parse_id(number), gone=_GONE)
+    user = desk.find_user(
+        "SELECT created_by FROM webhook WHERE id = ?", calls.parse_id(number), not_found=_NOT_FOUND
+    )
     app = desk.store.read("SELECT app FROM webhook WHERE id = ?", calls.parse_id(number))[0]["app"]
     await desk.ask_as(user, "DELETE /webhooks/{id}", wire_id=number, client_id=app)
-    return desk.done("The webhook has ended; what waited to be told is told still.", to="/webhooks")
+    return desk.done("The webhook has ended; queued deliveries are still sent.", to="/webhooks")
 
 
 async def cascades(
@@ -73,23 +75,23 @@ async def cascades(
 
 async def cascade(desk: Desk, form: dict[str, str]) -> responses.Response:
     folder = form.get("folder", "").strip()
-    owner = desk.person(
-        "SELECT owner FROM item WHERE id = ? AND kind = 0", calls.parse_id(folder), gone=_GONE
+    owner = desk.find_user(
+        "SELECT owner FROM item WHERE id = ? AND kind = 0", calls.parse_id(folder), not_found=_NOT_FOUND
     )
     body = {"scope": "enterprise", "templateKey": form.get("template", ""), "folder_id": folder}
     await desk.ask_as(owner, "POST /metadata_cascade_policies", body=body)
-    return desk.done("The folder's metadata goes down from now on.")
+    return desk.done("The folder's metadata now cascades to everything below.")
 
 
 async def change_cascade(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Apply a policy again, or end it."""
+    """Apply a policy again, or delete it."""
     wire_id, action = desk.request.path_params["id"], form.get("action", "")
     sql = "SELECT owner FROM item JOIN cascade_policy AS p ON p.folder = item.id WHERE p.uuid = ?"
-    owner = desk.person(sql, wire_id, gone=_GONE)
+    owner = desk.find_user(sql, wire_id, not_found=_NOT_FOUND)
     line = "/metadata_cascade_policies/{id}"
     if action == "end":
         await desk.ask_as(owner, f"DELETE {line}", wire_id=wire_id)
-        return desk.done("The policy has ended; what it described stays described.", to="/cascades")
+        return desk.done("The policy has ended; metadata that it set stays.", to="/cascades")
     how = "overwrite" if action == "overwrite" else "none"
     body = {"conflict_resolution": how}
     await desk.ask_as(owner, f"POST {line}/apply", wire_id=wire_id, body=body)

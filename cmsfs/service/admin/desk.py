@@ -1,6 +1,6 @@
 """The context of an administrator's page: calls the API's own operations with the administrator's rights.
 
-`Desk.ask_as` runs an operation for another user of the enterprise, and says who was asked to.
+`Desk.ask_as` runs an operation as another user of the enterprise, and records who acted.
 
 Rule: no page writes to the database where there is an operation for it.
 """
@@ -17,9 +17,9 @@ from cmsfs.service import problems
 from cmsfs.service.access import callers, calls, scopes
 from cmsfs.service.api import inner_calls, pages
 
-# Every page speaks of these as what its desk is about.
+# Re-exported: every page uses it through this module.
 from cmsfs.service.api.inner_calls import Mistake as Mistake
-from cmsfs.service.api.inner_calls import sentence as sentence
+from cmsfs.service.api.inner_calls import message_of as message_of
 from cmsfs.service.oauth.page_sessions import PageSession
 
 _TABS = (
@@ -50,19 +50,19 @@ class Desk(PageSession):
         return number
 
     def _as(self, user: Row, client_id: str) -> calls.Caller:
-        """A user of the enterprise, by an application; `Mistake` if that is above this administrator."""
+        """Return the caller for a user of the enterprise; `Mistake` if they outrank this administrator."""
         try:
             callers.check_rank(self.user["role"], user)
         except problems.Refused as error:
-            raise inner_calls.mistake(error) from None
-        caller = callers.speaks_for(user, client_id, scopes.expand(scopes.APPLICATION))
+            raise inner_calls.as_mistake(error) from None
+        caller = callers.caller_of_user(user, client_id, scopes.expand(scopes.APPLICATION))
         return caller if user["id"] == self.user["id"] else dataclasses.replace(caller, by=self.user["id"])
 
     async def ask_as(
         self, user: Row, line: str, *, wire_id: str = "", body: Any = None, client_id: str = "", **query: Any
     ) -> Any:
-        """What an operation answers to another user of the enterprise, as with the `as-user` header."""
-        found = await inner_calls.answer(
+        """Return the response of an operation to another user of the enterprise (as with `as-user`)."""
+        found = await inner_calls.call_operation(
             self.request,
             self.store,
             self._as(user, client_id),
@@ -74,35 +74,35 @@ class Desk(PageSession):
         return json.loads(bytes(found.body) or b"null")
 
     async def rows(self, sql: str, limit: int) -> tuple[list[Row], str]:
-        """A page of rows by their ids, and the marker of the next one.
+        """Return a page of rows by their ids, and the marker of the next one.
 
-        The statement's parameters are the enterprise, the id before the first, and how many.
+        The statement's parameters are the enterprise, the previous page's last id, and the limit.
         """
         after = calls.parse_id(self.marker) or 0
         found = await self.store.query(lambda read: read(sql, self.enterprise, after, limit + 1))
         return found[:limit], str(found[limit - 1]["id"]) if len(found) > limit else ""
 
-    def person(self, sql: str, *args: Any, gone: str) -> Row:
-        """The user of the enterprise whose id a statement finds; `Mistake(gone)` if there is none."""
+    def find_user(self, sql: str, *args: Any, not_found: str) -> Row:
+        """Return the user of the enterprise whose id a query finds; `Mistake(not_found)` if there is none."""
         found = self.store.read(
             f"SELECT * FROM account WHERE enterprise = ? AND id = ({sql})", self.enterprise, *args
         )
         if not found:
-            raise Mistake(gone)
+            raise Mistake(not_found)
         return found[0]
 
     def page(
         self, template: str, *, form: dict[str, str] | None = None, mistake: str = "", **values: Any
     ) -> responses.Response:
-        """A page; with the form as it was filled in, if that was a mistake."""
+        """Render a page; after a mistake, with the form as it was filled in."""
         document = pages.text(
             f"admin/{template}",
-            at=self.at,
-            tabs=[(self.at + path, title) for path, title in _TABS],
+            at=self.base_path,
+            tabs=[(self.base_path + path, title) for path, title in _TABS],
             here=self.request.url.path,
             user=self.user,
             proof=self.proof,
-            notice=None if mistake else self.take_notice(),
+            notice=None if mistake else self.take_message(),
             form=form or {},
             mistake=mistake,
             **values,

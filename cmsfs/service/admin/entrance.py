@@ -1,6 +1,6 @@
-"""The administrators' way in: who is none hears what a wrong password hears.
+"""The administrators' log-in: other users get the same response as for a wrong password.
 
-Rule: `admitted` stands before every page, `posted` before every form.
+Rule: every page is wrapped in `admitted`, every form in `posted`.
 """
 
 from cmsfs.service.admin.desk import Desk

@@ -1,4 +1,4 @@
-"""The domains that the enterprise collaborates with, and users to whom that list does not apply."""
+"""The collaboration allowlist of domains, and the users who are exempt from it."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ PAGE = 50
 _PATH = "/collaboration_whitelist_exempt_targets"
 _DOMAINS = "/collaboration_whitelist_entries"
 
-# Longer lists are shown by the API alone.
-_MOST = 500
+# The most entries shown; longer lists need the API.
+_MAX_SHOWN = 500
 
 DIRECTIONS = {
     "both": "in both directions",
@@ -26,7 +26,7 @@ async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str =
     domains: list[dict[str, Any]] = []
     try:
         found = await desk.ask(f"GET {_PATH}", marker=desk.marker, limit=PAGE)
-        domains = (await desk.ask(f"GET {_DOMAINS}", limit=_MOST))["entries"]
+        domains = (await desk.ask(f"GET {_DOMAINS}", limit=_MAX_SHOWN))["entries"]
     except service_desk.Mistake as error:
         found, mistake = {"entries": [], "next_marker": None}, str(error)
     entries, following = found["entries"], found["next_marker"] or ""
@@ -42,16 +42,16 @@ async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str =
 
 
 async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Put a domain on the list or take it off, exempt a user or end that."""
-    word, _, number = form.get("action", "").partition(" ")
-    if word == "forget":
+    """Add or remove a domain, exempt a user or end an exemption."""
+    verb, _, number = form.get("action", "").partition(" ")
+    if verb == "forget":
         await desk.ask(f"DELETE {_DOMAINS}/{{id}}", wire_id=number)
         return desk.done("The domain is off the list.")
-    if word == "allow":
+    if verb == "allow":
         body = {"domain": form.get("domain", "").strip(), "direction": form.get("direction", "")}
         await desk.ask(f"POST {_DOMAINS}", body=body)
         return desk.done(f"{body['domain']} is on the list.")
-    if word == "end":
+    if verb == "end":
         await desk.ask(f"DELETE {_PATH}/{{id}}", wire_id=number)
         return desk.done("The exemption has ended.")
     user = await parties.find_user(desk, form.get("login", "").strip())

@@ -1,8 +1,8 @@
 """Overview pages: figures of the enterprise, the trash, recent events.
 
-Counts stop at a cap and lists come in pages, so that a page costs the same however much there is.
+Counts stop at a cap and lists are paged, so that the cost of a page does not depend on the amount of data.
 
-Rule: of all this, only the trash can be changed here.
+Rule: only the trash can be changed here.
 """
 
 import json
@@ -20,7 +20,7 @@ from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
-# Counting goes on no further: of a million items the page takes 30 ms, without the cap 220 ms.
+# Upper limit of counts: with a million items the page takes 30 ms, without the cap 220 ms.
 CAP = 100_000
 PAGE = 50
 
@@ -33,7 +33,7 @@ _TRASH = f"SELECT 1 FROM item INDEXED BY item_trashed WHERE owner IN ({_OWNERS})
 _HOLDS = "SELECT 1 FROM legal_hold_policy WHERE enterprise = ? AND deleted_at IS NULL"
 _RETENTION = "SELECT 1 FROM retention_policy WHERE enterprise = ? AND retired_at IS NULL"
 
-# In the order of the index: by owner, the longest in the trash first.
+# In index order: by owner, the longest in the trash first.
 _TRASHED = """
   SELECT item.*, owner.name AS owner_name, remover.name AS remover_name
   FROM item INDEXED BY item_trashed JOIN account AS owner ON owner.id = item.owner
@@ -53,7 +53,7 @@ async def show(desk: Desk) -> responses.Response:
     hour = usage.hour_of(desk.store.now())
     found = await desk.store.query(
         lambda read: (
-            _glance(read, desk.enterprise)
+            _figures(read, desk.enterprise)
             | {
                 "requests": usage_plots.of_requests(read, desk.enterprise, hour),
                 "stored": usage_plots.of_stored(read, desk.enterprise, hour),
@@ -63,7 +63,7 @@ async def show(desk: Desk) -> responses.Response:
     return desk.page("overview.html", **found, free=disk.free)
 
 
-def _glance(read: store.Read, enterprise: int) -> dict[str, Any]:
+def _figures(read: store.Read, enterprise: int) -> dict[str, Any]:
     def count(sql: str, *args: Any) -> str:
         number: int = read(f"SELECT count(*) AS n FROM ({sql} LIMIT ?) AS found", *args, CAP + 1)[0]["n"]
         return f"more than {CAP:,}" if number > CAP else f"{number:,}"
@@ -99,7 +99,7 @@ async def trash(desk: Desk) -> responses.Response:
             "size": row["size"],
             "owner": row["owner_name"],
             "by": row["remover_name"] or "",
-            "at": when(row["trashed_at"]),
+            "at": format_time(row["trashed_at"]),
         }
         for row in rows[:PAGE]
     ]
@@ -107,12 +107,14 @@ async def trash(desk: Desk) -> responses.Response:
 
 
 async def change_trash(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Bring an item of anybody back, or remove it for good: as its owner, and logged so."""
+    """Restore or permanently delete anybody's item: as its owner, and logged that way."""
     kind, _, wire_id = desk.request.path_params["item"].partition("-")
-    gone = "That is not in the trash."
+    not_found = "That is not in the trash."
     if kind not in KIND_NAMES.values():
-        raise service_desk.Mistake(gone)
-    owner = desk.person("SELECT owner FROM item WHERE id = ?", calls.parse_id(wire_id), gone=gone)
+        raise service_desk.Mistake(not_found)
+    owner = desk.find_user(
+        "SELECT owner FROM item WHERE id = ?", calls.parse_id(wire_id), not_found=not_found
+    )
     if form.get("action") == "restore":
         made = await desk.ask_as(owner, f"POST /{kind}s/{{id}}", wire_id=wire_id, body={})
         return desk.done(f"{made['name']} is back.", to="/trash")
@@ -135,19 +137,19 @@ def _events(
 ) -> tuple[list[dict[str, str]], str]:
     rows = read(_EVENTS, enterprise, before, limit + 1)
     marker = str(rows[limit - 1]["id"]) if len(rows) > limit else ""
-    return [_told(row) for row in rows[:limit]], marker
+    return [_event_entry(row) for row in rows[:limit]], marker
 
 
-def _told(row: Row) -> dict[str, str]:
+def _event_entry(row: Row) -> dict[str, str]:
     source = json.loads(row["source"])
     return {
-        "at": when(row["created_at"]),
+        "at": format_time(row["created_at"]),
         "type": row["type"].lower().replace("_", " "),
         "what": str(source.get("item_name") or source.get("name") or ""),
         "by": row["maker"] or "",
     }
 
 
-def when(micros: int) -> str:
-    """A moment for people."""
+def format_time(micros: int) -> str:
+    """Format a time for people."""
     return item_serializer.to_timestamp(micros)[:16].replace("T", " ") + " UTC"

@@ -59,19 +59,23 @@ routes = [
     routing.Route(AT + "/apps/{id}", posted(applications.change, to="/apps"), methods=["POST"]),
     routing.Route(f"{AT}/users", admitted(people.show), methods=["GET"]),
     routing.Route(f"{AT}/users", posted(people.create, people.show), methods=["POST"]),
-    routing.Route(f"{AT}/users/leaving", posted(people.leave, to="/users"), methods=["POST"]),
+    routing.Route(f"{AT}/users/leaving", posted(people.offboard, to="/users"), methods=["POST"]),
     routing.Route(AT + "/users/{id}", admitted(accounts.show), methods=["GET"]),
     routing.Route(AT + "/users/{id}", posted(accounts.change, accounts.show), methods=["POST"]),
-    routing.Route(AT + "/users/{id}/search", posted(people.let_search, to="/users"), methods=["POST"]),
-    routing.Route(AT + "/users/{id}/password", posted(people.renew, to="/users"), methods=["POST"]),
+    routing.Route(
+        AT + "/users/{id}/search", posted(people.set_content_search, to="/users"), methods=["POST"]
+    ),
+    routing.Route(AT + "/users/{id}/password", posted(people.reset_password, to="/users"), methods=["POST"]),
     routing.Route(f"{AT}/groups", admitted(parties.show), methods=["GET"]),
     routing.Route(f"{AT}/groups", posted(parties.create, parties.show), methods=["POST"]),
     routing.Route(AT + "/groups/{id}", admitted(parties.show_group), methods=["GET"]),
     routing.Route(AT + "/groups/{id}", posted(parties.change, parties.show_group), methods=["POST"]),
     routing.Route(f"{AT}/apps", admitted(applications.show), methods=["GET"]),
     routing.Route(f"{AT}/apps", posted(applications.create, applications.show), methods=["POST"]),
-    routing.Route(AT + "/apps/{id}/secret", posted(applications.renew, to="/apps"), methods=["POST"]),
-    routing.Route(AT + "/apps/{id}/signature", posted(applications.sign, to="/apps"), methods=["POST"]),
+    routing.Route(AT + "/apps/{id}/secret", posted(applications.renew_secret, to="/apps"), methods=["POST"]),
+    routing.Route(
+        AT + "/apps/{id}/signature", posted(applications.renew_signature_key, to="/apps"), methods=["POST"]
+    ),
     routing.Route(f"{AT}/holds", admitted(policies.holds), methods=["GET"]),
     routing.Route(f"{AT}/holds", posted(policies.hold, policies.holds), methods=["POST"]),
     routing.Route(f"{AT}/templates", admitted(policies.templates), methods=["GET"]),

@@ -1,4 +1,4 @@
-"""Groups: list, create, and for each one its members and what it collaborates on.
+"""Groups: list, create, and for each one its members and collaborations.
 
 All of it through the API's operations.
 """
@@ -39,7 +39,7 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
         if form.get(name):
             body[name] = form[name]
     made = await desk.ask("POST /groups", body=body)
-    return desk.done(f"The group {made['name']} is there.", to=f"/groups/{made['id']}")
+    return desk.done(f"Group {made['name']} created.", to=f"/groups/{made['id']}")
 
 
 async def show_group(
@@ -78,7 +78,7 @@ async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
     if action.startswith("remove "):
         number = action.removeprefix("remove ")
         await desk.ask("DELETE /group_memberships/{id}", wire_id=number)
-        return desk.done("The user is in the group no more.")
+        return desk.done("The user is no longer in the group.")
     if action == "delete":
         await desk.ask("DELETE /groups/{id}", wire_id=wire_id)
         return desk.done("The group is deleted.", to="/groups")
@@ -86,7 +86,7 @@ async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
 
 
 async def find_user(desk: Desk, login: str) -> Any:
-    """The user with this login.  Raises `Mistake` if the enterprise has none."""
+    """Return the user with this login.  Raises `Mistake` if the enterprise has none."""
     found = await desk.ask("GET /users", filter_term=login, user_type="managed", fields="name,login")
     for one in found["entries"]:
         if login and one["login"].lower() == login.lower():

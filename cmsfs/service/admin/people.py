@@ -1,9 +1,9 @@
-"""Users: list, create, set passwords, end sessions, give the content of one to another.
+"""Users: list, create, set passwords, end sessions, transfer a user's content to another.
 
-A password is made here and shown once; users have none of their own until then, and who has none comes in
-through applications alone.
+A password is generated here and shown once; until then a user has none and has access only through
+applications.
 
-Rule: a co-administrator gives no administrator a password.
+Rule: a co-administrator may not set an administrator's password.
 """
 
 from sqlite3 import Connection
@@ -57,57 +57,59 @@ async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
     made = await desk.ask("POST /users", body=body)
     if not form.get("password"):
         return desk.done(f"{made['name']} is a user now.")
-    word = await _give_password(desk, made["id"])
-    return desk.done(f"{made['name']} is a user now.", secrets={"Login": made["login"], "Password": word})
+    password = await _set_new_password(desk, made["id"])
+    return desk.done(f"{made['name']} is a user now.", secrets={"Login": made["login"], "Password": password})
 
 
-async def let_search(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Whether a user may search the content of the whole enterprise."""
+async def set_content_search(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Allow or forbid a user to search the content of the whole enterprise."""
     wire_id, may = desk.request.path_params["id"], form.get("may") == "yes"
     made = await desk.ask("PUT /users/{id}", wire_id=wire_id, body={"can_search_enterprise_content": may})
-    said = "may search the content of the whole enterprise" if may else "searches their own content alone"
-    return desk.done(f"{made['name']} {said} now.", to="/users")
+    message = "may search the content of the whole enterprise" if may else "searches their own content alone"
+    return desk.done(f"{made['name']} {message} now.", to="/users")
 
 
-async def leave(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """What is done when somebody leaves: their sessions end, or another has their content."""
+async def offboard(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Offboard a user: end their sessions, or transfer their content to another user."""
     user = await parties.find_user(desk, form.get("login", "").strip())
     if form.get("action") == "end":
         await desk.ask("POST /users/terminate_sessions", body={"user_ids": [user["id"]]})
         return desk.done(f"The sessions of {user['name']} have ended.", to="/users")
-    taker = await parties.find_user(desk, form.get("to", "").strip())
-    body = {"owned_by": {"id": taker["id"]}}
+    recipient = await parties.find_user(desk, form.get("to", "").strip())
+    body = {"owned_by": {"id": recipient["id"]}}
     made = await desk.ask("PUT /users/{id}/folders/0", wire_id=user["id"], body=body)
-    said = f'{taker["name"]} has the folder "{made["name"]}" now, with everything that {user["name"]} owned.'
-    return desk.done(said, to="/users")
+    message = (
+        f'{recipient["name"]} has the folder "{made["name"]}" now, with everything that {user["name"]} owned.'
+    )
+    return desk.done(message, to="/users")
 
 
-async def renew(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """A new password in place of the old one."""
+async def reset_password(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Replace a user's password."""
     wire_id = desk.request.path_params["id"]
-    word = await _give_password(desk, wire_id)
+    password = await _set_new_password(desk, wire_id)
     login = desk.store.read("SELECT login FROM account WHERE id = ?", wire_id)[0]["login"]
-    return desk.done("There is a new password.", to="/users", secrets={"Login": login, "Password": word})
+    return desk.done("The password is replaced.", to="/users", secrets={"Login": login, "Password": password})
 
 
-async def _give_password(desk: Desk, wire_id: str) -> str:
-    word = chance.token_urlsafe(12)
-    hashed = await threads.run_sync(passwords.hashed, word)
+async def _set_new_password(desk: Desk, wire_id: str) -> str:
+    password = chance.token_urlsafe(12)
+    hashed = await threads.run_sync(passwords.hashed, password)
 
     def txn(conn: Connection) -> None:
         row = calls.get_user(store.reader(conn), desk.caller, wire_id)
         if app_users.is_app_user(row):
             raise problems.Refused(400, "bad_request", "An app user does not log in.")
         callers.check_rank(desk.caller.role, row)
-        passwords.keep(conn, row["id"], hashed)
-        # Who came in with the old one is out, but not who sits here.
+        passwords.store_hash(conn, row["id"], hashed)
+        # End the sessions of the old password, but not the one of this administrator.
         conn.execute(
             "DELETE FROM login WHERE account = ? AND hash != ?",
-            (row["id"], desk.visit.door.hashed(desk.visit.secret)),
+            (row["id"], desk.visit.login_kind.hashed(desk.visit.secret)),
         )
 
     try:
         await desk.store.write(txn)
     except problems.Refused as refused:
         raise service_desk.Mistake(refused.message) from None
-    return word
+    return password

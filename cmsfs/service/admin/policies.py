@@ -1,8 +1,8 @@
 """Pages for legal holds, retention policies and metadata templates.
 
-All of it through the API's operations; a hold may be assigned as it is made.
+All of it through the API's operations; a hold may be assigned when it is created.
 
-Rule: a hold that was made but could not be assigned is there, and the page says so.
+Rule: if a new hold could not be assigned, the hold stays, and the page says so.
 """
 
 import re
@@ -15,7 +15,7 @@ from cmsfs.service.admin import protections
 from cmsfs.service.admin.desk import Desk
 
 PAGE = 50
-# How many fields the form of a template has room for.
+# The number of field rows in a template's form.
 FIELDS = 6
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -43,8 +43,8 @@ async def holds(desk: Desk, *, form: dict[str, str] | None = None, mistake: str 
 
 async def hold(desk: Desk, form: dict[str, str]) -> responses.Response:
     body: dict[str, Any] = {"policy_name": form.get("name", "").strip()}
-    if said := form.get("description", "").strip():
-        body["description"] = said
+    if description := form.get("description", "").strip():
+        body["description"] = description
     first, last = form.get("first", ""), form.get("last", "")
     if first or last:
         if not _DAY.fullmatch(first) or not _DAY.fullmatch(last):
@@ -59,7 +59,7 @@ async def hold(desk: Desk, form: dict[str, str]) -> responses.Response:
         body["is_ongoing"] = True
     kind, target = form.get("target", ""), form.get("target_id", "").strip()
     if bool(kind) != bool(target):
-        raise service_desk.Mistake("To assign the hold, choose what it covers and give the id of that.")
+        raise service_desk.Mistake("To assign the hold, choose what it covers and give its id.")
     made = await desk.ask("POST /legal_hold_policies", body=body)
     if not kind:
         return desk.done(
@@ -104,7 +104,7 @@ async def template(desk: Desk, form: dict[str, str]) -> responses.Response:
 
 
 async def change_template(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Rename or hide a template, or remove it with all of its values."""
+    """Rename or hide a template, or delete it with all of its values."""
     key, action = desk.request.path_params["key"], form.get("action", "")
     params, schema = {"scope": "enterprise", "key": key}, "/metadata_templates/{scope}/{key}/schema"
     if action == "save":
@@ -113,7 +113,7 @@ async def change_template(desk: Desk, form: dict[str, str]) -> responses.Respons
         await desk.ask(f"PUT {schema}", params=params, body=steps)
         return desk.done("The template is changed.", to="/templates")
     if action != "remove" or form.get("confirm", "").strip() != key:
-        raise service_desk.Mistake("To remove the template, write its key as it is.")
+        raise service_desk.Mistake("To remove the template, type its exact key.")
     await desk.ask(f"DELETE {schema}", params=params)
     return desk.done("The template is removed, with all of its values.", to="/templates")
 
@@ -123,15 +123,15 @@ def _fields(form: dict[str, str]) -> list[dict[str, Any]]:
     return [one for one in found if one is not None]
 
 
-def words(text: str) -> list[str]:
-    """What is written with commas between."""
+def split_commas(text: str) -> list[str]:
+    """Split a comma-separated text."""
     return [word for one in text.split(",") if (word := one.strip())]
 
 
 def new_field(form: dict[str, str], row: str) -> dict[str, Any] | None:
-    """The field that a row of a form describes; None where it is empty."""
+    """Return the field that a row of a form describes, or None if the row is empty."""
     name, kind = form.get(f"field.{row}", "").strip(), form.get(f"type.{row}", "string")
-    options = words(form.get(f"options.{row}", ""))
+    options = split_commas(form.get(f"options.{row}", ""))
     if not name:
         if options:
             raise service_desk.Mistake(f"Field {row} has options but no name.")
@@ -139,15 +139,15 @@ def new_field(form: dict[str, str], row: str) -> dict[str, Any] | None:
     made: dict[str, Any] = {"type": kind, "key": _key(name), "displayName": name}
     if kind in ("enum", "multiSelect"):
         if not options:
-            raise service_desk.Mistake(f"{name} needs options, with commas between.")
+            raise service_desk.Mistake(f"{name} needs options, separated by commas.")
         made["options"] = [{"key": one} for one in options]
     elif options:
-        raise service_desk.Mistake(f"{name} is no choice: it has no options.")
+        raise service_desk.Mistake(f"{name} cannot have options.")
     return made
 
 
 def _key(name: str) -> str:
-    """A field's key out of its name, in camel case."""
+    """Derive a field's key from its name, in camel case."""
     words = re.findall(r"[A-Za-z0-9]+", name)
     key = "".join([one.lower() if at == 0 else one.capitalize() for at, one in enumerate(words)])
     return key if key[:1].isalpha() else f"field{key}"

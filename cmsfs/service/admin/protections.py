@@ -1,6 +1,6 @@
-"""Pages of one legal hold and of one retention policy: what they are assigned to, their change and their end.
+"""Pages of one legal hold and of one retention policy: assignments, changes, release and retirement.
 
-All of it through the API's operations; what a policy forbids to be changed, it says itself.
+All of it through the API's operations, which refuse what a policy does not allow.
 """
 
 from typing import Any
@@ -58,15 +58,15 @@ async def change_hold(desk: Desk, form: dict[str, str]) -> responses.Response:
     if action == "release":
         await desk.ask(f"DELETE {_HOLDS}/{{id}}", wire_id=wire_id)
         return desk.done("The hold is being released.")
-    word, _, number = action.partition(" ")
-    if word == "unassign":
+    verb, _, number = action.partition(" ")
+    if verb == "unassign":
         await desk.ask("DELETE /legal_hold_policy_assignments/{id}", wire_id=number)
         return desk.done("The assignment is being released.")
     raise service_desk.Mistake("Choose what to do with the hold.")
 
 
 async def make_policy(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """A new retention policy."""
+    """Create a retention policy."""
     body: dict[str, Any] = {
         "policy_name": form.get("policy_name", "").strip(),
         "description": form.get("description", "").strip(),
@@ -78,7 +78,7 @@ async def make_policy(desk: Desk, form: dict[str, str]) -> responses.Response:
     else:
         body["policy_type"] = "indefinite"
     made = await desk.ask(f"POST {_POLICIES}", body=body)
-    return desk.done(f"The policy {made['policy_name']} is there.", to=f"/retention/{made['id']}")
+    return desk.done(f"Policy {made['policy_name']} created.", to=f"/retention/{made['id']}")
 
 
 async def show_policy(
@@ -117,8 +117,8 @@ async def change_policy(desk: Desk, form: dict[str, str]) -> responses.Response:
     if action == "delete":
         await desk.ask(f"DELETE {_POLICIES}/{{id}}", wire_id=wire_id)
         return desk.done("The policy is deleted.", to="/retention")
-    word, _, number = action.partition(" ")
-    if word == "unassign":
+    verb, _, number = action.partition(" ")
+    if verb == "unassign":
         await desk.ask("DELETE /retention_policy_assignments/{id}", wire_id=number)
         return desk.done("The assignment has ended.")
     raise service_desk.Mistake("Choose what to do with the policy.")

@@ -1,6 +1,6 @@
 """Reports of an enterprise for spreadsheets, as CSV: users, collaborations, links, events, trash, usage.
 
-Rule: a cell never begins as a formula does, whatever somebody called a file.
+Rule: no cell begins like a formula, whatever a file is called (CSV injection).
 """
 
 import csv
@@ -13,8 +13,8 @@ from starlette import responses
 from cmsfs.service.admin.desk import Desk
 from cmsfs.service.serialize import item_serializer
 
-# More rows than a spreadsheet has.
-_MOST = 1_000_000
+# About the most rows that a spreadsheet can hold.
+_MAX_ROWS = 1_000_000
 
 _REPORTS = {
     "users": (
@@ -55,7 +55,7 @@ async def send(desk: Desk) -> responses.Response:
     if name not in _REPORTS:
         return desk.done("There is no such report.", failed=True, to="/users")
     sql, enterprise = _REPORTS[name], desk.enterprise
-    text = await desk.store.query(lambda read: _table(read(sql, enterprise, _MOST)))
+    text = await desk.store.query(lambda read: _table(read(sql, enterprise, _MAX_ROWS)))
     headers = {
         "Content-Disposition": f"attachment; filename={name}.csv",
         "Cache-Control": "no-store",

@@ -1,9 +1,9 @@
 """Pages for what the enterprise's users share: collaborations with their roles, and shared links.
 
-What an administrator changes here is done as the owner of the item, as with the `as-user` header, and logged
-so.  Domains that the enterprise collaborates with are on the page of exemptions.
+An administrator's changes are made as the owner of the item, as with the `as-user` header, and logged that
+way.  The domains that the enterprise collaborates with are on the page of exemptions.
 
-Rule: a link's address is shown, as its owner sees it; its password never is, not even as a mark of one.
+Rule: a link's URL is shown as its owner sees it; its password never is, not even masked.
 """
 
 from sqlite3 import Row
@@ -27,17 +27,17 @@ _COLLABORATIONS = """
     LEFT JOIN account AS guest ON guest.id = c.account LEFT JOIN user_group ON user_group.id = c.user_group
   WHERE owner.enterprise = ?1 AND c.id > ?2 ORDER BY c.id LIMIT ?3
 """
-# There are few beside all items: found by the index of links, and sorted.
+# Few items have links: they are found by the index of links, and sorted.
 _LINKS = """
   SELECT item.*, owner.name AS owner_name FROM item INDEXED BY item_link
     JOIN account AS owner ON owner.id = item.owner
   WHERE item.link IS NOT NULL AND item.status = 0 AND owner.enterprise = ?1 AND item.id > ?2
   ORDER BY item.id LIMIT ?3
 """
-# Whose the item is, of a collaboration and by itself.
+# The owner of a collaboration's item.
 _SHARER = "SELECT owner FROM item JOIN collaboration AS c ON c.item = item.id WHERE c.id = ?"
 _OWNER = "SELECT owner FROM item WHERE id = ?"
-_GONE = "That is shared no more."
+_NOT_FOUND = "That is no longer shared."
 
 
 def _when(micros: int) -> str:
@@ -51,9 +51,9 @@ async def collaborations(desk: Desk) -> responses.Response:
 
 
 async def change_collaboration(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Give a collaborator another role, or end a collaboration."""
+    """Change a collaborator's role, or end a collaboration."""
     wire_id = desk.request.path_params["id"]
-    owner = desk.person(_SHARER, calls.parse_id(wire_id), gone=_GONE)
+    owner = desk.find_user(_SHARER, calls.parse_id(wire_id), not_found=_NOT_FOUND)
     if form.get("action") == "end":
         await desk.ask_as(owner, "DELETE /collaborations/{id}", wire_id=wire_id)
         return desk.done("The collaboration has ended.", to="/collaborations")
@@ -83,11 +83,11 @@ def _link(row: Row, shape: dict[str, Any]) -> dict[str, Any]:
 
 
 async def end_link(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Take a link away: its address leads nowhere from then on."""
+    """Remove a link: its URL stops working."""
     kind, _, wire_id = desk.request.path_params["item"].partition("-")
     if kind not in KIND_NAMES.values():
-        raise service_desk.Mistake(_GONE)
-    owner = desk.person(_OWNER, calls.parse_id(wire_id), gone=_GONE)
+        raise service_desk.Mistake(_NOT_FOUND)
+    owner = desk.find_user(_OWNER, calls.parse_id(wire_id), not_found=_NOT_FOUND)
     body = {"shared_link": None}
     made = await desk.ask_as(owner, f"PUT /{kind}s/{{id}}", wire_id=wire_id, body=body)
-    return desk.done(f"{made['name']} is shared by no link any more.", to="/links")
+    return desk.done(f"{made['name']} no longer has a shared link.", to="/links")

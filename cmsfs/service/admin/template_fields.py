@@ -1,7 +1,7 @@
 """Changes of a metadata template's fields: add, rename and remove them and their options.
 
-All of a form is one request to the API: done whole or not at all.  Removed fields and options go from every
-item that has them, so they are confirmed by the word `remove`.
+A form is one request to the API: applied as a whole or not at all.  Removed fields and options are deleted
+from every item that has them, so the word `remove` has to be typed as confirmation.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
     steps = [step for field in found["fields"] for step in _changes(field, form)]
     removed = [one for one in steps if one["op"].startswith("remove")]
     if removed and form.get("confirm", "").strip() != "remove":
-        raise service_desk.Mistake("Fields and options go with their values: write the word remove.")
+        raise service_desk.Mistake("Fields and options are deleted with their values: type the word remove.")
     added = policies.new_field(form, "new")
     if added is not None:
         steps.append({"op": "addField", "data": added})
@@ -48,7 +48,7 @@ def _params(desk: Desk) -> dict[str, str]:
 
 
 def _changes(field: dict[str, Any], form: dict[str, str]) -> list[dict[str, Any]]:
-    """What the form says of a field that is there."""
+    """Return the changes that the form makes to an existing field."""
     key = field["key"]
     if form.get(f"drop.{key}"):
         return [{"op": "removeField", "fieldKey": key}]
@@ -57,7 +57,7 @@ def _changes(field: dict[str, Any], form: dict[str, str]) -> list[dict[str, Any]
     if name != field["displayName"]:
         steps.append({"op": "editField", "fieldKey": key, "data": {"displayName": name}})
     if (kind := field["type"]) in _ADD and f"options.{key}" in form:
-        wanted = policies.words(form[f"options.{key}"])
+        wanted = policies.split_commas(form[f"options.{key}"])
         has = [one["key"] for one in field["options"]]
         op, word = _DROP[kind]
         steps += [

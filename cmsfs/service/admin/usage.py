@@ -1,9 +1,9 @@
-"""What each enterprise asks of the service and stores, hour by hour, for the plots of its administrators.
+"""Hourly requests and storage of each enterprise, for the plots of its administrators.
 
-Requests are counted in memory and written every few minutes, and once more when the service stops in good
-order; a crash loses what was counted since.  Several processes add to the same rows.
+Requests are counted in memory and written every few minutes, and once more on a clean shutdown; a crash loses
+the counts since the last write.  Several processes add to the same rows.
 
-Rule: an hour in which nothing is asked and nothing changes is written once.
+Rule: an hour without requests or changes is written once.
 """
 
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 300
 
-# Thirteen months: a year can be seen beside the one before it.
+# Thirteen months, to compare a year with the one before it.
 KEPT_HOURS = 24 * 396
 
 _HOUR = 3_600_000_000
@@ -38,19 +38,19 @@ RequestCounts = Counter[int]
 
 
 def hour_of(moment: int) -> int:
-    """The hours since 1970 of a moment in microseconds."""
+    """Return the hours since 1970 of a time in microseconds."""
     return moment // _HOUR
 
 
 async def run(store: Store, counts: RequestCounts) -> None:
-    """Write what is counted, until cancelled; `write` what is left then."""
+    """Write the counts periodically until cancelled; call `write` afterwards for the rest."""
     while True:
         await write(store, counts)
         await trio.sleep(EVERY_SECONDS)
 
 
 async def write(store: Store, counts: RequestCounts) -> None:
-    """Add the counts to this hour and begin them anew; kept where that fails."""
+    """Add the counts to the current hour and reset them; on failure they are kept."""
     hour = hour_of(store.now())
     taken = RequestCounts(counts)
 

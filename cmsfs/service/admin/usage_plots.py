@@ -1,6 +1,6 @@
 """The plots of an enterprise: requests by the hour for a week, stored bytes by the day for thirteen weeks.
 
-They are SVG in the page itself, drawn of what usage.py wrote: no script, and the colours of the page.
+They are inline SVG, drawn from the rows of usage.py: no script, and in the colors of the page.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ HOURS = 24 * 7
 DAYS = 7 * 13
 _HOUR = 3_600_000_000
 
-# In the units of the drawing, which is as wide as its page.
+# In units of the drawing, which is scaled to the width of the page.
 WIDTH = 720
 HEIGHT = 120
 
@@ -26,7 +26,7 @@ _STORED = """
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A line under which the area is filled; `most` is at the top, 0 at the bottom."""
+    """A filled line plot; `most` is the value at the top, 0 at the bottom."""
 
     path: str
     most: int
@@ -43,14 +43,14 @@ class Plot:
 
 
 def of_requests(read: store.Read, enterprise: int, hour: int) -> Plot:
-    """The requests of each of the last HOURS; in hours that nobody wrote there were none."""
+    """Plot the requests of each of the last HOURS; hours without a row count as 0."""
     found = {row["hour"]: row["requests"] for row in read(_REQUESTS, enterprise, hour - HOURS)}
     values = [found.get(one, 0) for one in range(hour - HOURS + 1, hour + 1)]
     return _plot(values, hour - HOURS + 1)
 
 
 def of_stored(read: store.Read, enterprise: int, hour: int) -> Plot:
-    """The most that was stored on each of the last DAYS; a day that nobody wrote is as the one before it."""
+    """Plot the maximum storage of each of the last DAYS; a day without a row repeats the one before it."""
     first = hour // 24 - DAYS + 1
     found = {row["day"]: row["space_used"] for row in read(_STORED, enterprise, first * 24 - 1)}
     values, last = [], 0
@@ -61,7 +61,7 @@ def of_stored(read: store.Read, enterprise: int, hour: int) -> Plot:
 
 
 def _plot(values: Sequence[int], first_hour: int) -> Plot:
-    """Steps, one for each value."""
+    """Draw one step for each value."""
     most = max(values)
     wide, high = WIDTH / len(values), HEIGHT / (most or 1)
     path, last = [f"M0 {HEIGHT}"], 0

@@ -1,9 +1,9 @@
-"""Lets a page ask an operation of the API, as a request of the person who looks at it.
+"""Lets a web page call an operation of the API, as a request of the user who views the page.
 
-The operation's own handler runs: the same checks, the same events, the same words when something is refused.
-What has a body of bytes (an upload) is handed on as it arrives, never read here.
+The operation's own handler runs, with the same checks, events and error messages.  A request with a body of
+bytes (an upload) is streamed through, never read here.
 
-Rule: no page changes anything where there is an operation for it.
+Rule: pages change nothing directly where an operation exists.
 """
 
 import json
@@ -19,34 +19,34 @@ from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.storage.store import Store
 
-# What a streamed body needs to be understood; nothing else of a browser's headers is a client's.
+# The only headers of the browser that are forwarded: those that describe a streamed body.
 _OF_THE_BODY = frozenset((b"content-type", b"content-length", b"content-md5", b"if-match"))
 
 
 class Mistake(Exception):
-    """What cannot be done, and the sentence that says why."""
+    """A failed request of a page; the message is shown to the user."""
 
-    def __init__(self, said: str, *, status: int = 400, code: str = "invalid_request") -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, status: int = 400, code: str = "invalid_request") -> None:
+        super().__init__(message)
         self.status = status
         self.code = code
 
 
-def sentence(error: Exception) -> str:
-    """A refusal for people."""
+def message_of(error: Exception) -> str:
+    """Return an error's message for people."""
     if isinstance(error, pydantic.ValidationError):
         return problems.from_validation(error).message
     return error.message if isinstance(error, problems.Refused) else str(error)
 
 
-def mistake(error: Exception) -> Mistake:
-    """A refusal as what a page says."""
+def as_mistake(error: Exception) -> Mistake:
+    """Convert an error to the `Mistake` that a page shows."""
     if isinstance(error, problems.Refused):
-        return Mistake(sentence(error), status=error.status, code=error.code)
-    return Mistake(sentence(error))
+        return Mistake(message_of(error), status=error.status, code=error.code)
+    return Mistake(message_of(error))
 
 
-async def answer(
+async def call_operation(
     request: requests.Request,
     store: Store,
     caller: calls.Caller,
@@ -58,9 +58,9 @@ async def answer(
     query: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> responses.Response:
-    """What an operation answers to `caller`; raises `Mistake` for what it refuses.
+    """Return the operation's response to `caller`; raises `Mistake` if the operation refuses.
 
-    `params` are those of the path beside the id.
+    `params` are path parameters other than the id.
     """
     given = [(name.encode(), one.encode()) for name, one in (headers or {}).items()]
     scope = _scope(request, line, {"id": wire_id, **(params or {})}, given, query or {})
@@ -73,14 +73,14 @@ async def answer(
     try:
         found: responses.Response = await request.app.operations[line].handler(call)
     except (problems.Refused, pydantic.ValidationError, errors.UserError) as error:
-        raise mistake(error) from None
+        raise as_mistake(error) from None
     return found
 
 
-async def hand_on(
+async def forward(
     request: requests.Request, store: Store, caller: calls.Caller, line: str, *, wire_id: str = ""
 ) -> responses.Response:
-    """What an operation answers to the very body that is arriving; refusals are the operation's own."""
+    """Pass the incoming body on to an operation; errors are raised as the operation raises them."""
     given = [one for one in request.scope["headers"] if one[0] in _OF_THE_BODY]
     scope = _scope(request, line, {"id": wire_id}, given, {})
     call = calls.Call(requests.Request(scope, request.receive), store, caller)

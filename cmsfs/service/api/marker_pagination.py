@@ -1,8 +1,8 @@
-"""Marker paging over what administrators manage: users, policies, assignments, exemptions, templates.
+"""Marker paging of what administrators manage: users, policies, assignments, exemptions, templates.
 
-All of these have ascending ids and are few, so a marker is the id of the last entry sent: what is added or
-removed between two pages neither repeats nor hides anything else.  The specification's first marker, 0,
-comes before every id.
+These have ascending ids and are few, so a marker is the id of the last entry sent: additions and removals
+between two pages neither repeat nor hide other entries.  The specification's first marker, 0, precedes every
+id.
 
 Rule: the last page's `next_marker` is null, never empty.
 """
@@ -20,7 +20,7 @@ from cmsfs.service.api import paging
 
 
 def read_marker(params: datastructures.QueryParams) -> int:
-    """The id after which the page begins; 400 for what was never a marker."""
+    """Return the id after which the page begins; 400 for an invalid marker."""
     text = params.get("marker", "")
     number = calls.parse_id(text) if text else 0
     if number is None:
@@ -32,8 +32,8 @@ def read_limit(params: datastructures.QueryParams, default: int = paging.DEFAULT
     return min(paging.read_number(params, "limit", default, least=1), paging.MAX_LIMIT)
 
 
-def cut(rows: Sequence[Row], limit: int) -> tuple[Sequence[Row], str | None]:
-    """The rows of a page, and the marker of the next one, of rows that begin where the page does."""
+def cut_page(rows: Sequence[Row], limit: int) -> tuple[Sequence[Row], str | None]:
+    """Return the rows of a page and the marker of the next one; `rows` begin where the page does."""
     if len(rows) <= limit:
         return rows, None
     return rows[:limit], str(rows[limit - 1]["id"])
@@ -44,18 +44,18 @@ def envelope(entries: list[dict[str, Any]], limit: int, marker: str | None) -> d
 
 
 def of_public_api(call: calls.Call) -> bool:
-    """Whether a client of the public API asks, and not one that knows the specification alone."""
+    """Return whether the client uses the public API, not just the specification."""
     return any(name in call.request.headers for name in ("x-box-ua", wire_names.VERSION_HEADER))
 
 
 def number_id(call: calls.Call, number: int) -> int | str:
-    """An id or a count that the specification shows as a number, as the client reads it (see `NumberId`)."""
+    """Return an id or count as a number or a string, as the client expects it (see `NumberId`)."""
     return str(number) if of_public_api(call) else number
 
 
 def select_fields(
     whole: Mapping[str, Any], mini: Iterable[str], asked: Sequence[str] | None, standard: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """An object with the mini fields and those that were asked for; all of it, or the standard, if none."""
+    """Return the mini fields and those in `asked`; if that is None, the standard fields or all."""
     wanted = (*mini, *asked) if asked is not None else (tuple(standard) or tuple(whole))
     return {name: whole[name] for name in dict.fromkeys(("type", *wanted)) if name in whole}

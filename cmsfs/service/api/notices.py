@@ -1,29 +1,29 @@
 """Flash messages: confirmations and new secrets that are shown once on the next page.
 
-A form's answer is a redirection, so that a reload repeats nothing; what there is to say waits here in
-between, in memory only, for the browser that it is meant for.
+A form is answered with a redirect, so that a reload repeats nothing; until the next page, its message is kept
+in memory, for the browser that sent the form.
 
-Rule: what was taken is gone.
+Rule: a message is deleted when it is taken.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-# More browsers than this do not wait for an answer at once.
+# Most messages kept; no more browsers than this wait for a response at once.
 _MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class FlashMessage:
-    """A sentence, and secrets by what they are; `failed` is a sentence about what was not done."""
+    """A message with secrets by their names; `failed` marks a message about something that was not done."""
 
-    said: str
+    text: str
     secrets: dict[str, str] = field(default_factory=dict)
     failed: bool = False
 
 
 class FlashMessages:
-    """Notices by browser, each until it is looked at."""
+    """Messages by browser, kept until they are shown."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, FlashMessage] = OrderedDict()

@@ -1,10 +1,10 @@
 """Declares API operations: a route together with its OpenAPI description.
 
 Each capability lists its operations beside its handlers; app.py groups and serves them, openapi.py describes
-them.  What the route says by itself is not said again: parameters of the path, the name, the scopes
-(scopes.py), and the refusals that every operation of its kind knows.
+them.  What follows from the route is not repeated: path parameters, the name, the scopes (scopes.py), and the
+errors common to all operations of its kind.
 
-Rule: a query parameter, a body and a status that an operation knows stand in its line.
+Rule: query parameters, bodies and statuses of an operation are declared with it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,17 +22,17 @@ _LIST = {"type": "array", "items": _TEXT}
 _FLAG = {"type": "boolean"}
 _NUMBER = {"type": "integer", "minimum": 0}
 
-# Bytes of any kind, as a body or an answer.
+# Any bytes, as a request or response body.
 BYTES = "application/octet-stream"
 HTML = "text/html"
 
-# Whoever has a token may be asked to wait, and a full disk keeps nobody from being told so.
+# Any authenticated request may be throttled, and a full disk does not prevent this answer.
 _ALWAYS = (400, 401, 403, 429, 503)
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the query string, or a header."""
+    """A query parameter or a header."""
 
     name: str
     says: str
@@ -43,7 +43,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class UploadForm:
-    """A multipart body: the attributes, of this model, and then the bytes."""
+    """A multipart body: the attributes, described by this model, then the bytes."""
 
     attributes: type[pydantic.BaseModel]
 
@@ -90,7 +90,7 @@ USEMARKER = flag("usemarker", "Page by marker, not by offset.")
 DIRECTION = choice("direction", "Ascending or descending.", "ASC", "DESC")
 SORT = choice("sort", "What a listing is ordered by.", "id", "name", "date", "size")
 
-# The two ways through a collection; a folder's listing knows both.
+# The parameters of marker paging and of offset paging; a folder's listing accepts both.
 MARKED = (LIMIT, MARKER)
 PAGED = (LIMIT, OFFSET, USEMARKER, MARKER, SORT, DIRECTION)
 
@@ -111,10 +111,10 @@ VERSION = Parameter(
 class Operation(routing.Route):
     """A route with its description.
 
-    `line` is the method and the path, as scopes.py writes it.  `gives` is the shape of the answer with
-    `status`: a type that pydantic knows, a media type, or None for an empty body; `also` are further
-    successes.  `errors` are the refusals beyond those that follow from the line.  A `public` one takes no
-    token, and its handler is a plain endpoint.  `more` is what is to be said beyond the summary `says`.
+    `line` is the method and the path, as in scopes.py.  `gives` is the type of the response with `status`: a
+    type that pydantic knows, a media type, or None for an empty body; `also` are further success statuses.
+    `errors` are the error statuses beyond those that follow from the line.  A `public` operation takes no
+    token, and its handler is a plain endpoint.  `more` is text beyond the summary `says`.
     """
 
     def __init__(
@@ -162,17 +162,17 @@ class Operation(routing.Route):
 
     @property
     def name_of_operation(self) -> str:
-        """As the public API names it: the method and the path, `id` for what varies."""
+        """Return the name in the style of the public API: the method and the path, `id` for variables."""
         parts = ["id" if part.startswith("{") else part for part in self.path_format.strip("/").split("/")]
         return "_".join([self.method.lower(), *parts])
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Routes that the description shows together, under a name and what they are about.
+    """Routes that the OpenAPI description shows together, under a name and a summary.
 
-    The first of several groups with one name has the summary.  `at_uploads`: clients send these to the upload
-    host.
+    The first of several groups with one name has the summary.  `at_uploads`: clients send these requests to
+    the upload host.
     """
 
     name: str

@@ -1,10 +1,10 @@
-"""Renders HTML pages; the only way to them.
+"""Renders HTML pages; the only place that does.
 
-Plain documents out of `templates/`, in the reader's light or dark colours.  Only where files are uploaded is
-there a script, a file of our own.
+Plain documents from `templates/`, in the reader's light or dark color scheme.  Only pages with uploads have a
+script, a file of our own.
 
-Rule: templates escape whatever they are given; the policy allows nothing but our own style, and the script
-that carries this answer's `nonce`.
+Rule: templates escape all values; the content security policy allows nothing but our own style, and the
+script that carries the response's `nonce`.
 """
 
 import base64
@@ -23,7 +23,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 @cache
 def _environment() -> Any:
-    # Only who shows a page pays for it: the drive's own service shows none, and starts quicker.
+    # Imported on first use: the drive's embedded service shows no pages, and starts faster without it.
     import jinja2
 
     made = jinja2.Environment(
@@ -33,25 +33,25 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["code"] = _code
+    made.filters["code"] = _mark_code
     made.filters["bytes"] = size
     return made
 
 
 @cache
 def _style() -> tuple[str, str]:
-    """Our style, and its hash for the policy."""
+    """Return our style sheet and its hash for the content security policy."""
     text = _environment().get_template("style.css").render()
     return text, base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _code(text: str) -> markupsafe.Markup:
-    """A text whose words between backticks are code."""
+def _mark_code(text: str) -> markupsafe.Markup:
+    """Return a text with the words between backticks marked as code."""
     return markupsafe.Markup(_CODE.sub(r"<code>\1</code>", str(markupsafe.escape(text))))
 
 
 def size(number: int) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     amount = float(number)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -61,7 +61,7 @@ def size(number: int) -> str:
 
 
 def text(template: str, **values: Any) -> str:
-    """A document."""
+    """Render a document."""
     style, _ = _style()
     made: str = _environment().get_template(template).render(style=markupsafe.Markup(style), **values)
     return made
@@ -69,7 +69,7 @@ def text(template: str, **values: Any) -> str:
 
 @cache
 def script() -> tuple[str, str]:
-    """The script of the pages for people, and a word that is another when the script is."""
+    """Return the script of the user pages, and a word that changes with its content."""
     made: str = _environment().get_template("web/page.js").render()
     return made, hashlib.sha256(made.encode()).hexdigest()[:12]
 
@@ -77,10 +77,10 @@ def script() -> tuple[str, str]:
 def page(
     document: str, *, status: int = 200, form_to: str = "", pictures: bool = False, nonce: str = ""
 ) -> responses.HTMLResponse:
-    """The answer with a document, perhaps one with pictures of ours.
+    """Return a document as a response, perhaps one with images of ours.
 
-    `form_to` is where, besides here, the answer to its form may lead; `nonce` what its script carries, which
-    may send to us what people upload.
+    `form_to` is an origin that its form's answer may redirect to, besides here; `nonce` is the one its script
+    carries, which may send uploads to us.
     """
     policy = (
         f"default-src 'none'; style-src 'sha256-{_style()[1]}'; base-uri 'none'; frame-ancestors 'none';"
@@ -98,14 +98,16 @@ def page(
     return responses.HTMLResponse(document, status, headers)
 
 
-def problem(code: str, said: str, *, status: int = 400) -> responses.HTMLResponse:
-    return page(text("problem.html", code=code, said=said), status=status)
+def problem(code: str, message: str, *, status: int = 400) -> responses.HTMLResponse:
+    return page(text("problem.html", code=code, message=message), status=status)
 
 
-def log_in(where: str, proof: tuple[str, str], *, login: str = "", said: str = "") -> responses.HTMLResponse:
-    """The form for login and password, on the way to `where`."""
-    document = text("log_in.html", where=where, proof=proof, login=login, said=said)
-    return page(document, status=401 if said else 200)
+def log_in(
+    where: str, proof: tuple[str, str], *, login: str = "", message: str = ""
+) -> responses.HTMLResponse:
+    """Return the login form; it leads on to `where`."""
+    document = text("log_in.html", where=where, proof=proof, login=login, message=message)
+    return page(document, status=401 if message else 200)
 
 
 def consent(
@@ -118,7 +120,7 @@ def consent(
     form_to: str,
     terms: Row | None = None,
 ) -> responses.HTMLResponse:
-    """The question whether the application may; with `terms` (`id`, `text`) that are to be agreed to."""
+    """Return the consent page; `terms` (`id`, `text`) are terms of service that the user has to agree to."""
     document = text(
         "consent.html",
         app=app,

@@ -1,7 +1,7 @@
-"""Offset and marker paging, and the SQL that walks folders and the trash.
+"""Offset and marker paging, and the SQL that pages through folders and the trash.
 
-A marker is the key of the last entry sent, so that what is added or removed between two pages neither
-repeats nor hides anything else.  Its text means nothing to clients and is judged like any other input.
+A marker is the key of the last entry sent, so that additions and removals between two pages neither repeat
+nor hide other entries.  It is opaque to clients and validated like any other input.
 
 Rule: pages are full as long as there are entries; the last page's `next_marker` is null, never empty.
 """
@@ -20,7 +20,7 @@ from cmsfs.service.storage import store
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
-# The largest offset that the database can hold; there is no reason for a smaller one here.
+# The largest offset that the database supports; there is no reason for a lower limit.
 MAX_OFFSET = 2**62
 
 SORTS = {"id": "id", "name": "name_key", "date": "modified_at", "size": "size"}
@@ -28,18 +28,18 @@ SORTS = {"id": "id", "name": "name_key", "date": "modified_at", "size": "size"}
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What a request says about the page that it wants."""
+    """The page that a request asks for."""
 
     limit: int
     offset: int
     use_marker: bool
-    after: tuple[int, Any, int] | None  # kind, sort key and id of the last entry of the page before
+    after: tuple[int, Any, int] | None  # kind, sort key and id of the previous page's last entry
     sort: str
     descending: bool
 
 
 def read_page(params: datastructures.QueryParams, *, default_sort: str = "name") -> PageRequest:
-    """The page that the query string asks for; 400 if it makes no sense."""
+    """Parse the paging parameters of a query string; 400 if they are invalid."""
     use_marker = read_flag(params, "usemarker")
     marker = params.get("marker", "")
     if marker and not use_marker:
@@ -64,7 +64,7 @@ def read_page(params: datastructures.QueryParams, *, default_sort: str = "name")
 
 
 def read_flag(params: datastructures.QueryParams, name: str) -> bool:
-    """A boolean, however the client's language writes it; 400 for what is none."""
+    """Parse a boolean in any client's spelling; 400 if it is none."""
     text = params.get(name, "").lower()
     if text not in ("", "true", "1", "false", "0"):
         raise problems.invalid(name, "must be true or false", code="invalid_parameter")
@@ -81,13 +81,13 @@ def read_number(params: datastructures.QueryParams, name: str, default: int, *, 
     return int(text)
 
 
-def walk(
+def select_page(
     read: store.Read, page: PageRequest, where: str, args: tuple[Any, ...]
 ) -> tuple[list[Row], str | None]:
-    """The rows of `item` on a page, and the marker of the next one.
+    """Return the rows of `item` on a page, and the marker of the next page.
 
-    Folders come first, then files, then web links, as the numbers of the kinds say; `where` is one of our
-    own conditions.
+    Folders come first, then files, then web links, in the order of the kinds' numbers; `where` is SQL of our
+    own.
     """
     key = SORTS[page.sort]
     order, beyond = ("DESC", "<") if page.descending else ("ASC", ">")
@@ -108,7 +108,7 @@ def walk(
 def envelope(
     page: PageRequest, entries: list[dict[str, Any]], *, total: int, marker: str | None
 ) -> dict[str, Any]:
-    """The collection as it is answered, in the form that the request chose."""
+    """Return the collection as JSON, with the kind of paging that the request uses."""
     if page.use_marker:
         return {"entries": entries, "limit": page.limit, "next_marker": marker, "prev_marker": None}
     direction = "DESC" if page.descending else "ASC"
@@ -135,7 +135,7 @@ def _decode(marker: str, sort: str, direction: str) -> tuple[int, Any, int]:
         made_sort, made_direction, kind, last, number = found
         wanted = str if sort == "name" else int
         numbers = [one for one in (kind, number, last) if not isinstance(one, str)]
-        # No bool is a number here, and none is larger than the database's.
+        # A bool does not count as a number here, and all numbers must fit the database's integers.
         bounded = all(type(one) is int and abs(one) < 2**63 for one in numbers)
         if (made_sort, made_direction) == (sort, direction) and isinstance(last, wanted) and bounded:
             return int(kind), last, int(number)

@@ -1,1 +1,1 @@
-"""Files and folders as one ZIP archive, made while it is downloaded."""
+"""Downloads of several files and folders as one ZIP archive, generated while it is sent."""

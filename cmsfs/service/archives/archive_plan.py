@@ -1,10 +1,10 @@
-"""What an archive holds: the files and folders that were asked for, and what is below them, by their paths.
+"""The contents of an archive: the requested files and folders, and everything below them, with their paths.
 
-Two items of one name that come from different folders would be one in the archive; both get their ids into
-their names.
+Requested items with the same name from different folders would collide; each gets its id appended to its
+name.
 
-Rule: everything is judged by itself, for whoever downloads it, at the time of the download; what they may not
-have is left out and counted.
+Rule: rights are checked for each item, for the downloading user, at the time of the download; items without
+the right are left out and counted.
 """
 
 import json
@@ -32,23 +32,23 @@ _BELOW = f"""
   SELECT {_COLUMNS} FROM item WHERE path >= ? AND path < ? AND status = 0 AND kind < 2 ORDER BY path, name_key
 """
 
-# Rights are found for so many at once.
+# Rows per batch of rights checks.
 _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file, or a folder, whose path ends with a slash."""
+    """A file or folder; the path of a folder ends with a slash."""
 
     path: str
-    modified: int  # in seconds
+    modified: int  # Unix time in seconds
     sha1: str | None = None
     size: int = 0
 
 
 @dataclass(slots=True)
 class ArchivePlan:
-    """The members in their order, and what is left out."""
+    """The members in archive order, and the counts of skipped items."""
 
     members: list[Member] = field(default_factory=list)
     files: int = 0
@@ -60,13 +60,13 @@ class ArchivePlan:
 def make(
     read: Read, viewer: access_rights.Viewer, wanted: Sequence[int], *, most: int, now: int
 ) -> ArchivePlan:
-    """The archive of these items for a viewer.  Long: for a thread."""
+    """Plan the archive of these items for a viewer.  Slow: call it in a thread."""
     found = {row["id"]: row for row in read(_TOP, json.dumps(list(wanted)))}
     top = [found[number] for number in wanted if number in found]
     plan = ArchivePlan()
-    names = _names(plan, top)
+    names = _assign_names(plan, top)
     planner = _Planner(read, viewer, plan, most, now)
-    planner.leave_out(len(wanted) - len(top))
+    planner.skip(len(wanted) - len(top))
     for row in top:
         above = {row["parent"]: ""}
         planner.add([row], above, names)
@@ -75,8 +75,8 @@ def make(
     return plan
 
 
-def _names(plan: ArchivePlan, top: Sequence[Row]) -> dict[int, str]:
-    """What the items that were asked for are called in the archive."""
+def _assign_names(plan: ArchivePlan, top: Sequence[Row]) -> dict[int, str]:
+    """Return the names of the requested items in the archive; records renamed ones as conflicts."""
     count = Counter(wire_names.name_key(row["name"]) for row in top)
     taken = set(count)
     names: dict[int, str] = {}
@@ -91,9 +91,9 @@ def _names(plan: ArchivePlan, top: Sequence[Row]) -> dict[int, str]:
                 stem += "_"
                 name = f"{stem} ({row['id']}){end}"
             taken.add(wire_names.name_key(name))
-            told = {"id": str(row["id"]), "type": KIND_NAMES[ItemKind(row["kind"])]}
-            told |= {"original_name": row["name"], "download_name": name}
-            renamed.setdefault(key, []).append(told)
+            entry = {"id": str(row["id"]), "type": KIND_NAMES[ItemKind(row["kind"])]}
+            entry |= {"original_name": row["name"], "download_name": name}
+            renamed.setdefault(key, []).append(entry)
         names[row["id"]] = name
     plan.conflicts = list(renamed.values())
     return names
@@ -109,18 +109,18 @@ class _Planner:
         self._most = most
         self._now = now
 
-    def leave_out(self, count: int) -> None:
+    def skip(self, count: int) -> None:
         self._plan.skipped_files += count
 
     def add(self, rows: Sequence[Row], above: dict[int, str], names: dict[int, str]) -> None:
-        """Rows whose folders, by their ids and with their paths, are in `above` or come before them."""
+        """Add rows; the path of each row's parent is in `above` or comes from an earlier row."""
         for start in range(0, len(rows), _PAGE):
             page = rows[start : start + _PAGE]
             self._view.look_up(page)
             for row in page:
-                self._one(row, above, names.get(row["id"], row["name"]))
+                self._add_one(row, above, names.get(row["id"], row["name"]))
 
-    def _one(self, row: Row, above: dict[int, str], name: str) -> None:
+    def _add_one(self, row: Row, above: dict[int, str], name: str) -> None:
         plan, folder = self._plan, above.get(row["parent"])
         allowed = folder is not None and ItemRight.DOWNLOAD in self._view.rights(row)
         when = row["content_modified_at"] or row["modified_at"] or 0

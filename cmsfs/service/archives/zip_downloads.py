@@ -1,14 +1,14 @@
-"""Several files and folders in one download: an address for the archive, and one for its status.
+"""ZIP downloads of several files and folders: one URL for the archive, one for its status.
 
-Whoever asks must see and may download everything that they name; what is below the folders is judged, with
-everything else once more, when the archive is fetched.  The addresses need no token, as clients of the public
-API expect it.
+The user must see, and may download, every requested item; items below the folders are checked, and the
+requested ones again, when the archive is downloaded.  The URLs need no token, as clients of the public API
+expect.
 
-What was asked for is remembered by the process that was asked; where processes share a database, it is noted
-there, too, so that any of them sends the archive and tells how that went.
+A requested archive is kept in the memory of the process that received the request; where several processes
+share a database, it is stored there as well, so that any of them can send the archive and report its status.
 
-Rule: an address is for a moment (LIFETIME_SECONDS), and for the user who asked: it shows nothing that they
-may not download when it is used.
+Rule: a URL is short-lived (LIFETIME_SECONDS) and bound to the requesting user: it gives access to nothing
+that they may not download when it is used.
 """
 
 import json
@@ -33,22 +33,22 @@ from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
-# A download begins within this time; whoever begins late asks again.
+# A download has to begin within this time; later the client has to request it again.
 LIFETIME_SECONDS = 60
 
-# For so long a status is told.
+# How long the status is available.
 STATUS_SECONDS = 12 * 3600
 
-# So many archives are remembered, the latest.
-MOST_KNOWN = 1000
+# Most requested archives kept, the latest.
+MAX_REMEMBERED = 1000
 
-# Processes note one for each other under this and its word.
-_NOTE = "zip."
+# Key prefix of shared values, followed by the archive's token.
+_KEY_PREFIX = "zip."
 
 
 @dataclass(slots=True)
 class RequestedArchive:
-    """What somebody asked for."""
+    """An archive that a user requested."""
 
     items: list[int]
     name: str
@@ -58,7 +58,7 @@ class RequestedArchive:
     files: int
     made_at: int
     progress: zip_stream.ZipProgress | None = None
-    told: dict[str, Any] | None = None  # how it went at another process
+    told: dict[str, Any] | None = None  # the status reported by another process
 
     def status(self) -> dict[str, Any]:
         done = self.progress
@@ -72,45 +72,45 @@ class RequestedArchive:
             "state": "in_progress" if done is None else done.state,
         }
 
-    def note(self) -> bytes:
-        """What other processes need to know."""
+    def to_json(self) -> bytes:
+        """Return what other processes need, as JSON."""
         found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "progress"}
         return json.dumps(found | {"told": None if self.progress is None else self.status()}).encode()
 
 
 class RequestedArchives:
-    """Those that were asked for lately, by the words of their addresses."""
+    """Recently requested archives, by the tokens in their URLs."""
 
     def __init__(self, opened: store.Store) -> None:
         self._known: OrderedDict[str, RequestedArchive] = OrderedDict()
         self._shared = opened.shared if opened.shared.receives_notifications else None
 
     async def add(self, archive: RequestedArchive) -> str:
-        """Remember it; its word."""
-        # The moment comes first: those of the past are forgotten by their names.
-        word = f"{archive.made_at:016x}{chance.token_urlsafe(32)}"
-        self.remember(word, archive)
+        """Store an archive; return its token."""
+        # The token begins with the time, so that expired entries are deleted as a range of names.
+        token = f"{archive.made_at:016x}{chance.token_urlsafe(32)}"
+        self.remember(token, archive)
         if self._shared is not None:
             over = archive.made_at - STATUS_SECONDS * 1_000_000
-            await self._shared.drop_values(_NOTE, f"{_NOTE}{over:016x}")
-            await self._shared.add_value(f"{_NOTE}{word}", archive.note())
-        return word
+            await self._shared.drop_values(_KEY_PREFIX, f"{_KEY_PREFIX}{over:016x}")
+            await self._shared.add_value(f"{_KEY_PREFIX}{token}", archive.to_json())
+        return token
 
-    def remember(self, word: str, archive: RequestedArchive) -> None:
-        self._known[word] = archive
-        while len(self._known) > MOST_KNOWN:
+    def remember(self, token: str, archive: RequestedArchive) -> None:
+        self._known[token] = archive
+        while len(self._known) > MAX_REMEMBERED:
             self._known.popitem(last=False)
 
-    async def tell(self, word: str, archive: RequestedArchive) -> None:
-        """Tell other processes how it went."""
+    async def share_status(self, token: str, archive: RequestedArchive) -> None:
+        """Share an archive's status with other processes."""
         if self._shared is not None:
-            await self._shared.set_value(f"{_NOTE}{word}", archive.note())
+            await self._shared.set_value(f"{_KEY_PREFIX}{token}", archive.to_json())
 
-    def find(self, word: str, now: int, seconds: int) -> RequestedArchive:
-        """One that was asked for in the last so many seconds; 404 if there is none."""
-        found = self._known.get(word)
+    def find(self, token: str, now: int, seconds: int) -> RequestedArchive:
+        """Return an archive requested within the last `seconds`; 404 if there is none."""
+        found = self._known.get(token)
         if self._shared is not None and (found is None or found.progress is None):
-            noted = self._shared.value(f"{_NOTE}{word}")
+            noted = self._shared.value(f"{_KEY_PREFIX}{token}")
             found = None if noted is None else RequestedArchive(**json.loads(noted))
         if found is None or now - found.made_at > seconds * 1_000_000:
             raise problems.not_found("zip_download", "")
@@ -120,24 +120,24 @@ class RequestedArchives:
 async def create(call: calls.Call) -> responses.Response:
     wish = await call.body(zip_downloads.NewZipDownload)
     opened = call.store
-    numbers = list(dict.fromkeys(_judged(call, one) for one in wish.items))
+    numbers = list(dict.fromkeys(_check_item(call, one) for one in wish.items))
     now = opened.now()
     plan = await _plan(opened, call.caller, numbers, most=zip_downloads.MAX_FILES + 1, now=now)
     if plan.files > zip_downloads.MAX_FILES:
-        said = f"An archive has at most {zip_downloads.MAX_FILES:,} files."
-        raise problems.Refused(403, "operation_limit_exceeded", said)
+        message = f"An archive has at most {zip_downloads.MAX_FILES:,} files."
+        raise problems.Refused(403, "operation_limit_exceeded", message)
     made = RequestedArchive(
         items=numbers,
         name=f"{(wish.download_file_name or 'download').removesuffix('.zip')}.zip",
         user=call.caller.id,
         bound=call.caller.bound,
-        link=downloads.link_named_by(call),
+        link=downloads.stored_link_of(call),
         files=plan.files,
         made_at=now,
     )
-    word = await _known(call.request).add(made)
+    token = await _requested_archives(call.request).add(made)
     url = call.request.url
-    address = f"{url.scheme}://{url.netloc}/z/{word}"
+    address = f"{url.scheme}://{url.netloc}/z/{token}"
     body = {
         "download_url": f"{address}/content",
         "status_url": f"{address}/status",
@@ -147,8 +147,8 @@ async def create(call: calls.Call) -> responses.Response:
     return calls.answer(body, 202)
 
 
-def _judged(call: calls.Call, wish: zip_downloads.ZipTarget) -> int:
-    """The number of an item that the caller may download."""
+def _check_item(call: calls.Call, wish: zip_downloads.ZipTarget) -> int:
+    """Return the number of an item that the caller may download."""
     if wish.id == wire_names.ROOT_ID:
         raise problems.invalid("items", "the root folder cannot be in an archive")
     kind = ItemKind.FOLDER if wish.type == "folder" else ItemKind.FILE
@@ -168,8 +168,8 @@ async def _plan(
 async def content(request: requests.Request) -> responses.Response:
     opened: store.Store = request.app.store
     now = opened.now()
-    known, word = _known(request), request.path_params["word"]
-    made = known.find(word, now, LIFETIME_SECONDS)
+    archives, token = _requested_archives(request), request.path_params["word"]
+    made = archives.find(token, now, LIFETIME_SECONDS)
     viewer = downloads.viewer_of(opened, made.user, made.bound, made.link)
     if viewer is None:
         raise problems.not_found("zip_download", "")
@@ -177,23 +177,25 @@ async def content(request: requests.Request) -> responses.Response:
     progress = zip_stream.ZipProgress(plan)
     if request.method != "HEAD":
         made.progress = progress
-        known.remember(word, made)
+        archives.remember(token, made)
         sql = "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
         for row in opened.read(sql, json.dumps(made.items)):
             kind = KIND_NAMES[ItemKind(row["kind"])].upper()
-            await link_stats.tell(opened, f"{kind}.DOWNLOADED", row, by=made.user)
-    return zip_stream.ZipResponse(opened.blobs, made.name, progress, partial(known.tell, word, made))
+            await link_stats.notify_webhooks(opened, f"{kind}.DOWNLOADED", row, by=made.user)
+    return zip_stream.ZipResponse(
+        opened.blobs, made.name, progress, partial(archives.share_status, token, made)
+    )
 
 
 async def status(request: requests.Request) -> responses.Response:
     opened: store.Store = request.app.store
-    made = _known(request).find(request.path_params["word"], opened.now(), STATUS_SECONDS)
+    made = _requested_archives(request).find(request.path_params["word"], opened.now(), STATUS_SECONDS)
     return calls.answer(made.status())
 
 
-def _known(request: requests.Request) -> RequestedArchives:
-    known: RequestedArchives = request.app.archives
-    return known
+def _requested_archives(request: requests.Request) -> RequestedArchives:
+    archives: RequestedArchives = request.app.archives
+    return archives
 
 
 routes = [

@@ -1,4 +1,4 @@
-"""Sends an archive as it is made: nothing of it is kept, in memory or on the disk, but a piece at a time."""
+"""Streams an archive while it is generated: at any time only one piece of it is in memory, none on disk."""
 
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from urllib.parse import quote
@@ -12,31 +12,35 @@ from cmsfs.service.archives.zip_writer import ZipWriter
 from cmsfs.service.content import files
 from cmsfs.service.storage import blobs
 
-# A file that is no larger is read as a whole.
-WHOLE = blobs.CHUNK
+# Files up to this size are read as a whole.
+MAX_WHOLE_FILE = blobs.CHUNK
 
-# How long it may take to say that an archive has failed.
-_SECONDS = 5.0
+# Time limit for recording that an archive failed.
+_REPORT_SECONDS = 5.0
 
 
 class ZipProgress:
-    """How far the download of an archive is."""
+    """The progress of an archive's download."""
 
     def __init__(self, plan: ArchivePlan) -> None:
         self.state = "in_progress"
         self.downloaded = 0
-        self.lost = 0  # files whose bytes were gone when it was their turn
+        self.lost = 0  # files whose bytes were deleted during the download
         self.plan = plan
 
 
 class ZipResponse(responses.Response):
-    """An archive, streamed.  It is made no further when the client goes away.
+    """Streams an archive; stops generating it when the client disconnects.
 
-    `ended` is called before the client sees the end, or when there is none.
+    `ended` is called before the client receives the end, or on failure.
     """
 
     def __init__(
-        self, kept: blobs.BlobStore, name: str, progress: ZipProgress, ended: Callable[[], Awaitable[None]]
+        self,
+        blob_store: blobs.BlobStore,
+        name: str,
+        progress: ZipProgress,
+        ended: Callable[[], Awaitable[None]],
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -51,7 +55,7 @@ class ZipResponse(responses.Response):
         del self.headers["content-length"]
         self._progress = progress
         self._ended = ended
-        self._pieces = _pieces(kept, progress)
+        self._pieces = _pieces(blob_store, progress)
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         try:
@@ -59,7 +63,7 @@ class ZipResponse(responses.Response):
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(files.until_gone, receive, nursery.cancel_scope)
+                nursery.start_soon(files.cancel_on_disconnect, receive, nursery.cancel_scope)
                 while scope["method"] != "HEAD":
                     data = await threads.run_sync(next, self._pieces, b"")
                     if not data:
@@ -73,38 +77,38 @@ class ZipResponse(responses.Response):
             self._pieces.close()
             if self._progress.state != "succeeded":
                 self._progress.state = "failed"
-                with trio.move_on_after(_SECONDS, shield=True):
+                with trio.move_on_after(_REPORT_SECONDS, shield=True):
                     await self._ended()
 
 
-def _pieces(kept: blobs.BlobStore, progress: ZipProgress) -> Generator[bytes, None, None]:
-    """The archive, about a mebibyte at a time; for a thread."""
+def _pieces(blob_store: blobs.BlobStore, progress: ZipProgress) -> Generator[bytes, None, None]:
+    """Yield the archive in pieces of about 1 MiB; blocking, run it in a thread."""
     writer = ZipWriter()
-    found: list[bytes] = []
+    parts: list[bytes] = []
     size = 0
     for member in progress.plan.members:
-        for data in _member(writer, kept, member, progress):
-            found.append(data)
+        for data in _member(writer, blob_store, member, progress):
+            parts.append(data)
             size += len(data)
             if size >= blobs.CHUNK:
-                yield b"".join(found)
-                found, size = [], 0
-    yield b"".join([*found, writer.close()])
+                yield b"".join(parts)
+                parts, size = [], 0
+    yield b"".join([*parts, writer.close()])
 
 
 def _member(
-    writer: ZipWriter, kept: blobs.BlobStore, member: Member, progress: ZipProgress
+    writer: ZipWriter, blob_store: blobs.BlobStore, member: Member, progress: ZipProgress
 ) -> Iterator[bytes]:
     if member.sha1 is None:
         yield writer.folder(member.path, member.modified)
         return
     try:
-        reader = kept.open(member.sha1, 0, member.size)
-    except FileNotFoundError:  # deleted for good since the download began
+        reader = blob_store.open(member.sha1, 0, member.size)
+    except FileNotFoundError:  # permanently deleted since the download began
         progress.lost += 1
         return
     try:
-        if member.size <= WHOLE:
+        if member.size <= MAX_WHOLE_FILE:
             yield writer.file(member.path, reader.read_exactly(member.size), member.modified)
         else:
             yield writer.begin(member.path, member.size, member.modified)

@@ -1,10 +1,11 @@
-"""The bytes of a ZIP archive, entry after entry, for a stream that nobody can go back in.
+"""Encodes a ZIP archive entry by entry, for an output that cannot seek.
 
-An entry whose bytes are at hand is stored with its size and checksum before it, which every reader can take.
-Of a larger one both are known only after it: it is said to be compressed, in blocks that are not, since a
-reader finds the end of those by themselves.  ZIP64 where something is larger than 4 GiB, or there are many.
+An entry whose bytes are in memory is stored with its size and checksum up front, which every reader supports.
+For a larger one both are known only after its data: it is marked as deflated and consists of stored
+(uncompressed) blocks, because readers find the end of a deflate stream by themselves.  ZIP64 is used for
+sizes above 4 GiB and for many entries.
 
-Rule: names are UTF-8 and say so; nothing is kept of an entry but its line in the directory at the end.
+Rule: names are UTF-8 and flagged so; of each entry only its line in the central directory is kept.
 """
 
 import struct
@@ -20,14 +21,14 @@ _UNIX = 3 << 8
 _FILE_MODE, _FOLDER_MODE = 0o100644 << 16, (0o040755 << 16) | 0x10
 _VERSION, _VERSION_64 = 20, 45
 
-# A size from which the blocks around the bytes may bring an entry above 4 GiB.
+# From this size on, the block headers may push an entry above 4 GiB.
 _PERHAPS_LARGE = _LARGE - (1 << 20)
 
 
 @dataclass(slots=True)
 class _Entry:
     name: bytes
-    modified: int  # in seconds
+    modified: int  # Unix time in seconds
     method: int
     flags: int
     attributes: int
@@ -39,7 +40,7 @@ class _Entry:
 
 
 class ZipWriter:
-    """Each method gives the next bytes of the archive."""
+    """Each method returns the next bytes of the archive."""
 
     def __init__(self) -> None:
         self._at = 0
@@ -48,15 +49,15 @@ class ZipWriter:
         self._blocks = zlib.compressobj(0, zlib.DEFLATED, -15)
 
     def folder(self, path: str, modified: int) -> bytes:
-        """A folder, whose path ends with a slash."""
+        """Return a folder entry; the path ends with a slash."""
         return self._whole(path, b"", modified, _FOLDER_MODE)
 
     def file(self, path: str, data: bytes, modified: int) -> bytes:
-        """A file with all of its bytes."""
+        """Return a file entry with all of its bytes."""
         return self._whole(path, data, modified, _FILE_MODE)
 
     def begin(self, path: str, size: int, modified: int) -> bytes:
-        """A file whose bytes follow, by `more` and then `end`."""
+        """Begin a file entry whose data follows: call `more` for each chunk, then `end`."""
         entry = _Entry(_encoded(path), modified, _DEFLATED, _UTF8 | _SIZES_AFTER, _FILE_MODE, self._at)
         entry.is_64 = size > _PERHAPS_LARGE
         self._open = entry
@@ -64,14 +65,14 @@ class ZipWriter:
         return self._sent(_local(entry))
 
     def more(self, data: bytes) -> bytes:
-        """The next bytes of the file that was begun."""
+        """Return the next bytes of the current entry."""
         assert self._open is not None
         self._open.crc = zlib.crc32(data, self._open.crc)
         self._open.size += len(data)
         return self._packed(self._blocks.compress(data))
 
     def end(self) -> bytes:
-        """The end of the file that was begun."""
+        """Return the end of the current entry."""
         assert self._open is not None
         entry, last = self._open, self._packed(self._blocks.flush())
         sizes = "<4sL2Q" if entry.is_64 else "<4s3L"
@@ -81,7 +82,7 @@ class ZipWriter:
         return last + self._sent(after)
 
     def close(self) -> bytes:
-        """The directory: the end of the archive."""
+        """Return the central directory, which ends the archive."""
         start, count = self._at, len(self._directory)
         lines = b"".join(self._directory)
         found = self._sent(lines)
@@ -120,14 +121,14 @@ def _encoded(path: str) -> bytes:
 
 
 def _when(modified: int) -> tuple[int, int]:
-    """The time and the date as DOS has them, in UTC, from 1980 to 2107."""
+    """Return the DOS time and date, in UTC, limited to 1980 to 2107."""
     moment = time.gmtime(min(max(modified, 315_532_800), 4_354_819_198))
     clock = moment.tm_hour << 11 | moment.tm_min << 5 | moment.tm_sec // 2
     return clock, (moment.tm_year - 1980) << 9 | moment.tm_mon << 5 | moment.tm_mday
 
 
 def _stamp(entry: _Entry) -> bytes:
-    """The time in whole seconds of UTC, for those who know it."""
+    """Return the extra field with the Unix time, which is UTC in whole seconds."""
     return struct.pack("<2HBl", 0x5455, 5, 1, min(max(entry.modified, -(2**31)), 2**31 - 1))
 
 

@@ -1,8 +1,8 @@
 """Cascade policies: list, create, get, delete, and apply again.
 
-A policy may come before the metadata: what is below then gets it when the folder does.
+A policy may exist before the folder has the metadata: items below get it when the folder does.
 
-Rule: whoever may describe a folder has its metadata cascade; when a policy ends, the metadata stays.
+Rule: the right to describe a folder includes its cascade policies; deleting a policy keeps the metadata.
 """
 
 from sqlite3 import Connection, Row
@@ -40,7 +40,7 @@ def _folder(read: store.Read, call: calls.Call, wire_id: str, needed: ItemRight 
 
 
 def _get(read: store.Read, call: calls.Call, needed: ItemRight = ItemRight.SEE) -> tuple[Row, Row]:
-    """A policy and its folder; 404 unless the caller sees that."""
+    """Return a policy and its folder; 404 unless the caller sees the folder."""
     found = read(f"{_SELECT} WHERE p.uuid = ?", call.id)
     if found:
         row = calls.find_item(read, call.caller, ItemKind.FOLDER, str(found[0]["folder"]))
@@ -50,7 +50,7 @@ def _get(read: store.Read, call: calls.Call, needed: ItemRight = ItemRight.SEE) 
 
 
 def _instance(read: store.Read, folder: Row, template: int) -> Row:
-    """What the folder itself has of the template; 404 without."""
+    """Return the folder's own instance of the template; 404 if there is none."""
     found = read(_INSTANCE, folder["id"], template)
     if not found:
         raise problems.not_found("metadata instance", str(folder["id"]), code="instance_not_found")
@@ -65,7 +65,7 @@ async def of_folder(call: calls.Call) -> responses.Response:
     wanted = params.get("owner_enterprise_id") or str(call.caller.enterprise)
     sql = f"{_SELECT} WHERE p.folder = ? AND p.id > ? AND account.enterprise = ? ORDER BY p.id LIMIT ?"
     rows = call.store.read(sql, folder["id"], after, calls.parse_id(wanted), limit + 1)
-    page, marker = marker_pagination.cut(rows, limit)
+    page, marker = marker_pagination.cut_page(rows, limit)
     return calls.answer(marker_pagination.envelope([_shape(row) for row in page], limit, marker))
 
 
@@ -133,9 +133,9 @@ def _shape(row: Row) -> dict[str, Any]:
     }
 
 
-def _log(conn: Connection, call: calls.Call, row: Row, word: str) -> None:
+def _log(conn: Connection, call: calls.Call, row: Row, event_type: str) -> None:
     by, now = call.caller.id, call.store.now()
-    events_admin.record(conn, row["owner_enterprise"], word, _shape(row), by=by, now=now)
+    events_admin.record(conn, row["owner_enterprise"], event_type, _shape(row), by=by, now=now)
 
 
 _PATH = "/metadata_cascade_policies"

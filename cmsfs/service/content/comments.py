@@ -1,9 +1,9 @@
 """Comments on files and replies to comments: list, create, change, delete.
 
-Search finds files by them (a trigger keeps the index), and a file counts them.
+Comments are searchable (a trigger maintains the index) and counted per file.
 
-Rule: whoever may look into a file reads its comments, and whose role allows it writes some; only who wrote
-one changes it, and only that one or the file's owner takes it back.
+Rule: whoever may preview a file reads its comments; commenting needs a role that allows it.  Only the author
+changes a comment; the author and the file's owner delete it.
 """
 
 from sqlite3 import Connection, Row
@@ -55,7 +55,7 @@ def _file(read: store.Read, call: calls.Call, wire_id: str) -> Row:
 
 
 def _find(read: store.Read, call: calls.Call, wire_id: str) -> tuple[Row, Row]:
-    """A comment and its file; 404 unless the caller may look into that."""
+    """Return a comment and its file; 404 unless the caller may preview the file."""
     found = read(f"{_SELECT} WHERE comment.id = ?", calls.parse_id(wire_id))
     if not found or calls.find_item(read, call.caller, ItemKind.FILE, str(found[0]["item"])) is None:
         raise problems.not_found("comment", wire_id)
@@ -63,10 +63,10 @@ def _find(read: store.Read, call: calls.Call, wire_id: str) -> tuple[Row, Row]:
 
 
 def _message(wish: comments.NewComment | comments.UpdateComment) -> str:
-    said = wish.tagged_message if wish.tagged_message is not None else wish.message
-    if said is None or not said.strip():
+    text = wish.tagged_message if wish.tagged_message is not None else wish.message
+    if text is None or not text.strip():
         raise problems.invalid("message", "is missing", reason="missing_parameter")
-    return said
+    return text
 
 
 async def create(call: calls.Call) -> responses.Response:

@@ -1,15 +1,15 @@
 """Downloads: redirects a content request to a signed URL, and serves that URL.
 
-`GET /files/:id/content` is answered with a redirection to an address on the same host: signed, good for a
-quarter of an hour, for everybody who has it and without a token, as clients of the public API expect it.
-Who says `Prefer: return=representation` gets the bytes at once and is spared the second question.
+`GET /files/:id/content` redirects to a signed URL on the same host, valid for fifteen minutes, for any holder
+and without a token, as clients of the public API expect.  `Prefer: return=representation` returns the bytes
+at once and saves the second request.
 
-With `--redirect-downloads` the address is in the bucket, for five minutes (`storage/s3/presigned.py`), for
-what is not small, has no watermark and was asked for by a token that is not bound to items.  It is counted
-when it is given.
+With `--redirect-downloads` the URL points to the bucket and is valid for five minutes
+(`storage/s3/presigned.py`); not for small files, watermarked files and tokens that are bound to an item.
+Such a download is counted when the URL is issued.
 
-Rule: an address of the service dies with the right to download, whatever time it has left: rights are judged
-at each use.
+Rule: a URL of the service stops working when the right to download ends, however long it is still valid:
+rights are checked on each use.
 """
 
 from sqlite3 import Row
@@ -36,36 +36,36 @@ async def content(call: calls.Call) -> responses.Response:
     calls.check_download(call, row)
     version = files.find_version(call.store.read, row, call.request.query_params.get("version") or None)
     if call.caller.is_visitor and version["id"] != row["version"]:
-        # Without an account one sees what is, as on the link's page.
+        # Without an account only the current version is visible, as on the link's page.
         raise problems.not_found("file_version", str(version["id"]))
     may_redirect = call.caller.bound is None
-    is_redirected = may_redirect and files.redirection(call.store, row, version) is not None
-    if is_redirected or _wants_bytes(call.request):
-        await link_stats.count_download(call.store, call.request, link_stats.of(call))
-        if link_stats.begins(call.request):
-            await link_stats.tell(call.store, "FILE.DOWNLOADED", row, by=call.caller.id)
+    is_redirected = may_redirect and files.redirect_url(call.store, row, version) is not None
+    if is_redirected or _prefers_bytes(call.request):
+        await link_stats.count_download(call.store, call.request, link_stats.link_used_by(call))
+        if link_stats.is_from_start(call.request):
+            await link_stats.notify_webhooks(call.store, "FILE.DOWNLOADED", row, by=call.caller.id)
         return files.send(call.store, call.request, row, version, may_redirect=may_redirect)
-    headers = {"Location": _address(call, row, version), "Cache-Control": "no-store"}
+    headers = {"Location": _signed_url(call, row, version), "Cache-Control": "no-store"}
     return responses.Response(status_code=302, headers=headers)
 
 
-def _wants_bytes(request: requests.Request) -> bool:
+def _prefers_bytes(request: requests.Request) -> bool:
     wishes = ",".join(request.headers.getlist("prefer")).lower().replace(" ", "").split(",")
     return _PREFERENCE in wishes
 
 
-def _address(call: calls.Call, row: Row, version: Row) -> str:
+def _signed_url(call: calls.Call, row: Row, version: Row) -> str:
     caller, url = call.caller, call.request.url
-    word = call.store.url_signer.sign(
+    token = call.store.url_signer.sign(
         _KIND,
         row["id"],
         version["id"],
         caller.id,
         caller.bound,
-        link_named_by(call),
+        stored_link_of(call),
         expires=call.store.now() + LIFETIME_SECONDS * 1_000_000,
     )
-    return f"{url.scheme}://{url.netloc}/d/{word}/download"
+    return f"{url.scheme}://{url.netloc}/d/{token}/download"
 
 
 async def fetch(request: requests.Request) -> responses.Response:
@@ -74,21 +74,21 @@ async def fetch(request: requests.Request) -> responses.Response:
     if found is None:
         raise problems.not_found("download", "")
     file, version_id, user, bound, link = found
-    row = _judged(opened, file, user, bound, link)
+    row = _authorized_file(opened, file, user, bound, link)
     version = files.find_version(opened.read, row, str(version_id))
-    await link_stats.count_download(opened, request, None if link is None else _linked(opened, link))
-    if link_stats.begins(request):
-        await link_stats.tell(opened, "FILE.DOWNLOADED", row, by=user)
+    await link_stats.count_download(opened, request, None if link is None else _item_of_link(opened, link))
+    if link_stats.is_from_start(request):
+        await link_stats.notify_webhooks(opened, "FILE.DOWNLOADED", row, by=user)
     return files.send(opened, request, row, version, may_redirect=bound is None)
 
 
-def _linked(opened: store.Store, word: str) -> int | None:
-    found = opened.read("SELECT id FROM item WHERE link = ?", word.partition(" ")[0])
+def _item_of_link(opened: store.Store, stored_link: str) -> int | None:
+    found = opened.read("SELECT id FROM item WHERE link = ?", stored_link.partition(" ")[0])
     return found[0]["id"] if found else None
 
 
-def _judged(opened: store.Store, file: int, user: int, bound: int | None, link: str | None) -> Row:
-    """The file, if the user for whom the address was made may still download it; 404 otherwise."""
+def _authorized_file(opened: store.Store, file: int, user: int, bound: int | None, link: str | None) -> Row:
+    """Return the file if the URL's user may still download it; 404 otherwise."""
     viewer = viewer_of(opened, user, bound, link)
     rows = opened.read("SELECT * FROM item WHERE id = ? AND kind = ?", file, ItemKind.FILE)
     if viewer is None or not rows or rows[0]["status"] != ItemStatus.ACTIVE:
@@ -102,21 +102,23 @@ def _judged(opened: store.Store, file: int, user: int, bound: int | None, link: 
 def viewer_of(
     opened: store.Store, user: int, bound: int | None, link: str | None
 ) -> access_rights.NotifiedUser | None:
-    """For whom an address was made, as they are now; None if they may nothing any more."""
+    """Return the current rights of the URL's user; None if the account is gone or inactive."""
     users = opened.read("SELECT * FROM account WHERE id = ? AND status != 'inactive'", user)
     if not users:
         return None
     shared = None
     if link is not None:
         enterprise = users[0]["enterprise"]
-        shared = shared_links.recall(opened.read, link, user=user, enterprise=enterprise, now=opened.now())
+        shared = shared_links.from_stored(
+            opened.read, link, user=user, enterprise=enterprise, now=opened.now()
+        )
     return access_rights.NotifiedUser(user, bound, shared)
 
 
-def link_named_by(call: calls.Call) -> str | None:
-    """The word of the shared link that a request came by, if it is somebody else's."""
+def stored_link_of(call: calls.Call) -> str | None:
+    """Return the token of the shared link that the request came through, if it belongs to somebody else."""
     shared = call.caller.shared
-    return None if shared is None or shared.is_own else shared.kept
+    return None if shared is None or shared.is_own else shared.stored
 
 
 _VERSION = operations.Parameter("version", "The id of a version; without it the current one.")

@@ -1,11 +1,11 @@
 """Files: get, change, delete, copy.  Downloads are in downloads.py, uploads in the package `uploads`.
 
-Content is streamed a mebibyte at a time, read in threads.  Of ranges, `bytes=a-b` and `bytes=a-` are
-served; one that begins behind the end, and the suffix form, which the public API does not know, are
-416 `requested_page_out_of_range`; anything else is no range, and the whole content is sent.
+Content is streamed in 1 MiB chunks, read in threads.  Supported ranges are `bytes=a-b` and `bytes=a-`.  A
+range that begins after the end, and the suffix form, which the public API does not support, get 416
+`requested_page_out_of_range`; any other value is ignored and the whole content is sent.
 
-Rule: what is being read stays readable: a blob is never changed, and one that the sweeper removes is still
-read to its end by whoever has it open.
+Rule: a blob that is being read stays readable: blobs never change, and one that the sweeper deletes can be
+read to its end through open handles.
 """
 
 import json
@@ -36,8 +36,8 @@ from cmsfs.service.storage.kinds import ItemKind, ItemStatus
 
 log = logging.getLogger(__name__)
 
-# A detour by another host takes longer than so many bytes.
-REDIRECTED_BYTES = 64 * 1024
+# Below this size a redirect to another host takes longer than sending the bytes.
+MIN_REDIRECT_BYTES = 64 * 1024
 
 _WATERMARKED = (
     "SELECT 1 FROM watermark WHERE item IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) LIMIT 1"
@@ -46,12 +46,12 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
 async def get(call: calls.Call) -> responses.Response:
-    row = trash.get_shown(call, ItemKind.FILE)
+    row = trash.get_active_or_trashed(call, ItemKind.FILE)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
     file = item_serializer.ItemSerializer(call.store.read, call.fields, caller=call.caller).item(row)
     if row["status"] == ItemStatus.TRASHED:
-        return calls.answer(file)  # nobody gets at its bytes there
+        return calls.answer(file)  # a trashed file has no downloads
     await representations.add(call, [file])
     await embed_links.add(call, row, file)
     return calls.answer(file)
@@ -65,7 +65,7 @@ async def update(call: calls.Call) -> responses.Response:
 async def delete(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
         row = calls.get_for_change(store.reader(conn), call, ItemKind.FILE, call.id, needed=ItemRight.MOVE)
-        trash.put(conn, row, by=call.caller.id, now=call.store.now())
+        trash.move_to_trash(conn, row, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
@@ -95,7 +95,7 @@ async def copy(call: calls.Call) -> responses.Response:
 def duplicate(
     conn: Connection, row: Row, version: Row, parent: Row, name: str, *, by: int, now: int, event: str | None
 ) -> Row:
-    """A new file with the bytes of a version and the properties of its file.  The name is free."""
+    """Create a file with the bytes of a version and the properties of its file.  The name must be free."""
     new = items.New(
         kind=ItemKind.FILE,
         name=name,
@@ -108,7 +108,7 @@ def duplicate(
     )
     made = items.insert(conn, parent, new, by=by, now=now)
     made = add_version(conn, made, by=by, now=now, event=event)
-    indexing.note_copy(conn, row, version, made)
+    indexing.record_copied_content(conn, row, version, made)
     instances.copy(conn, row["id"], made["id"])
     return made
 
@@ -122,9 +122,9 @@ def add_version(
     event: str | None = events.UPLOAD,
     renamed: bool = False,
 ) -> Row:
-    """Record what the file's row says as its current version, and tell of it; the row that names it.
+    """Record the content in the file's row as its current version, with an event; return the updated row.
 
-    `renamed`: the file got its name with this version.
+    `renamed`: the upload of this version also renamed the file.
     """
     number = engine.new_id(
         conn,
@@ -140,9 +140,9 @@ def add_version(
 
 
 def find_version(read: store.Read, row: Row, wire_id: str | None, *, trashed: bool = False) -> Row:
-    """A version of a file, the current one if none is named.
+    """Return a version of a file, by default the current one.
 
-    404 if it has no such version, and, unless `trashed` ones are meant too, for one in the trash.
+    404 if there is no such version, or if it is in the trash and `trashed` is not set.
     """
     number = row["version"] if wire_id is None else calls.parse_id(wire_id)
     found = read("SELECT * FROM version WHERE id = ? AND file = ?", number, row["id"])
@@ -156,10 +156,10 @@ def find_version(read: store.Read, row: Row, wire_id: str | None, *, trashed: bo
 def send(
     opened: store.Store, request: requests.Request, row: Row, version: Row, *, may_redirect: bool = False
 ) -> responses.Response:
-    """The bytes of a version, or the range of them that was asked for; or where they are, if that may be."""
+    """Send a version or the requested range of it; with `may_redirect`, perhaps a redirect to the bucket."""
     size = version["size"]
     first, last, status = _range(request.headers.get("range"), size)
-    if may_redirect and request.method == "GET" and (address := redirection(opened, row, version)):
+    if may_redirect and request.method == "GET" and (address := redirect_url(opened, row, version)):
         return responses.Response(status_code=302, headers={"Location": address, "Cache-Control": "no-store"})
     headers = {
         "Accept-Ranges": "bytes",
@@ -172,12 +172,13 @@ def send(
     return BlobResponse(opened.blobs, version["sha1"], first, last, status=status, headers=headers)
 
 
-def redirection(opened: store.Store, row: Row, version: Row) -> str | None:
-    """Where a version's bytes are to be had for some minutes by whoever has the address; None: here alone.
+def redirect_url(opened: store.Store, row: Row, version: Row) -> str | None:
+    """Return a presigned URL of a version's bytes; None if this service has to send them itself.
 
-    What is marked with a watermark passes here, whatever a program does about it, and so does what is small.
+    Watermarked files are always sent by the service, whatever clients do about the mark, and so are small
+    ones.
     """
-    if not opened.blobs.redirects_downloads or version["size"] < REDIRECTED_BYTES:
+    if not opened.blobs.redirects_downloads or version["size"] < MIN_REDIRECT_BYTES:
         return None
     if opened.read(_WATERMARKED, json.dumps(tree_paths.line(row))):
         return None
@@ -194,7 +195,7 @@ def _media_type(row: Row) -> str:
 
 
 def _range(header: str | None, size: int) -> tuple[int, int, int]:
-    """First and last byte of the answer, and its status."""
+    """Return the first and last byte to send, and the status."""
     found = _RANGE.fullmatch(header.strip()) if header else None
     if found is None or found.group(0) == "bytes=-":
         return 0, size - 1, 200
@@ -212,11 +213,11 @@ def _range(header: str | None, size: int) -> tuple[int, int, int]:
 
 
 class BlobResponse(responses.Response):
-    """Part of a blob, streamed.  It stops reading when the client goes away."""
+    """Streams part of a blob; stops reading when the client disconnects."""
 
     def __init__(
         self,
-        kept: blobs.BlobStore,
+        blob_store: blobs.BlobStore,
         sha1: str,
         first: int,
         last: int,
@@ -228,19 +229,19 @@ class BlobResponse(responses.Response):
         self.background = None
         self.body = b""
         self.init_headers(headers)
-        self._kept = kept
+        self._blob_store = blob_store
         self._sha1 = sha1
         self._first = first
         self._end = last + 1
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
-        reader = await threads.run_sync(self._kept.open, self._sha1, self._first, self._end)
+        reader = await threads.run_sync(self._blob_store.open, self._sha1, self._first, self._end)
         try:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(until_gone, receive, nursery.cancel_scope)
+                nursery.start_soon(cancel_on_disconnect, receive, nursery.cancel_scope)
                 if scope["method"] == "HEAD" or await self._stream(reader, send):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
                 nursery.cancel_scope.cancel()
@@ -248,14 +249,14 @@ class BlobResponse(responses.Response):
             reader.close()
 
     async def _stream(self, reader: blobs.BlobReader, send: types.Send) -> bool:
-        """Send the bytes; whether that was all.  If not, the client sees that the answer has no end."""
+        """Send the bytes; return False, with the response incomplete, if the blobs became unavailable."""
         at = self._first
         while at < self._end:
             wanted = min(blobs.CHUNK, self._end - at)
             try:
                 data = await threads.run_sync(reader.read, wanted)
             except blobs.BlobsUnavailable as error:
-                log.warning("a download breaks off, the contents are out of reach: %s", error.strerror)
+                log.warning("download aborted, the content store is unavailable: %s", error.strerror)
                 return False
             if not data:
                 raise OSError(f"the content {self._sha1} is shorter than it should be")
@@ -264,8 +265,8 @@ class BlobResponse(responses.Response):
         return True
 
 
-async def until_gone(receive: types.Receive, scope: trio.CancelScope) -> None:
-    """Cancel when the client has ended the connection."""
+async def cancel_on_disconnect(receive: types.Receive, scope: trio.CancelScope) -> None:
+    """Cancel the scope when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

@@ -1,6 +1,6 @@
-"""The locks on a folder: set, listed and taken away by its owner and co-owners.
+"""Folder locks: created, listed and removed by the folder's owner and co-owners.
 
-Moving and deleting ask `access.folder_locks`.
+`access.folder_locks` checks them on moves and deletions.
 """
 
 from sqlite3 import Connection, Row

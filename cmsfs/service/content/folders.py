@@ -1,9 +1,9 @@
 """Folders: get, list, create, change, delete; and listing the trash.
 
-A listing holds mini representations unless `fields` asks for more, full pages, and folders before files
-before web links.
+A listing returns mini representations unless `fields` requests more, in full pages: folders, then files, then
+web links.
 
-Rule: a folder's etag changes with the folder itself, not with what is in it.
+Rule: a folder's etag changes with the folder itself, not with its contents.
 """
 
 import json
@@ -48,7 +48,7 @@ async def list_items(call: calls.Call) -> responses.Response:
 
 
 def _children(call: calls.Call, row: Row) -> tuple[str, tuple[Any, ...]]:
-    """What is in a folder; in the caller's root, what others share with them is there, too."""
+    """Return the query for a folder's items; the caller's root also lists what others share with them."""
     tops = []
     if row["id"] == call.caller.root and call.caller.bound is None:
         tops = [
@@ -68,7 +68,7 @@ async def list_trash(call: calls.Call) -> responses.Response:
         raise problems.invalid(
             "usemarker", "goes with no sort, direction or offset", code="invalid_parameter"
         )
-    elsewhere = access_rights.trashed_elsewhere(call.store.read, call.caller)
+    elsewhere = access_rights.trashed_from_others(call.store.read, call.caller)
     if not elsewhere:
         return calls.answer(await _list(call, _TRASH, (call.caller.id,)))
     where = f"({_TRASH} OR id IN (SELECT CAST(value AS BIGINT) FROM json_each(?)))"
@@ -79,7 +79,7 @@ async def _list(call: calls.Call, where: str, args: tuple[Any, ...], *, mini: bo
     page = paging.read_page(call.request.query_params)
 
     def run(read: store.Read) -> dict[str, Any]:
-        rows, marker = paging.walk(read, page, where, args)
+        rows, marker = paging.select_page(read, page, where, args)
         total = 0
         if not page.use_marker:
             total = read(f"SELECT count(*) AS n FROM item WHERE {where}", *args)[0]["n"]
@@ -127,11 +127,11 @@ async def delete(call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
         row = calls.get_for_change(store.reader(conn), call, ItemKind.FOLDER, call.id, needed=ItemRight.MOVE)
         if known is not None:
-            _check_known(conn, row, known)
+            _check_expected_contents(conn, row, known)
         elif not recursive and _has_children(conn, row):
             raise problems.Refused(400, "folder_not_empty", "The folder is not empty.")
         folder_locks.check_delete(store.reader(conn), row)
-        trash.put(conn, row, by=call.caller.id, now=call.store.now())
+        trash.move_to_trash(conn, row, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
@@ -157,11 +157,11 @@ async def copy(call: calls.Call) -> responses.Response:
 
     def end(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        top = made.end(conn)
+        top = made.finish(conn)
         folder = item_serializer.ItemSerializer(read, call.fields, caller=call.caller).item(top)
         if call.fields is None:
             page = paging.read_page(call.request.query_params)
-            rows, marker = paging.walk(read, page, _CHILDREN, (top["id"],))
+            rows, marker = paging.select_page(read, page, _CHILDREN, (top["id"],))
             total = read(f"SELECT count(*) AS n FROM item WHERE {_CHILDREN}", top["id"])[0]["n"]
             entries = item_serializer.ItemSerializer(read, mini=True).items(rows)
             folder["item_collection"] = paging.envelope(page, entries, total=total, marker=marker)
@@ -169,19 +169,19 @@ async def copy(call: calls.Call) -> responses.Response:
 
     await call.store.write(begin)
     try:
-        while await call.store.write(made.go_on):
+        while await call.store.write(made.copy_next_batch):
             pass
         answer = await call.store.write(end)
     except BaseException:
-        # The client may be gone, too: what it never hears of does not stay half done.
+        # The client may have disconnected, too: an unfinished copy that it never learns of is not kept.
         with trio.CancelScope(shield=True):
-            await call.store.write(made.give_up)
+            await call.store.write(made.abort)
         raise
     return calls.answer(answer, 201)
 
 
-def _check_known(conn: Connection, row: Row, known: str) -> None:
-    """412 if anything is below the folder that the client does not know as it is, or that is locked."""
+def _check_expected_contents(conn: Connection, row: Row, known: str) -> None:
+    """Raise 412 if anything below the folder is locked or differs from what the client knows."""
     found = conn.execute(_BELOW, tree_paths.below(row)).fetchall()
     items = ((KIND_NAMES[ItemKind(one["kind"])], str(one["id"]), str(one["etag"])) for one in found)
     if known_tree.digest(items) != known or any(one["lock"] is not None for one in found):

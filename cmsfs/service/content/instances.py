@@ -1,6 +1,6 @@
 """Metadata instances on files and folders: list, create, change by JSON Patch, delete.
 
-Rule: whoever may see an item sees its instances, changing them is a right of its own; a root has none.
+Rule: whoever sees an item sees its instances; changing them is a separate right; a root has none.
 """
 
 import json
@@ -42,13 +42,13 @@ async def create(kind: ItemKind, call: calls.Call) -> responses.Response:
         template = _template(read, call)
         insert(conn, row["id"], template, templates.checked(template, wish))
         cascades.begin(conn, row, _instance(read, call, row)[1])
-        return _told(conn, call, row, "CREATED")
+        return _serialize_and_notify(conn, call, row, "CREATED")
 
     return calls.answer(await call.store.write(txn), 201)
 
 
 def insert(conn: Connection, item: int, template: Row, data: dict[str, Any]) -> None:
-    """Put an instance of checked values on an item; 409 if it has one of this template."""
+    """Add an instance with validated values to an item; 409 if it has one of this template."""
     try:
         conn.execute(
             "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)",
@@ -65,7 +65,7 @@ def insert(conn: Connection, item: int, template: Row, data: dict[str, Any]) -> 
 
 
 def copy(conn: Connection, source: int, target: int) -> None:
-    """Put an item's instances on its copy, as far as their templates want it."""
+    """Copy an item's instances to its copy, where their templates ask for it."""
     found = conn.execute(
         "SELECT m.*, t.version AS now FROM metadata_instance AS m JOIN metadata_template AS t"
         " ON t.id = m.template WHERE m.item = ? AND t.copies = 1",
@@ -73,7 +73,7 @@ def copy(conn: Connection, source: int, target: int) -> None:
     ).fetchall()
     conn.executemany(
         "INSERT INTO metadata_instance (uuid, item, template, data, type_version) VALUES (?, ?, ?, ?, ?)"
-        # Below a folder whose metadata cascades, the copy has got that already; its own counts.
+        # Cascaded metadata may have added the instance already; the copied one takes precedence.
         " ON CONFLICT (item, template) DO UPDATE SET data = excluded.data",
         [(str(chance.uuid4()), target, one["template"], one["data"], one["now"]) for one in found],
     )
@@ -86,14 +86,14 @@ async def update(kind: ItemKind, call: calls.Call) -> responses.Response:
         read = store.reader(conn)
         row = _item(read, call, kind, needed=ItemRight.DESCRIBE)
         template, instance = _instance(read, call, row)
-        data = _patched(template, json.loads(instance["data"]), operations)
-        protection.keep_described(conn, row["id"])
+        data = _apply_patch(template, json.loads(instance["data"]), operations)
+        protection.record_coverage_before_metadata_change(conn, row["id"])
         conn.execute(
             "UPDATE metadata_instance SET data = ?, version = version + 1, type_version = ? WHERE id = ?",
             (json.dumps(data, ensure_ascii=False), template["version"], instance["id"]),
         )
         cascades.follow(conn, row, _instance(read, call, row)[1], instance["data"])
-        return _told(conn, call, row, "UPDATED")
+        return _serialize_and_notify(conn, call, row, "UPDATED")
 
     return calls.answer(await call.store.write(txn))
 
@@ -102,26 +102,26 @@ async def delete(kind: ItemKind, call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> None:
         row = _item(store.reader(conn), call, kind, needed=ItemRight.DESCRIBE)
         _, instance = _instance(store.reader(conn), call, row)
-        protection.keep_described(conn, row["id"])
-        _told(conn, call, row, "DELETED")
+        protection.record_coverage_before_metadata_change(conn, row["id"])
+        _serialize_and_notify(conn, call, row, "DELETED")
         conn.execute("DELETE FROM metadata_instance WHERE id = ?", (instance["id"],))
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
 
 
-def _told(conn: Connection, call: calls.Call, row: Row, word: str) -> dict[str, Any]:
-    """The instance as it is answered; webhooks are told what became of it."""
+def _serialize_and_notify(conn: Connection, call: calls.Call, row: Row, change: str) -> dict[str, Any]:
+    """Return the instance as JSON, and queue the webhooks for its change."""
     shown = metadata_query.serialize_instance(_instance(store.reader(conn), call, row)[1])
     details = {"instance_id": shown["$id"], "scope": shown["$scope"], "template": shown["$template"]}
-    trigger = f"METADATA_INSTANCE.{word}"
+    trigger = f"METADATA_INSTANCE.{change}"
     by, now = call.caller.id, call.store.now()
     webhook_triggers.enqueue(conn, trigger, row, by=by, now=now, details=details)
     return shown
 
 
-def _patched(template: Row, data: dict[str, Any], operations: list[metadata.PatchStep]) -> dict[str, Any]:
-    """The values after a JSON Patch; 409 if a test fails or something is not there, 400 for bad values."""
+def _apply_patch(template: Row, data: dict[str, Any], operations: list[metadata.PatchStep]) -> dict[str, Any]:
+    """Apply a JSON Patch; 409 if a test fails or a path does not exist, 400 for invalid values."""
     if template["key"] == skill_cards.KEY and template["enterprise"] is None:
         return skill_cards.patched(data, operations)
     for one in operations:
@@ -130,28 +130,28 @@ def _patched(template: Row, data: dict[str, Any], operations: list[metadata.Patc
         if one.op in ("move", "copy"):
             source = _key(one.from_ or "")
             if source not in data:
-                raise _failed(f"There is no {source}.")
+                raise _patch_failed(f"There is no {source}.")
             value = data.pop(source) if one.op == "move" else data[source]
         elif one.op in ("remove", "replace", "test") and key not in data:
-            raise _failed(f"There is no {key}.")
+            raise _patch_failed(f"There is no {key}.")
         if one.op == "remove":
             del data[key]
         elif one.op != "test":
             data[key] = value
         elif value != data[key] and templates.checked(template, {key: value})[key] != data[key]:
-            raise _failed(f"{key} has another value.")
+            raise _patch_failed(f"{key} has another value.")
     return templates.checked(template, data)
 
 
 def _key(path: str) -> str:
-    """The key that a JSON pointer names; instances are flat."""
+    """Return the key of a JSON pointer; instances are flat."""
     if not path.startswith("/") or "/" in path[1:]:
         raise problems.invalid("path", f"{path!r} names no value")
     return path[1:].replace("~1", "/").replace("~0", "~")
 
 
-def _failed(said: str) -> problems.Refused:
-    return problems.Refused(409, "failed_json_patch_application", said)
+def _patch_failed(message: str) -> problems.Refused:
+    return problems.Refused(409, "failed_json_patch_application", message)
 
 
 def _item(read: store.Read, call: calls.Call, kind: ItemKind, *, needed: ItemRight = ItemRight.SEE) -> Row:
@@ -167,7 +167,7 @@ def _template(read: store.Read, call: calls.Call) -> Row:
 
 
 def _instance(read: store.Read, call: calls.Call, item: Row) -> tuple[Row, Row]:
-    """The template of the path and the item's instance of it; 404 without one."""
+    """Return the template in the path and the item's instance of it; 404 if there is none."""
     template = _template(read, call)
     found = read(f"{metadata_query.SELECT} WHERE m.item = ? AND m.template = ?", item["id"], template["id"])
     if not found:

@@ -1,9 +1,9 @@
 """What files, folders and web links have in common: names, parents, changes, folder sizes.
 
-Used by the capability modules inside their transactions.  A row's `path` names the folders above, so that
-a subtree is a range of the index; moving a folder rewrites that beginning for everything below.
+Called by the capability modules inside their transactions.  A row's `path` holds the ids of its parent
+folders, so a subtree is a range of the index; moving a folder rewrites that prefix for everything below it.
 
-Rule: every change of an item counts its etag up and sets `modified_at`; `created_at` never changes.
+Rule: every change of an item increments its etag and sets `modified_at`; `created_at` never changes.
 """
 
 import json
@@ -23,7 +23,7 @@ from cmsfs.service.serialize import item_extras, item_serializer
 from cmsfs.service.storage import engine, store, tree_paths
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind, ItemStatus
 
-# Deep enough for every tree of people; a path of ids stays within a few kilobytes.
+# Deeper than any tree that people make; keeps a path of ids within a few kilobytes.
 MAX_DEPTH = 500
 
 _INSERT = """
@@ -36,7 +36,7 @@ _INSERT = """
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """An item to be made.  Moments that are None are the moment of making."""
+    """An item to create.  Times that are None default to the time of creation."""
 
     kind: ItemKind
     name: str
@@ -44,14 +44,14 @@ class New:
     sha1: str | None = None
     url: str | None = None
     description: str = ""
-    tags: str = "[]"  # as in the row
+    tags: str = "[]"  # JSON, as in the row
     content_created_at: int | None = None
     content_modified_at: int | None = None
 
 
-# What only items of other kinds have.
+# Fields that items of other kinds do not have.
 _FOLDERS = frozenset({"sync_state", *item_serializer.TERMS})
-_NOT_OF = {
+_UNSUPPORTED_FIELDS = {
     ItemKind.FOLDER: frozenset({"lock", "disposition_at"}),
     ItemKind.FILE: _FOLDERS,
     ItemKind.WEB_LINK: _FOLDERS | {"lock", "disposition_at"},
@@ -59,7 +59,7 @@ _NOT_OF = {
 
 
 def find(conn: Connection, number: int) -> Row:
-    """The row of an item that is known to exist."""
+    """Return the row of an item that is known to exist."""
     row: Row = conn.execute("SELECT * FROM item WHERE id = ?", (number,)).fetchone()
     return row
 
@@ -70,22 +70,22 @@ def extension(name: str) -> str:
 
 
 def check_name(name: str) -> None:
-    """400 unless an item may be called this."""
+    """Raise 400 unless the name is valid."""
     code = wire_names.name_problem(name)
     if code is not None:
-        said = (
+        message = (
             "is too long" if code == wire_names.NAME_TOO_LONG else "holds characters that names cannot have"
         )
-        raise problems.Refused(400, code, f"The name {said}.")
+        raise problems.Refused(400, code, f"The name {message}.")
 
 
 def check_free(
     read: store.Read, parent: int, name: str, *, besides: int | None = None, as_list: bool = False
 ) -> None:
-    """409 if something in the folder has this name already, whatever its kind and case.
+    """Raise 409 if an item in the folder has this name already, whatever its kind and letter case.
 
-    The holder is told as one object or, where folders are made, as a list of one: clients of the public API
-    expect either, each in its place.
+    `context_info` holds the conflicting item or, where folders are created, a list of it: clients of the
+    public API expect one or the other depending on the operation.
     """
     found = read(
         "SELECT * FROM item WHERE parent = ? AND name_key = ? AND status = 0",
@@ -105,9 +105,9 @@ def check_free(
 def insert(
     conn: Connection, parent: Row, new: New, *, by: int, now: int, event: str | None = models_events.CREATE
 ) -> Row:
-    """Make an item in a folder.  The name was checked and is free.
+    """Create an item in a folder.  The name must be checked and free.
 
-    A file is there, and told of, when it has its version: see `files.add_version`.
+    A file is complete only with its first version, and its event is recorded then: see `files.add_version`.
     """
     path = tree_paths.below(parent)[0]
     if path.count("/") > MAX_DEPTH:
@@ -135,16 +135,16 @@ def insert(
         },
     )
     row = find(conn, number)
-    grow(conn, path, new.size)
+    add_to_folder_sizes(conn, path, new.size)
     if new.kind is not ItemKind.FILE and event is not None:
         events.record(conn, row, event, by=by, now=now)
     return row
 
 
 def touch(conn: Connection, row: Row, *, by: int, now: int, event: str | None, **columns: Any) -> Row:
-    """Change columns of an item, count the change, tell of it, and give the new row.
+    """Change columns of an item, increment its etag, record the event; return the new row.
 
-    `event` is None where another one tells more.
+    `event` is None where the caller records a more specific event.
     """
     parts = "".join(f", {name} = ?" for name in columns)
     conn.execute(
@@ -157,11 +157,11 @@ def touch(conn: Connection, row: Row, *, by: int, now: int, event: str | None, *
     return row
 
 
-def place(conn: Connection, row: Row, parent: Row, name: str) -> dict[str, Any]:
-    """Move what is below to its new path; the columns that put the item itself there, for `touch`."""
+def move_subtree(conn: Connection, row: Row, parent: Row, name: str) -> dict[str, Any]:
+    """Move the subtree to its new path; return the columns that place the item itself there, for `touch`."""
     path = tree_paths.below(parent)[0]
     if path != row["path"]:
-        protection.keep_moved(conn, row, path)
+        protection.record_coverage_before_move(conn, row, path)
     if path != row["path"] and row["kind"] == ItemKind.FOLDER:
         if path.count("/") > MAX_DEPTH:
             raise problems.Refused(403, "operation_limit_exceeded", "The folder is too deep.")
@@ -179,26 +179,27 @@ def place(conn: Connection, row: Row, parent: Row, name: str) -> dict[str, Any]:
     }
 
 
-def grow(conn: Connection, path: str, size: int) -> None:
-    """Add to the size of every folder of a path."""
+def add_to_folder_sizes(conn: Connection, path: str, size: int) -> None:
+    """Add to the size of every folder on a path."""
     if size:
         marks = tree_paths.above(path)
         conn.executemany("UPDATE item SET size = size + ? WHERE id = ?", [(size, mark) for mark in marks])
 
 
-def relocation(
+def plan_move(
     conn: Connection, call: calls.Call, row: Row, *, parent_id: str | None, name: str | None
 ) -> dict[str, Any]:
-    """Move and rename as a request wishes; the columns to be set, none if nothing would change.
+    """Apply a request's move and rename; return the columns to set, empty if nothing would change.
 
-    400 for a bad name and for a folder into itself, 404 for a folder that is not there, 409 for a taken name.
+    400 for an invalid name and for moving a folder into itself, 404 for a missing folder, 409 for a name in
+    use.
     """
     read = store.reader(conn)
     target = row["name"] if name is None else name
     if name is not None:
         check_name(name)
     parent = find(conn, row["parent"])
-    if parent_id is not None and not _is_where_it_is(read, call, row, parent_id):
+    if parent_id is not None and not _is_already_in(read, call, row, parent_id):
         calls.require(read, call.caller, row, ItemRight.MOVE)
         parent = calls.get_target(read, call.caller, parent_id)
     if parent["id"] == row["parent"] and target == row["name"]:
@@ -208,16 +209,16 @@ def relocation(
     folder_locks.check_move(read, row)
     check_free(read, parent["id"], target, besides=row["id"])
     if parent["id"] != row["parent"]:
-        grow(conn, row["path"], -row["size"])
-        grow(conn, tree_paths.below(parent)[0], row["size"])
-    columns = place(conn, row, parent, target)
+        add_to_folder_sizes(conn, row["path"], -row["size"])
+        add_to_folder_sizes(conn, tree_paths.below(parent)[0], row["size"])
+    columns = move_subtree(conn, row, parent, target)
     if parent["owner"] != row["owner"]:
-        ownership.hand_over(conn, row, parent["owner"], path=columns["path"], now=call.store.now())
+        ownership.change_owner(conn, row, parent["owner"], path=columns["path"], now=call.store.now())
     return columns
 
 
-def _is_where_it_is(read: store.Read, call: calls.Call, row: Row, parent_id: str) -> bool:
-    """Whether an item is in this folder already, as the caller sees it."""
+def _is_already_in(read: store.Read, call: calls.Call, row: Row, parent_id: str) -> bool:
+    """Return whether the folder is already the item's parent as the caller sees it."""
     shown = item_serializer.ItemSerializer(read, ["parent"], caller=call.caller).item(row)["parent"]
     return shown is not None and shown["id"] == parent_id
 
@@ -225,25 +226,25 @@ def _is_where_it_is(read: store.Read, call: calls.Call, row: Row, parent_id: str
 def apply(
     conn: Connection, call: calls.Call, kind: ItemKind, wish: items.UpdateItem, **more: Any
 ) -> dict[str, Any]:
-    """Change an item as a request wishes, `more` columns with it, and give the new item.
+    """Apply a request's changes and the `more` columns to an item; return the new item.
 
-    What has all the wished values already is left as it is, its etag too.
+    Nothing changes, and the etag stays, if the item has all the requested values already.
     """
     read = store.reader(conn)
-    for name in wish.model_fields_set & _NOT_OF[kind]:
+    for name in wish.model_fields_set & _UNSUPPORTED_FIELDS[kind]:
         raise problems.invalid(name, f"is nothing that a {KIND_NAMES[kind].replace('_', ' ')} has")
-    needed = _needed(wish, more)
+    needed = _required_rights(wish, more)
     unlocks = wish.model_fields_set == {"lock"} and wish.lock is None
     if wish.model_fields_set == {"collections"} and not more:
-        # They are the user's own, and no change of the item.
+        # Collections are private to the user and do not change the item.
         row = calls.get_item(read, call.caller, kind, call.id)
         call.check_if_match(row)
     else:
         row = calls.get_for_change(read, call, kind, call.id, needed=needed, unlocks=unlocks)
     if "collections" in wish.model_fields_set:
-        _collect(conn, call, row, [one.id for one in wish.collections or ()])
+        _set_collections(conn, call, row, [one.id for one in wish.collections or ()])
     parent_id = wish.parent.id if wish.parent else None
-    columns = relocation(conn, call, row, parent_id=parent_id, name=wish.name)
+    columns = plan_move(conn, call, row, parent_id=parent_id, name=wish.name)
     if wish.description is not None:
         columns["description"] = wish.description
     if wish.tags is not None:
@@ -267,20 +268,20 @@ def apply(
         )
         columns |= made
         if event == models_events.SHARE_UPDATE:
-            # Who came by the link before comes by it again only on the new terms.
+            # Who used the link before needs to use it again under the new terms.
             conn.execute("DELETE FROM recent_link WHERE item = ?", (row["id"],))
     columns = _changed(row, columns | more)
     if kind is ItemKind.FOLDER:
         _set_terms(conn, row, wish)
     if item_extras.set_sync_state(conn, row, wish.sync_state) or columns:
         row = touch(
-            conn, row, by=call.caller.id, now=call.store.now(), event=_word(columns, event), **columns
+            conn, row, by=call.caller.id, now=call.store.now(), event=_event_type(columns, event), **columns
         )
     return item_serializer.ItemSerializer(read, call.fields, caller=call.caller).item(row)
 
 
-def _collect(conn: Connection, call: calls.Call, row: Row, collections: list[str]) -> None:
-    """Have an item in these collections of the caller alone."""
+def _set_collections(conn: Connection, call: calls.Call, row: Row, collections: list[str]) -> None:
+    """Set in which of the caller's own collections an item is."""
     for wire_id in collections:
         if wire_id != str(call.caller.id):
             raise problems.invalid("collections", f"there is no collection {wire_id}")
@@ -289,8 +290,8 @@ def _collect(conn: Connection, call: calls.Call, row: Row, collections: list[str
     item_extras.set_favorite(conn, row, call.caller.id, bool(collections), now=call.store.now())
 
 
-def _needed(wish: items.UpdateItem, more: dict[str, Any]) -> ItemRight:
-    """The rights that a change needs; moving is judged when it is known to be one."""
+def _required_rights(wish: items.UpdateItem, more: dict[str, Any]) -> ItemRight:
+    """Return the rights that a change needs; those for a move are checked once it is known to be one."""
     given = wish.model_fields_set
     needed = ItemRight.SEE
     if more or given & {"name", "description", "tags"}:
@@ -313,8 +314,8 @@ def _set_terms(conn: Connection, row: Row, wish: items.UpdateItem) -> None:
         conn.execute(f"UPDATE folder_terms SET {parts} WHERE folder = ?", (*given.values(), row["id"]))
 
 
-def _word(columns: dict[str, Any], other: str | None = None) -> str:
-    """The event for a change of these columns; `other` if it is about nothing but this."""
+def _event_type(columns: dict[str, Any], other: str | None = None) -> str:
+    """Return the event type for changed columns; `other` if nothing but the lock or the link changed."""
     if other is not None and columns.keys() <= {"lock", "link", "link_terms"}:
         return other
     if "parent" in columns:
@@ -323,7 +324,7 @@ def _word(columns: dict[str, Any], other: str | None = None) -> str:
 
 
 def _changed(row: Row, columns: dict[str, Any]) -> dict[str, Any]:
-    """The columns whose value is another than the row has."""
+    """Return the columns whose value differs from the row."""
     return {name: value for name, value in columns.items() if row[name] != value}
 
 

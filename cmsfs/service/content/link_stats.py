@@ -1,6 +1,6 @@
-"""Download and preview counts of shared links, and what webhooks are told of downloads.
+"""Download and preview counts of shared links, and webhook events for downloads.
 
-A fetch counts when it begins; one that goes on where another broke off is none of its own.
+A download is counted when it begins; a request that resumes one is not counted again.
 """
 
 from sqlite3 import Row
@@ -12,15 +12,15 @@ from cmsfs.service.events import webhook_triggers
 from cmsfs.service.storage.store import Store
 
 
-def of(call: calls.Call) -> int | None:
-    """The item by whose link a caller comes to what is somebody else's."""
+def link_used_by(call: calls.Call) -> int | None:
+    """Return the item whose link gives the caller access to somebody else's item, or None."""
     shared = call.caller.shared
     return None if shared is None or shared.is_own else shared.item
 
 
 async def count_download(opened: Store, request: requests.Request, link: int | None) -> None:
-    """A file was fetched through the link of this item; None: through none."""
-    if link is not None and begins(request):
+    """Count a download through the link of this item; None: through no link."""
+    if link is not None and is_from_start(request):
         await opened.write(
             lambda conn: conn.execute(
                 "INSERT INTO link_use (item, downloads) VALUES (?, 1)"
@@ -30,21 +30,21 @@ async def count_download(opened: Store, request: requests.Request, link: int | N
         )
 
 
-async def tell(opened: Store, trigger: str, row: Row, *, by: int) -> None:
-    """Tell webhooks, if any is on the file, that it was fetched or looked at."""
-    if webhook_triggers.is_watched(opened.read, trigger, row):
+async def notify_webhooks(opened: Store, trigger: str, row: Row, *, by: int) -> None:
+    """Queue webhook deliveries for a download or preview of an item, if a webhook subscribes to it."""
+    if webhook_triggers.has_subscriber(opened.read, trigger, row):
         now = opened.now()
         await opened.write(lambda conn: webhook_triggers.enqueue(conn, trigger, row, by=by, now=now))
 
 
-def begins(request: requests.Request) -> bool:
-    """Whether a request fetches a file from its beginning."""
+def is_from_start(request: requests.Request) -> bool:
+    """Return whether a request downloads a file from its beginning."""
     return request.headers.get("range", "bytes=0-").startswith("bytes=0-")
 
 
 async def count_preview(call: calls.Call) -> None:
-    """A file was looked at, perhaps through a link."""
-    link = of(call)
+    """Count a preview, if it came through a link."""
+    link = link_used_by(call)
     if link is not None:
         await call.store.write(
             lambda conn: conn.execute(

@@ -1,9 +1,9 @@
 """Serves representations: their state, and their bytes.
 
-Clients come here by the addresses that representations.py puts on a file, with their token, and make nothing
-of them but filling in `{+asset_path}`: with nothing, or with the first page's name.
+Clients come here by the URLs that representations.py adds to a file, with their token; they only fill in
+`{+asset_path}`: empty, or the name of the first page.
 
-Rule: whoever may look into a file gets these, of any of its versions.
+Rule: whoever may preview a file gets its representations, of any version.
 """
 
 from sqlite3 import Row
@@ -23,24 +23,24 @@ from cmsfs.service.storage.derived_files import PICTURES, TEXT
 from cmsfs.service.storage.kinds import ItemKind
 
 
-def _found(call: calls.Call) -> tuple[Row, Row, str]:
-    """The file, the version and the name in the path; 404 for what there is not."""
+def _resolve(call: calls.Call) -> tuple[Row, Row, str]:
+    """Return the file, the version and the name in the path; 404 if one does not exist."""
     params = call.request.path_params
     row = calls.get_item(call.store.read, call.caller, ItemKind.FILE, call.id, needed=ItemRight.PREVIEW)
     version = files.find_version(call.store.read, row, params["version"])
     name: str = params["name"]
-    representations.get_offered(call.store.read, row["id"], name)
+    representations.check_offered(call.store.read, row["id"], name)
     return row, version, name
 
 
 async def info(call: calls.Call) -> responses.Response:
-    row, version, name = _found(call)
-    state = await representations.ensure(call.store, version["sha1"], name)
+    row, version, name = _resolve(call)
+    state = await representations.request_state(call.store, version["sha1"], name)
     return calls.answer(representations.entry(call, row["id"], version["id"], name, state))
 
 
 async def content(call: calls.Call) -> responses.Response:
-    row, version, name = _found(call)
+    row, version, name = _resolve(call)
     params = call.request.query_params
     extension = "txt" if name == TEXT else PICTURES[name][0]
     if call.request.path_params["asset"] not in ("", f"1.{extension}"):
@@ -51,7 +51,7 @@ async def content(call: calls.Call) -> responses.Response:
             status_code=202, headers={"Retry-After": str(representations.RETRY_SECONDS)}
         )
     await link_stats.count_preview(call)
-    await link_stats.tell(call.store, "FILE.PREVIEWED", row, by=call.caller.id)
+    await link_stats.notify_webhooks(call.store, "FILE.PREVIEWED", row, by=call.caller.id)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
     if (shown := params.get("set_content_disposition_type")) in ("inline", "attachment"):
         filename = params.get("set_content_disposition_filename") or f"{row['name']}.{extension}"

@@ -1,10 +1,10 @@
 """The trash: move items into it, list, restore, permanently delete.
 
-Only the item that was deleted is in the trash; what is below a trashed folder is found by nobody until
-the folder comes back.  An item goes back to the folder it came from; another folder is taken only if that
-one is gone (removed, or in the trash itself).
+Only the item that was deleted is listed in the trash; items below a trashed folder are hidden until the
+folder is restored.  An item is restored to its original folder; another one is used only if the original is
+gone (permanently deleted, or in the trash itself).
 
-Rule: removing for good removes rows; contents that no version has any more go an hour later, by the sweeper.
+Rule: permanent deletion deletes rows; contents without any version are deleted an hour later, by the sweeper.
 """
 
 from functools import partial
@@ -35,8 +35,8 @@ _HIDE = "UPDATE item SET status = 2, trash = ? WHERE path >= ? AND path < ? AND 
 _SHOW = "UPDATE item SET status = 0, trash = 0 WHERE path >= ? AND path < ? AND trash = ?"
 
 
-def get_shown(call: calls.Call, kind: ItemKind) -> Row:
-    """As `calls.get_item`, also for what is in the caller's trash: it is told with its status."""
+def get_active_or_trashed(call: calls.Call, kind: ItemKind) -> Row:
+    """Like `calls.get_item`, but also returns items in the caller's trash, with their status."""
     read, caller = call.store.read, call.caller
     row = calls.find_item(read, caller, kind, call.id)
     if row is not None and row["status"] == ItemStatus.TRASHED and calls.is_in_trash_of(read, caller, row):
@@ -44,9 +44,9 @@ def get_shown(call: calls.Call, kind: ItemKind) -> Row:
     return calls.get_item(read, caller, kind, call.id)
 
 
-def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
-    """Put an active item into the trash, and with it everything below."""
-    items.grow(conn, row["path"], -row["size"])
+def move_to_trash(conn: Connection, row: Row, *, by: int, now: int) -> None:
+    """Move an active item and everything below it to the trash."""
+    items.add_to_folder_sizes(conn, row["path"], -row["size"])
     hidden = {"status": ItemStatus.TRASHED, "trash": row["id"], "trashed_at": now, "trashed_by": by}
     hidden["purge_at"] = conn.execute(_PURGE_AT, (now, row["owner"])).fetchone()["moment"]
     items.touch(conn, row, by=by, now=now, event=events.TRASH, **hidden)
@@ -54,20 +54,22 @@ def put(conn: Connection, row: Row, *, by: int, now: int) -> None:
         conn.execute(_HIDE, (row["id"], *tree_paths.below(row)))
 
 
-def bring_back(conn: Connection, call: calls.Call, row: Row, wish: models_items.Restore, *, now: int) -> Row:
-    """Take an item out of the trash.
+def restore_item(
+    conn: Connection, call: calls.Call, row: Row, wish: models_items.Restore, *, now: int
+) -> Row:
+    """Restore an item from the trash.
 
-    403 if there is no folder to take it to, 409 if its name is taken there.
+    403 if there is no folder to restore it to, 409 if its name is in use there.
     """
     read = store.reader(conn)
     name = row["name"] if wish.name is None else wish.name
     items.check_name(name)
-    parent = _home(conn, call, row, wish)
+    parent = _restore_target(conn, call, row, wish)
     items.check_free(read, parent["id"], name)
-    columns = items.place(conn, row, parent, name)
+    columns = items.move_subtree(conn, row, parent, name)
     if parent["owner"] != row["owner"]:
-        ownership.hand_over(conn, row, parent["owner"], path=columns["path"], now=now)
-    items.grow(conn, columns["path"], row["size"])
+        ownership.change_owner(conn, row, parent["owner"], path=columns["path"], now=now)
+    items.add_to_folder_sizes(conn, columns["path"], row["size"])
     columns |= {"status": ItemStatus.ACTIVE, "trash": 0, "trashed_at": None, "trashed_by": None}
     columns["purge_at"] = None
     back = items.touch(conn, row, by=call.caller.id, now=now, event=events.RESTORE, **columns)
@@ -76,7 +78,7 @@ def bring_back(conn: Connection, call: calls.Call, row: Row, wish: models_items.
     return back
 
 
-def _home(conn: Connection, call: calls.Call, row: Row, wish: models_items.Restore) -> Row:
+def _restore_target(conn: Connection, call: calls.Call, row: Row, wish: models_items.Restore) -> Row:
     original: Row | None = conn.execute("SELECT * FROM item WHERE id = ?", (row["parent"],)).fetchone()
     read = store.reader(conn)
     if original is not None and items.is_active(original):
@@ -95,9 +97,9 @@ def _home(conn: Connection, call: calls.Call, row: Row, wish: models_items.Resto
 
 
 def purge(conn: Connection, row: Row, *, now: int) -> None:
-    """Remove an item of the trash for good, and with it everything that went there under it.
+    """Permanently delete a trashed item, and everything that was trashed with it.
 
-    403 if a hold or a retention protects any of that.
+    403 if a legal hold or retention policy protects any of it.
     """
     protection.check_purge(conn, row, now=now)
     if row["kind"] != ItemKind.WEB_LINK:
@@ -133,7 +135,7 @@ async def restore(kind: ItemKind, call: calls.Call) -> responses.Response:
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
         row = calls.get_trashed(read, call.caller, kind, call.id)
-        back = bring_back(conn, call, row, wish, now=call.store.now())
+        back = restore_item(conn, call, row, wish, now=call.store.now())
         return item_serializer.ItemSerializer(read, call.fields, caller=call.caller).item(back)
 
     return calls.answer(await call.store.write(txn), 201)
@@ -148,20 +150,20 @@ _SHAPES: dict[ItemKind, Any] = {
 
 def _operations(kind: ItemKind) -> list[Operation]:
     word = KIND_NAMES[kind]
-    path, said, query = f"/{word}s/{{id}}", word.replace("_", " "), [operations.FIELDS]
+    path, noun, query = f"/{word}s/{{id}}", word.replace("_", " "), [operations.FIELDS]
     found = [
         Operation(
-            f"GET {path}/trash", partial(get, kind), f"Get a {said} in the trash", _SHAPES[kind], query=query
+            f"GET {path}/trash", partial(get, kind), f"Get a {noun} in the trash", _SHAPES[kind], query=query
         ),
-        Operation(f"DELETE {path}/trash", partial(remove, kind), f"Remove a {said} for good", status=204),
+        Operation(f"DELETE {path}/trash", partial(remove, kind), f"Remove a {noun} for good", status=204),
     ]
     if kind is ItemKind.WEB_LINK:
-        # Restoring one is an operation of the specification: it stands with the web links.
+        # Restoring a web link is an operation of the specification: it is in web_links.py.
         return found
     back = Operation(
         f"POST {path}",
         partial(restore, kind),
-        f"Restore a {said}",
+        f"Restore a {noun}",
         _SHAPES[kind],
         status=201,
         query=query,

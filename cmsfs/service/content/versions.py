@@ -1,10 +1,10 @@
 """File versions: list, get, delete, restore, promote.
 
-A promotion makes a new version of an old one's bytes; no version is ever changed or moved.  The file gets
-the old version's name back, too, if a later version brought another.  A version in the trash still counts
-as space that is used.
+A promotion creates a new version with an old one's bytes; versions are never changed or moved.  The file also
+gets the old version's name back if a later version renamed it.  A version in the trash still counts against
+the quota.
 
-Rule: the current version cannot be put into the trash.
+Rule: the current version cannot be moved to the trash.
 """
 
 from sqlite3 import Connection, Row
@@ -107,8 +107,8 @@ async def delete(call: calls.Call) -> responses.Response:
         row = calls.get_for_change(read, call, ItemKind.FILE, call.id, needed=ItemRight.CHANGE)
         version = files.find_version(read, row, _version_id(call), trashed=True)
         if version["id"] == row["version"]:
-            said = "The current version stays: delete the file, or promote another version first."
-            raise problems.Refused(403, "forbidden", said)
+            message = "The current version stays: delete the file, or promote another version first."
+            raise problems.Refused(403, "forbidden", message)
         now = call.store.now()
         protection.check_version(conn, version["id"], now=now)
         if version["trashed_at"] is None:
@@ -138,7 +138,7 @@ async def promote(call: calls.Call) -> responses.Response:
     wish = await call.body(versions.Promote)
     row = calls.get_for_change(call.store.read, call, ItemKind.FILE, call.id, needed=ItemRight.EDIT)
     old = files.find_version(call.store.read, row, wish.id)
-    seen = await indexing.look(await call.store.blobs.read_head(old["sha1"], old["size"]), old["size"])
+    seen = await indexing.first_look(await call.store.blobs.read_head(old["sha1"], old["size"]), old["size"])
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
@@ -146,34 +146,34 @@ async def promote(call: calls.Call) -> responses.Response:
         old = files.find_version(read, row, wish.id)
         quota.check_upload(read, row["owner"], old["size"])
         now = call.store.now()
-        items.grow(conn, row["path"], old["size"] - row["size"])
+        items.add_to_folder_sizes(conn, row["path"], old["size"] - row["size"])
         columns = {"sha1": old["sha1"], "size": old["size"], "version_number": row["version_number"] + 1}
         columns["content_modified_at"] = now
-        back = _old_name(conn, call, row, old)
+        back = _restored_name(conn, call, row, old)
         columns |= back
         row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
         row = files.add_version(
             conn, row, by=call.caller.id, now=now, event=events.PROMOTE, renamed=bool(back)
         )
-        indexing.note(conn, row, seen)
+        indexing.record_content(conn, row, seen)
         return _one(read, files.find_version(read, row, None))
 
     return calls.answer(await call.store.write(txn), 201)
 
 
-def _old_name(conn: Connection, call: calls.Call, row: Row, old: Row) -> dict[str, Any]:
-    """The columns that give a file back the name of an old version.
+def _restored_name(conn: Connection, call: calls.Call, row: Row, old: Row) -> dict[str, Any]:
+    """Return the columns that restore a file's name of an old version.
 
-    None unless it was a newer version that came with the name of now: who renamed the file itself meant the
-    file, not its content.  Nor if the caller may not rename it, or the old name is taken: the content comes
-    back in any case.
+    Empty unless the upload of a newer version set the current name: a rename of the file itself concerns the
+    file, not its content.  Also empty if the caller may not rename the file or the old name is in use: the
+    content is restored in any case.
     """
     read = store.reader(conn)
     if not read(_RENAMED, row["id"], old["id"], row["name"]):
         return {}
     try:
         calls.require(read, call.caller, row, ItemRight.CHANGE)
-        return items.relocation(conn, call, row, parent_id=None, name=old["name"])
+        return items.plan_move(conn, call, row, parent_id=None, name=old["name"])
     except problems.Refused:
         return {}
 

@@ -1,8 +1,8 @@
 """Watermarks on files and folders; a folder's watermark covers everything below it.
 
-The mark is a property of the item; what it is worth is up to the programs that show content.
+A watermark is a property of the item; programs that display content have to apply it.
 
-Rule: only who manages an item marks it; whoever sees it sees the mark.
+Rule: marking an item needs the right to manage it; whoever sees the item sees the mark.
 """
 
 from functools import partial

@@ -1,8 +1,8 @@
 """Web links: create, get, change, delete, and restore from the trash.
 
-They share the name space of a folder with files and folders and have no content.
+They share a folder's namespace with files and folders and have no content.
 
-Rule: a link that is restored goes back to its original folder; `parent` counts only if that is gone.
+Rule: a link is restored to its original folder; `parent` counts only if that is gone.
 """
 
 from sqlite3 import Connection
@@ -25,7 +25,7 @@ from cmsfs.service.storage.kinds import ItemKind
 
 async def create(call: calls.Call) -> responses.Response:
     wish = await call.body(web_links.NewWebLink)
-    name = wish.name if wish.name is not None else name_of(wish.url)
+    name = wish.name if wish.name is not None else default_name(wish.url)
     items.check_name(name)
 
     def txn(conn: Connection) -> dict[str, Any]:
@@ -39,8 +39,8 @@ async def create(call: calls.Call) -> responses.Response:
     return calls.answer(await call.store.write(txn))
 
 
-def name_of(url: str) -> str:
-    """The name of a link that was given none: its address, as far as names allow."""
+def default_name(url: str) -> str:
+    """Return the default name of a link: its URL, without characters that names cannot have."""
     name = (
         url.partition("://")[2].replace("/", " ").replace("\\", " ").strip()[: wire_names.MAX_NAME].rstrip()
     )
@@ -48,7 +48,7 @@ def name_of(url: str) -> str:
 
 
 async def get(call: calls.Call) -> responses.Response:
-    row = trash.get_shown(call, ItemKind.WEB_LINK)
+    row = trash.get_active_or_trashed(call, ItemKind.WEB_LINK)
     if call.is_unchanged(row):
         return responses.Response(status_code=304)
     return calls.answer(
@@ -77,7 +77,7 @@ async def delete(call: calls.Call) -> responses.Response:
         row = calls.get_for_change(
             store.reader(conn), call, ItemKind.WEB_LINK, call.id, needed=ItemRight.MOVE
         )
-        trash.put(conn, row, by=call.caller.id, now=call.store.now())
+        trash.move_to_trash(conn, row, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)

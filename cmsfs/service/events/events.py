@@ -1,11 +1,11 @@
-"""The user event stream: records one event per change, keeps three weeks, serves the long poll.
+"""The user event stream: records one event per change, keeps events for three weeks, serves the long poll.
 
-`record` is called inside the transaction of the change by what changes items (items.py, files.py), so that
-there is no change without its event and no event without its change.  The source is stored as the item was
-after the event, since the item goes on changing, once for each who sees it, with the folders above that they
-see.  The streams of administrators are in events_admin.py, those who wait in event_watch.py.
+`record` is called in the transaction of the change by the code that changes items (items.py, files.py), so a
+change and its event are committed together.  Because the item keeps changing, each event stores the item as
+it was after the event: one row for each user who sees it, with the parent folders visible to that user.
+Administrator streams are in events_admin.py, waiting clients in event_watch.py.
 
-Rule: positions grow in the order of the commits; the numbers are never used again.
+Rule: positions grow in commit order; ids are never reused.
 """
 
 import json
@@ -33,7 +33,7 @@ MAX_LIMIT = 500
 
 RETENTION = 21 * 86_400 * 1_000_000
 
-# A poll is answered after so long even if nothing happened; clients give a silent one up after 610 seconds.
+# A poll is answered after this time even without events; clients give up on a silent one after 610 seconds.
 HOLD_SECONDS = 300
 RETRY_TIMEOUT = 610
 
@@ -44,7 +44,7 @@ _EXPIRED = "SELECT * FROM collaboration WHERE expires_at <= ?"
 def record(
     conn: Connection,
     row: Row,
-    word: str,
+    event_type: str,
     *,
     by: int,
     now: int,
@@ -52,48 +52,50 @@ def record(
     details: Mapping[str, Any] | None = None,
     besides: Sequence[int] = (),
 ) -> None:
-    """An event in the stream of everybody who sees the item, which is the row as it is now.
+    """Record an event for everybody who sees the item; `row` is its current state.
 
-    `before` is the row before a change: who saw the item there and does not here is told that it has no
-    place any more.  `besides` are further users who are told so.
+    `before` is the row before the change: users who saw the item there and do not see it now get the event
+    without a parent.  `besides` are further users who get it.
     """
     read = store.reader(conn)
-    told = [one.id for one in access_rights.seers(read, row)]
+    recipients = [one.id for one in access_rights.users_who_see(read, row)]
     if before is not None and before["path"] != row["path"]:
-        told += [one.id for one in access_rights.seers(read, before)]
-    said = tell(conn, row, word, [*told, *besides], by=by, now=now, details=details)
-    trigger = webhook_triggers.of_event(word, row, details or {})
+        recipients += [one.id for one in access_rights.users_who_see(read, before)]
+    details_json = record_for_users(
+        conn, row, event_type, [*recipients, *besides], by=by, now=now, details=details
+    )
+    trigger = webhook_triggers.trigger_of_event(event_type, row, details or {})
     if trigger is not None:
         webhook_triggers.enqueue(conn, trigger, row, by=by, now=now, before=before, details=details)
-    events_admin.record_item(conn, row, word, by=by, now=now, details=said)
+    events_admin.record_item(conn, row, event_type, by=by, now=now, details=details_json)
     events_admin.expire_oldest(conn, "event", before=now - RETENTION)
 
 
-def tell(
+def record_for_users(
     conn: Connection,
     row: Row,
-    word: str,
+    event_type: str,
     users: Iterable[int],
     *,
     by: int,
     now: int,
     details: Mapping[str, Any] | None = None,
 ) -> str:
-    """An event in the streams of these users and in no other; what it says besides, as JSON."""
+    """Record an event for these users only; return its details as JSON."""
     read = store.reader(conn)
-    said = pydantic_core.to_json({**(details or {}), **actors.for_event()}).decode()
+    details_json = pydantic_core.to_json({**(details or {}), **actors.for_event()}).decode()
     for number in dict.fromkeys(users):
         source = pydantic_core.to_json(_source(read, row, access_rights.NotifiedUser(number))).decode()
         conn.execute(
             "INSERT INTO event (account, type, created_at, created_by, source, details)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (number, word, now, by, source, said),
+            (number, event_type, now, by, source, details_json),
         )
-    return said
+    return details_json
 
 
 def _source(read: store.Read, row: Row, viewer: access_rights.NotifiedUser) -> dict[str, Any]:
-    """The item as somebody sees it; to who does not see it, what it is called and that it has no place."""
+    """Return the item as the viewer sees it; without rights, only its name and no parent."""
     view = access_rights.View(read, viewer)
     if view.rights(row):
         return item_serializer.ItemSerializer(read, caller=viewer, view=view).item(row)
@@ -116,17 +118,17 @@ async def get(call: calls.Call) -> responses.Response:
         raise problems.invalid("stream_type", f"must be one of {', '.join(_STREAMS)}")
     if stream in events_admin.STREAMS:
         return await events_admin.get(call, stream)
-    await expire(call.store, call.store.now())
+    await expire_collaborations(call.store, call.store.now())
     limit = min(paging.read_number(params, "limit", DEFAULT_LIMIT), MAX_LIMIT)
     after = events_page.position(call)
 
     def run(read: store.Read) -> dict[str, Any]:
-        # Everything up to here is seen by this answer, whether or not it is of this user or stream.
-        top = read(event_watch.TOP)[0]["top"]
+        # The answer covers all events up to here, of this user and stream or not.
+        top = read(event_watch.LAST_EVENT)[0]["top"]
         start = top if after is None else min(after, top)
         wanted = sorted(events.TREE) if stream == "changes" else []
         rows = []
-        if stream != "sync":  # nothing is marked as synced here
+        if stream != "sync":  # no item is ever marked for sync here
             rows = read(
                 "SELECT * FROM event WHERE account = ? AND id > ? AND id <= ?"
                 " AND (? OR type IN (SELECT value FROM json_each(?))) ORDER BY id LIMIT ?",
@@ -143,16 +145,16 @@ async def get(call: calls.Call) -> responses.Response:
         entries = events_page.serialize(read, rows)
         return {"chunk_size": len(entries), "next_stream_position": end, "entries": entries}
 
-    return calls.answer(await call.store.query(lambda read: events_page.in_one_snapshot(read, run)))
+    return calls.answer(await call.store.query(lambda read: events_page.run_in_snapshot(read, run)))
 
 
-async def expire(opened: store.Store, now: int) -> None:
-    """End the collaborations whose time is over, so that the streams tell of it."""
+async def expire_collaborations(opened: store.Store, now: int) -> None:
+    """End expired collaborations, so that the streams report it."""
     if opened.read(_EXPIRED, now):
-        await opened.write(lambda conn: _end(conn, now))
+        await opened.write(lambda conn: _end_expired(conn, now))
 
 
-def _end(conn: Connection, now: int) -> None:
+def _end_expired(conn: Connection, now: int) -> None:
     for one in conn.execute(_EXPIRED, (now,)).fetchall():
         row = conn.execute("SELECT * FROM item WHERE id = ?", (one["item"],)).fetchone()
         conn.execute("DELETE FROM collaboration WHERE id = ?", (one["id"],))
@@ -178,18 +180,18 @@ async def realtime(call: calls.Call) -> responses.Response:
 async def wait(call: calls.Call) -> responses.Response:
     after = events_page.position(call) if "stream_position" in call.request.query_params else None
     if after is None:
-        after = call.store.read(event_watch.TOP)[0]["top"]
+        after = call.store.read(event_watch.LAST_EVENT)[0]["top"]
     message = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_until_gone, call.request, nursery.cancel_scope)
-        message = await _hold(call, after)
+        nursery.start_soon(_cancel_on_disconnect, call.request, nursery.cancel_scope)
+        message = await _wait_or_reconnect(call, after)
         nursery.cancel_scope.cancel()
     if message is None:
         raise requests.ClientDisconnect
     return calls.answer({"message": message})
 
 
-async def _hold(call: calls.Call, after: int) -> str:
+async def _wait_or_reconnect(call: calls.Call, after: int) -> str:
     watch: event_watch.EventWatch = call.request.app.watch
     with trio.move_on_after(HOLD_SECONDS):
         await watch.wait(call.caller.id, after, actors.session_of(call.request))
@@ -197,7 +199,7 @@ async def _hold(call: calls.Call, after: int) -> str:
     return events.RECONNECT
 
 
-async def _until_gone(request: requests.Request, scope: trio.CancelScope) -> None:
+async def _cancel_on_disconnect(request: requests.Request, scope: trio.CancelScope) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

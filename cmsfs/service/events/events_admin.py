@@ -1,7 +1,7 @@
 """The enterprise event streams for administrators, kept for a year.
 
-`admin_logs` is asked about a span of time, `admin_logs_streaming` is followed from a position and goes two
-weeks back.  They have words of their own, and a source of their own shape: ids and names, no whole item.
+`admin_logs` is queried by time range; `admin_logs_streaming` is followed from a position and goes back two
+weeks.  They have event types of their own and a different source format: ids and names, not the whole item.
 
 Rule: administrators only, with a token that manages the enterprise's properties.
 """
@@ -34,8 +34,8 @@ STREAMING_SPAN = 14 * 86_400 * 1_000_000
 _SCOPE = "manage_enterprise_properties"
 _TOP = "SELECT coalesce(max(id), 2000000) AS top FROM admin_event"
 
-# What administrators are told for an event of users; what is not here has one name for both.
-WORDS: Final = {
+# Enterprise event types of user event types; those missing here have the same name in both.
+ADMIN_EVENT_TYPES: Final = {
     events.UPLOAD: "UPLOAD",
     events.COPY: "COPY",
     events.MOVE: "MOVE",
@@ -55,8 +55,10 @@ WORDS: Final = {
 }
 
 
-def record_item(conn: Connection, row: Row, word: str, *, by: int, now: int, details: str = "{}") -> None:
-    """Log what happened to an item, in the enterprise of its owner."""
+def record_item(
+    conn: Connection, row: Row, event_type: str, *, by: int, now: int, details: str = "{}"
+) -> None:
+    """Record an item event in the enterprise of the item's owner."""
     owner = conn.execute("SELECT * FROM account WHERE id = ?", (row["owner"],)).fetchone()
     parent = conn.execute("SELECT * FROM item WHERE id = ?", (row["parent"],)).fetchone()
     source = {
@@ -66,43 +68,51 @@ def record_item(conn: Connection, row: Row, word: str, *, by: int, now: int, det
         "parent": None if parent is None else item_serializer.folder_mini(parent),
         "owned_by": item_serializer.user_mini(owner),
     }
-    if word == events.COLLAB_REMOVE and json.loads(details).get("reason") == "expired":
-        word = "COLLABORATION_EXPIRATION"
-    record(conn, owner["enterprise"], WORDS.get(word, word), source, by=by, now=now, details=details)
+    if event_type == events.COLLAB_REMOVE and json.loads(details).get("reason") == "expired":
+        event_type = "COLLABORATION_EXPIRATION"
+    record(
+        conn,
+        owner["enterprise"],
+        ADMIN_EVENT_TYPES.get(event_type, event_type),
+        source,
+        by=by,
+        now=now,
+        details=details,
+    )
 
 
 def record(
     conn: Connection,
     enterprise: int,
-    word: str,
+    event_type: str,
     source: dict[str, Any],
     *,
     by: int,
     now: int,
     details: str = "{}",
 ) -> None:
-    """Log what happened in an enterprise."""
+    """Record an event of an enterprise."""
     conn.execute(
         "INSERT INTO admin_event (enterprise, type, created_at, created_by, source, details)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        (enterprise, word, now, by, pydantic_core.to_json(source).decode(), details),
+        (enterprise, event_type, now, by, pydantic_core.to_json(source).decode(), details),
     )
     expire_oldest(conn, "admin_event", before=now - RETENTION)
 
 
 def expire_oldest(conn: Connection, table: str, *, before: int) -> None:
-    """Let a few of the oldest events go, as each new one does."""
+    """Delete a few of the oldest events; called for each new one."""
     oldest = conn.execute(f"SELECT id, created_at FROM {table} ORDER BY id LIMIT 1").fetchone()
     if oldest["created_at"] < before:
         conn.execute(f"DELETE FROM {table} WHERE id < ? AND created_at < ?", (oldest["id"] + 10, before))
 
 
 async def get(call: calls.Call, stream: str) -> responses.Response:
-    """The page of a stream after the position that is asked for."""
+    """Return the page of a stream after the requested position."""
     calls.require_admin(call.caller)
     if call.caller.is_service and "manage_enterprise_properties" not in call.caller.scopes:
-        said = "An application needs manage_enterprise_properties to follow the enterprise's events."
-        raise problems.Refused(403, "insufficient_scope", said)
+        message = "An application needs manage_enterprise_properties to follow the enterprise's events."
+        raise problems.Refused(403, "insufficient_scope", message)
     if _SCOPE not in call.caller.scopes:
         raise problems.Refused(403, "insufficient_scope", f"These streams need the scope {_SCOPE}.")
     params = call.request.query_params
@@ -111,8 +121,8 @@ async def get(call: calls.Call, stream: str) -> responses.Response:
     wanted = [one.strip() for one in params.get("event_type", "").split(",") if one.strip()]
     first, last = 0, 2**62
     if stream == LOGS:
-        first = _moment(call, "created_after", first)
-        last = _moment(call, "created_before", last)
+        first = _read_time(call, "created_after", first)
+        last = _read_time(call, "created_before", last)
     else:
         first = call.store.now() - STREAMING_SPAN
 
@@ -137,10 +147,10 @@ async def get(call: calls.Call, stream: str) -> responses.Response:
         entries = events_page.serialize(read, rows)
         return {"chunk_size": len(entries), "next_stream_position": str(end), "entries": entries}
 
-    return calls.answer(await call.store.query(lambda read: events_page.in_one_snapshot(read, run)))
+    return calls.answer(await call.store.query(lambda read: events_page.run_in_snapshot(read, run)))
 
 
-def _moment(call: calls.Call, name: str, default: int) -> int:
+def _read_time(call: calls.Call, name: str, default: int) -> int:
     text = call.request.query_params.get(name)
     if not text:
         return default

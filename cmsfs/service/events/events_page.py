@@ -16,8 +16,8 @@ from cmsfs.service.storage import store
 T = TypeVar("T")
 
 
-def in_one_snapshot(read: store.Read, run: Callable[[store.Read], T]) -> T:
-    """An event between two reads must not be stepped over."""
+def run_in_snapshot(read: store.Read, run: Callable[[store.Read], T]) -> T:
+    """Run in one snapshot, so that no event committed between two reads is skipped."""
     read("BEGIN")
     try:
         return run(read)
@@ -26,7 +26,7 @@ def in_one_snapshot(read: store.Read, run: Callable[[store.Read], T]) -> T:
 
 
 def serialize(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
-    """Events of either table as they are answered."""
+    """Serialize events of either table."""
     numbers = json.dumps(sorted({row["created_by"] for row in rows}))
     found = read(
         "SELECT * FROM account WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", numbers
@@ -41,16 +41,16 @@ def serialize(read: store.Read, rows: list[Row]) -> list[dict[str, Any]]:
             "created_at": item_serializer.to_timestamp(row["created_at"]),
             "recorded_at": item_serializer.to_timestamp(row["created_at"]),
             "created_by": users.get(row["created_by"]),
-            "session_id": said.pop(actors.SESSION, None),
+            "session_id": extra.pop(actors.SESSION, None),
             "source": json.loads(row["source"]),
-            "additional_details": said,
+            "additional_details": extra,
         }
-        for row, said in zip(rows, details, strict=True)
+        for row, extra in zip(rows, details, strict=True)
     ]
 
 
 def position(call: calls.Call) -> int | None:
-    """Where the client is; None is the present."""
+    """Return the requested stream position; None means now."""
     text = call.request.query_params.get("stream_position") or "0"
     if text == "now":
         return None

@@ -1,9 +1,9 @@
-"""Puts down what webhooks are to be told, in the transaction of the change itself.
+"""Queues webhook deliveries in the transaction of the change itself.
 
-`events.record` comes by here with every event of an item; what is no event of a stream calls `enqueue` with
-the trigger's name.  The deliveries are made by webhooks/deliveries.py.
+`events.record` calls this for every item event; triggers without an event call `enqueue` directly.
+webhooks/deliveries.py sends the deliveries.
 
-Rule: a webhook tells what its maker sees, and is silent about everything else.
+Rule: a webhook reports only what its creator may see.
 """
 
 import json
@@ -18,7 +18,7 @@ from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store, tree_paths
 from cmsfs.service.storage.kinds import ItemKind
 
-# What a file, or a folder, has had done to it.
+# Triggers of files and folders, by event type.
 _OF_ITEMS: Final = {
     events.UPLOAD: "UPLOADED",
     events.CREATE: "CREATED",
@@ -31,7 +31,7 @@ _OF_ITEMS: Final = {
     events.UNLOCK: "UNLOCKED",
 }
 _PREFIX: Final = {ItemKind.FILE: "FILE", ItemKind.FOLDER: "FOLDER"}
-_OTHERS: Final = {
+_ANY_KIND: Final = {
     events.COMMENT: "COMMENT.CREATED",
     events.UNCOMMENT: "COMMENT.DELETED",
     events.TASK_ASSIGNED: "TASK_ASSIGNMENT.CREATED",
@@ -44,32 +44,32 @@ _OTHERS: Final = {
     events.SHARE_UPDATE: "SHARED_LINK.UPDATED",
     events.UNSHARE: "SHARED_LINK.DELETED",
 }
-# What the event is about in the end, and where its id is among the details.
+# The payload's `source` by trigger group: its type, and the key of its id in the event's details.
 _SOURCES: Final = {
     "COMMENT": ("comment", "comment_id"),
     "TASK_ASSIGNMENT": ("task_assignment", "task_assignment_id"),
     "COLLABORATION": ("collaboration", "collab_id"),
     "METADATA_INSTANCE": ("metadata_instance", "instance_id"),
 }
-_WATCHING = """
+_SUBSCRIBED = """
   SELECT webhook.* FROM webhook, json_each(webhook.triggers) AS one
     WHERE webhook.target IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND one.value = ?
 """
 
 
-def of_event(word: str, row: Row, details: Mapping[str, Any]) -> str | None:
-    """The trigger that an event of an item is; None if it is none."""
-    if word == events.COLLAB_REMOVE and details.get("status") == "rejected":
+def trigger_of_event(event_type: str, row: Row, details: Mapping[str, Any]) -> str | None:
+    """Return the webhook trigger of an item event, or None."""
+    if event_type == events.COLLAB_REMOVE and details.get("status") == "rejected":
         return "COLLABORATION.REJECTED"
-    if word in _OTHERS:
-        return _OTHERS[word]
+    if event_type in _ANY_KIND:
+        return _ANY_KIND[event_type]
     prefix = _PREFIX.get(row["kind"])
-    return f"{prefix}.{_OF_ITEMS[word]}" if prefix is not None and word in _OF_ITEMS else None
+    return f"{prefix}.{_OF_ITEMS[event_type]}" if prefix is not None and event_type in _OF_ITEMS else None
 
 
-def is_watched(read: store.Read, trigger: str, row: Row) -> bool:
-    """Whether any webhook is to be told of a trigger on an item."""
-    return bool(read(f"{_WATCHING} LIMIT 1", json.dumps(tree_paths.line(row)), trigger))
+def has_subscriber(read: store.Read, trigger: str, row: Row) -> bool:
+    """Return whether any webhook subscribes to a trigger on an item."""
+    return bool(read(f"{_SUBSCRIBED} LIMIT 1", json.dumps(tree_paths.line(row)), trigger))
 
 
 def enqueue(
@@ -82,20 +82,22 @@ def enqueue(
     before: Row | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """Have the webhooks on an item, and on the folders above it, told of a trigger.
+    """Queue deliveries for the webhooks on an item and on its parent folders.
 
-    `before` is the row before a move: the folders that it was below are told as well.
+    `before` is the row before a move: webhooks on the old parent folders are notified as well.
     """
-    line = [*tree_paths.line(row), *(tree_paths.line(before) if before is not None else ())]
+    folders = [*tree_paths.line(row), *(tree_paths.line(before) if before is not None else ())]
     read = store.reader(conn)
-    for webhook in read(_WATCHING, json.dumps(line), trigger):
+    for webhook in read(_SUBSCRIBED, json.dumps(folders), trigger):
         source = _source(read, trigger, row, webhook["created_by"], details or {})
         if source is not None:
-            put(conn, webhook, trigger, source, by=by, now=now)
+            enqueue_for_webhook(conn, webhook, trigger, source, by=by, now=now)
 
 
-def put(conn: Connection, webhook: Row, trigger: str, source: dict[str, Any], *, by: int, now: int) -> None:
-    """Have one webhook told something."""
+def enqueue_for_webhook(
+    conn: Connection, webhook: Row, trigger: str, source: dict[str, Any], *, by: int, now: int
+) -> None:
+    """Queue one delivery of a webhook."""
     user = conn.execute("SELECT * FROM account WHERE id = ?", (by,)).fetchone()
     body: dict[str, Any] = {
         "type": "webhook_event",
@@ -107,7 +109,7 @@ def put(conn: Connection, webhook: Row, trigger: str, source: dict[str, Any], *,
         "source": source,
         "additional_info": [],
     }
-    # Nothing but ASCII: what receivers sign to compare is the text as it was sent, however they decode it.
+    # ASCII only: receivers compute the signature over the body as sent, however they decode it.
     conn.execute(
         "INSERT INTO webhook_delivery (app, address, body, due_at, created_at) VALUES (?, ?, ?, ?, ?)",
         (webhook["app"], webhook["address"], json.dumps(body), now, now),
@@ -115,10 +117,10 @@ def put(conn: Connection, webhook: Row, trigger: str, source: dict[str, Any], *,
 
 
 def _source(
-    read: store.Read, trigger: str, row: Row, maker: int, details: Mapping[str, Any]
+    read: store.Read, trigger: str, row: Row, creator: int, details: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """What it is about, as the webhook's maker sees it; None if they see nothing of it."""
-    viewer = access_rights.NotifiedUser(maker)
+    """Return the payload's source as the webhook's creator sees it; None if they may not see it."""
+    viewer = access_rights.NotifiedUser(creator)
     view = access_rights.View(read, viewer)
     if not view.rights(row):
         return None

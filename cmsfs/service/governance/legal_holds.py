@@ -1,9 +1,10 @@
 """Legal holds: what differs from other policies (`policies.py`).
 
-Deleting is answered at once and takes effect a little later: `active` becomes `releasing`, then `released`.
-A hold on a user covers what they own and what they made; `ownership` and `interactions` are one of the two.
+Deletion is answered at once and takes effect a little later: `active` becomes `releasing`, then `released`.
+A hold on a user covers what they own and what they created; `ownership` and `interactions` are one of the
+two.
 
-Rule: nothing of a hold is ever removed from the tables: what was released says when.
+Rule: rows of holds are never deleted: a released one has the time of its release.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Policies of an enterprise: list, create, change, delete.
 
-Legal holds and retention are policies with assignments (`policy_assignments.py`); here is what they have in
-common, in `legal_holds.py` and `retention.py` what differs.
+Legal holds and retention are policies with assignments (`policy_assignments.py`); this module has what they
+share, `legal_holds.py` and `retention.py` what differs.
 
 Rule: administrators only; a policy of another enterprise does not exist.
 """
@@ -29,44 +29,44 @@ Update = TypeVar("Update", bound=pydantic.BaseModel)
 class Policies(ABC, Generic[New, Update]):
     """A kind of policy."""
 
-    name: ClassVar[str]  # of its table, and its type on the wire
+    name: ClassVar[str]  # of its table, and its type in the API
     path: ClassVar[str]
     assigned: ClassVar[str]  # the table of its assignments
-    in_force: ClassVar[str] = "true"  # SQL: which of its assignments (a) count
+    in_force: ClassVar[str] = "true"  # SQL condition for assignments (a) that count
     mini: ClassVar[tuple[str, ...]]
     shape: ClassVar[type[pydantic.BaseModel]]
     counts: ClassVar[type[pydantic.BaseModel]]
-    filters: ClassVar[tuple[Parameter, ...]]  # beside the limit and the marker
-    deleting: ClassVar[tuple[str, int]]  # the word for it, and its status
+    filters: ClassVar[tuple[Parameter, ...]]  # besides the limit and the marker
+    deleting: ClassVar[tuple[str, int]]  # the verb for it, and the status of the response
     new: type[New]
     update: type[Update]
 
     @abstractmethod
     def conditions(self, params: Mapping[str, str]) -> list[tuple[str, Any]]:
-        """The filters of a listing, as SQL with one placeholder and its value."""
+        """Return a listing's filters, as SQL with one placeholder and its value."""
 
     @abstractmethod
     def columns(self, wish: New) -> dict[str, Any]:
-        """What a new policy has in its own columns."""
+        """Return the values of a new policy's own columns."""
 
     @abstractmethod
     def changes(self, row: Row, wish: Update, now: int) -> dict[str, Any]:
-        """The columns that a wish sets; 403 for what may not be done to this policy."""
+        """Return the columns that a request changes; 403 for changes that this policy does not allow."""
 
     @abstractmethod
     def remove(self, conn: Connection, row: Row, now: int) -> None:
-        """Delete a policy; 403 if this one may not be."""
+        """Delete a policy; 403 if it may not be deleted."""
 
     @abstractmethod
     def details(self, row: Row, now: int) -> dict[str, Any]:
-        """What a policy is shown with beyond what every kind has."""
+        """Return the policy's fields beyond those that every kind has."""
 
     def wire_id(self, call: calls.Call, number: int) -> int | str:
-        """A policy's id as the specification shows it."""
+        """Return a policy's id as the specification shows it."""
         return str(number)
 
     def get(self, read: store.Read, caller: calls.Caller, wire_id: str) -> Row:
-        """A policy of the caller's enterprise; 404 if there is none with this id."""
+        """Return a policy of the caller's enterprise; 404 if there is none with this id."""
         sql = f"SELECT * FROM {self.name} WHERE id = ? AND enterprise = ?"
         found = read(sql, calls.parse_id(wire_id), caller.enterprise)
         if not found:
@@ -74,9 +74,9 @@ class Policies(ABC, Generic[New, Update]):
         return found[0]
 
     def insert(self, conn: Connection, enterprise: int, wish: New, *, by: int, now: int) -> int:
-        """Make a policy, assigned to nothing; 409 if its name is taken."""
+        """Create a policy without assignments; 409 if its name is in use."""
         made = {"enterprise": enterprise, "created_by": by, "created_at": now, "modified_at": now}
-        return insert_row(conn, self.name, made | self.columns(wish), taken=self._taken)
+        return insert_row(conn, self.name, made | self.columns(wish), conflict_message=self._name_in_use)
 
     async def handle_list(self, call: calls.Call) -> responses.Response:
         calls.require_admin(call.caller)
@@ -116,7 +116,7 @@ class Policies(ABC, Generic[New, Update]):
             try:
                 conn.execute(f"UPDATE {self.name} SET {parts} WHERE id = ?", (*columns.values(), row["id"]))
             except IntegrityError:
-                raise problems.Refused(409, "conflict", self._taken) from None
+                raise problems.Refused(409, "conflict", self._name_in_use) from None
             return self._shown(call, read, self.get(read, call.caller, call.id))
 
         return calls.answer(await call.store.write(txn))
@@ -135,7 +135,7 @@ class Policies(ABC, Generic[New, Update]):
         return self.name.replace("_", " ")
 
     @property
-    def _taken(self) -> str:
+    def _name_in_use(self) -> str:
         return f"A {self.title} with this name exists already."
 
     def _shown(self, call: calls.Call, read: store.Read, row: Row) -> dict[str, Any]:
@@ -193,27 +193,27 @@ class Policies(ABC, Generic[New, Update]):
 
 
 def begins(column: str, text: str) -> tuple[str, Any]:
-    """The condition that a column begins with a text."""
+    """Return the condition that a column begins with a text."""
     return f"substr({column}, 1, {len(text)}) = ?", text
 
 
 def page(
     call: calls.Call, select: str, conditions: Sequence[tuple[str, Any]], key: str, limit: int
 ) -> tuple[Sequence[Row], str | None]:
-    """The rows of one page under all of these conditions, and the marker of the next page."""
+    """Return the rows of one page under all of these conditions, and the marker of the next page."""
     where = " AND ".join(condition for condition, _ in conditions)
     args = [value for _, value in conditions]
     sql = f"{select} WHERE {where} ORDER BY {key} LIMIT ?"
-    return marker_pagination.cut(call.store.read(sql, *args, limit + 1), limit)
+    return marker_pagination.cut_page(call.store.read(sql, *args, limit + 1), limit)
 
 
-def insert_row(conn: Connection, table: str, columns: Mapping[str, Any], *, taken: str) -> int:
-    """Add a row, and give its number; 409, saying `taken`, if there is one like it."""
+def insert_row(conn: Connection, table: str, columns: Mapping[str, Any], *, conflict_message: str) -> int:
+    """Insert a row and return its id; 409 with the message `conflict_message` if it exists already."""
     marks = ", ".join("?" for _ in columns)
     try:
         made = conn.execute(
             f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) RETURNING id", (*columns.values(),)
         ).fetchone()
     except IntegrityError:
-        raise problems.Refused(409, "conflict", taken) from None
+        raise problems.Refused(409, "conflict", conflict_message) from None
     return int(made["id"])

@@ -1,8 +1,8 @@
 """Policy assignments, and the files and versions that each covers.
 
-What legal holds and retention have in common; what differs is in `legal_holds.py` and `retention.py`.
+The common part of legal holds and retention; what differs is in `legal_holds.py` and `retention.py`.
 
-Rule: an assignment covers what is there and what comes; what is moved away stays covered (protection.py).
+Rule: an assignment covers existing and new items; items that leave stay covered (protection.py).
 """
 
 from abc import ABC, abstractmethod
@@ -27,24 +27,24 @@ from cmsfs.service.storage import store
 
 New = TypeVar("New", legal_holds.NewHoldAssignment, retention.NewRetentionAssignment)
 
-# Pages of what is assigned, and of what is covered.
+# Paging parameters of the lists of assignments and of covered files.
 PAGE = (*operations.MARKED, operations.FIELDS)
 
 
 class Assignments(ABC, Generic[New]):
-    """The assignments of a kind of policy."""
+    """The assignments of one kind of policy."""
 
     path: ClassVar[str]
-    listing: ClassVar[str]  # the line of the operation that lists them
+    listing: ClassVar[str]  # the method and path of the operation that lists them
     filters: ClassVar[tuple[Parameter, ...]]
-    select: ClassVar[str]  # SQL: columns beside the assignment's own (a), the `shown` target with it
+    select: ClassVar[str]  # SQL: columns beside the assignment's own (a), including its target as `shown`
     join: ClassVar[str] = ""
     mini: ClassVar[tuple[str, ...]]
     shape: ClassVar[type[pydantic.BaseModel]]
     version_shape: ClassVar[type[pydantic.BaseModel]]
-    closed: ClassVar[tuple[str, str]]  # the column of a policy that takes no more, and the word for that
+    closed: ClassVar[tuple[str, str]]  # the column that closes a policy to assignments, and its word
     version_note: ClassVar[str] = ""
-    coverage: ClassVar[tuple[str, str]]  # what covered files are called, and how they are found
+    coverage: ClassVar[tuple[str, str]]  # the word for covered files, and the SQL that finds them
     deleting_errors: ClassVar[tuple[int, ...]] = ()
     new: type[New]
 
@@ -53,37 +53,37 @@ class Assignments(ABC, Generic[New]):
 
     @abstractmethod
     def policy_id(self, call: calls.Call) -> str:
-        """The id of the policy whose assignments are asked for."""
+        """Return the id of the policy whose assignments are requested."""
 
     @abstractmethod
     def conditions(self, call: calls.Call) -> list[tuple[str, Any]]:
-        """The filters of a listing, as SQL with one placeholder and its value."""
+        """Return a listing's filters, as SQL with one placeholder and its value."""
 
     @abstractmethod
     def target(self, read: store.Read, caller: calls.Caller, wish: New) -> dict[str, Any]:
-        """The columns that say what is to be covered; 404 if the enterprise has no such thing."""
+        """Return the columns that define what is covered; 404 if the enterprise has no such target."""
 
     @abstractmethod
     def remove(self, conn: Connection, row: Row, now: int) -> None:
-        """Delete an assignment; 403 or 409 if this one cannot be."""
+        """Delete an assignment; 403 or 409 if it may not be deleted."""
 
     @abstractmethod
     def details(self, call: calls.Call, row: Row) -> dict[str, Any]:
-        """What an assignment is shown with beyond what every kind has, its id with it."""
+        """Return the assignment's id and the fields beyond those that every kind has."""
 
     @abstractmethod
     def versions(
         self, read: store.Read, shaper: item_serializer.ItemSerializer, rows: Sequence[Row]
     ) -> list[dict[str, Any]]:
-        """Earlier versions that are covered, as they are shown."""
+        """Return the covered earlier versions as JSON."""
 
     def assign(
         self, conn: Connection, policy: int, kind: str, target: int, *, by: int, now: int, **more: Any
     ) -> int:
-        """Cover what is there and what comes; 409 if that is assigned already."""
+        """Cover existing and new items of a target; 409 if it is assigned already."""
         columns = {"policy": policy, "type": kind, "target": target, "assigned_by": by, "assigned_at": now}
-        taken = "The policy is assigned to this already."
-        return policies.insert_row(conn, self.of.assigned, columns | more, taken=taken)
+        conflict_message = "The policy is assigned to this already."
+        return policies.insert_row(conn, self.of.assigned, columns | more, conflict_message=conflict_message)
 
     async def handle_list(self, call: calls.Call) -> responses.Response:
         calls.require_admin(call.caller)
@@ -137,7 +137,7 @@ class Assignments(ABC, Generic[New]):
         return responses.Response(status_code=self.of.deleting[1])
 
     async def handle_covered(self, current: bool, call: calls.Call) -> responses.Response:
-        """The files whose current version is covered; not `current`: the earlier versions that are."""
+        """List the files whose current version is covered; not `current`: the covered earlier versions."""
         calls.require_admin(call.caller)
         assignment = self._get(call.store.read, call.caller, call.id)["id"]
         params = call.request.query_params
@@ -148,7 +148,7 @@ class Assignments(ABC, Generic[New]):
             found = protection.covered(
                 read, self.coverage[1], assignment, current=current, after=after, limit=limit + 1, now=now
             )
-            rows, marker = marker_pagination.cut(found, limit)
+            rows, marker = marker_pagination.cut_page(found, limit)
             shaper = item_serializer.ItemSerializer(read, call.fields, mini=True)
             entries = shaper.items(rows) if current else self.versions(read, shaper, rows)
             return marker_pagination.envelope(entries, limit, marker)
@@ -164,7 +164,7 @@ class Assignments(ABC, Generic[New]):
         )
 
     def find(self, read: store.Read, call: calls.Call, wire_id: str) -> dict[str, Any]:
-        """An assignment as it is shown; 404 if the enterprise has none with this id."""
+        """Return an assignment as JSON; 404 if the enterprise has none with this id."""
         return self._shown(call, self._get(read, call.caller, wire_id))
 
     def _get(self, read: store.Read, caller: calls.Caller, wire_id: str) -> Row:

@@ -1,13 +1,13 @@
 """Retention: what differs from other policies (`policies.py`).
 
-A policy keeps what it is assigned to for a number of days from the upload, or without end.  One that is not
-modifiable can only be lengthened and retired; retired, it covers nothing new, and what it has stays until
-its time is over.  It is assigned to a folder, to the enterprise or to a metadata template.  With a template,
-`filter_fields` narrows it to instances with one option, and `start_date_field` counts from a date of the
-instance in place of the upload.
+A policy retains what it is assigned to for a number of days from the upload, or indefinitely.  A policy that
+is not modifiable can only be lengthened and retired; a retired one covers nothing new, and what it covers
+stays retained until its time is over.  It is assigned to a folder, to the enterprise or to a metadata
+template.  With a template, `filter_fields` narrows it to instances with one option, and `start_date_field`
+starts the retention at a date of the instance instead of the upload.
 
-Rule: assignments of a policy that is not modifiable cannot be deleted.  What is over is disposed of by the
-sweeper, within the hour after `disposition_at`.
+Rule: assignments of a policy that is not modifiable cannot be deleted.  The sweeper deletes expired content
+within the hour after `disposition_at`.
 """
 
 import json
@@ -26,9 +26,9 @@ from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import ItemKind
 
-# What nothing here looks at.
+# Fields that are stored without being interpreted.
 _NOTICES = ("can_owner_extend_retention", "are_owners_notified", "custom_notification_recipients")
-# The public API's word for the start that is meant when none is named.
+# The public API's default of `start_date_field`.
 _UPLOAD = "upload_date"
 
 
@@ -49,7 +49,7 @@ class _Policies(policies.Policies[retention.NewRetentionPolicy, retention.Update
     update = retention.UpdateRetentionPolicy
 
     def conditions(self, params: Mapping[str, str]) -> list[tuple[str, Any]]:
-        # Unlike holds, by the exact letters.
+        # Unlike for holds, case-sensitive.
         found = [policies.begins("name", params.get("policy_name", ""))]
         if kind := params.get("policy_type"):
             if kind not in ("finite", retention.INDEFINITE):
@@ -66,7 +66,7 @@ class _Policies(policies.Policies[retention.NewRetentionPolicy, retention.Update
             "days": _days(wish.retention_length),
             "disposition_action": wish.disposition_action,
             "is_modifiable": wish.retention_type == "modifiable",
-            "details": _notices("{}", wish),
+            "details": _notice_settings("{}", wish),
         }
 
     def changes(self, row: Row, wish: retention.UpdateRetentionPolicy, now: int) -> dict[str, Any]:
@@ -83,12 +83,12 @@ class _Policies(policies.Policies[retention.NewRetentionPolicy, retention.Update
             raise _forbidden("The policy is retired.")
         if wish.status == "retired" and row["retired_at"] is None:
             columns["retired_at"] = now
-        return columns | {"details": _notices(row["details"], wish)}
+        return columns | {"details": _notice_settings(row["details"], wish)}
 
     def remove(self, conn: Connection, row: Row, now: int) -> None:
         sql = "SELECT 1 FROM retention_assignment WHERE policy = ?"
         if not row["is_modifiable"] and conn.execute(sql, (row["id"],)).fetchone():
-            raise _stays()
+            raise _not_deletable()
         conn.execute("DELETE FROM retention_policy WHERE id = ?", (row["id"],))
 
     def details(self, row: Row, now: int) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _days(length: int | str | None) -> int | None:
 
 
 def _longer(row: Row, days: int | None) -> int | None:
-    """The length that a policy may be given; 400 for another type, 403 for less than cannot be modified."""
+    """Return the policy's new length; 400 for another type, 403 for a shorter one if it is not modifiable."""
     if (days is None) != (row["days"] is None):
         raise problems.invalid("retention_length", "cannot make one type of policy into the other")
     if not row["is_modifiable"] and days is not None and days < row["days"]:
@@ -118,17 +118,19 @@ def _longer(row: Row, days: int | None) -> int | None:
     return days
 
 
-def _notices(before: str, wish: retention.NewRetentionPolicy | retention.UpdateRetentionPolicy) -> str:
+def _notice_settings(
+    before: str, wish: retention.NewRetentionPolicy | retention.UpdateRetentionPolicy
+) -> str:
     given = {name: value for name, value in wish.model_dump(mode="json").items() if name in _NOTICES}
     known = json.loads(before) | {name: value for name, value in given.items() if value is not None}
     return json.dumps(known, ensure_ascii=False)
 
 
-def _forbidden(said: str) -> problems.Refused:
-    return problems.Refused(403, "forbidden_by_policy", said)
+def _forbidden(message: str) -> problems.Refused:
+    return problems.Refused(403, "forbidden_by_policy", message)
 
 
-def _stays() -> problems.Refused:
+def _not_deletable() -> problems.Refused:
     return _forbidden("The policy cannot be modified: what it is assigned to stays.")
 
 
@@ -174,7 +176,7 @@ class _Assignments(policy_assignments.Assignments[retention.NewRetentionAssignme
 
     def remove(self, conn: Connection, row: Row, now: int) -> None:
         if not row["is_modifiable"]:
-            raise _stays()
+            raise _not_deletable()
         conn.execute("DELETE FROM retention_assignment WHERE id = ?", (row["id"],))
 
     def details(self, call: calls.Call, row: Row) -> dict[str, Any]:
@@ -197,7 +199,7 @@ class _Assignments(policy_assignments.Assignments[retention.NewRetentionAssignme
     def versions(
         self, read: store.Read, shaper: item_serializer.ItemSerializer, rows: Sequence[Row]
     ) -> list[dict[str, Any]]:
-        """Each as its file with this version in it."""
+        """Return each covered version as its file with this version in it."""
         numbers = json.dumps([row["file"] for row in rows])
         files = read(
             "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", numbers
@@ -211,14 +213,14 @@ class _Assignments(policy_assignments.Assignments[retention.NewRetentionAssignme
 
 
 def _instances(template: Row, wish: retention.NewRetentionAssignment) -> dict[str, Any]:
-    """A template as a target, and what its instances must say; 400 for what they cannot."""
+    """Return a template as a target, with the filter on its instances; 400 for an impossible one."""
     by_id = {one["id"]: one for one in json.loads(template["fields"])}
     filters = []
     for one in wish.filter_fields or ():
         options = {option["id"]: option["key"] for option in by_id.get(one.field, {}).get("options", ())}
         if one.value not in options:
-            said = "must name a field of the template and one of its options"
-            raise problems.invalid("filter_fields", said)
+            message = "must name a field of the template and one of its options"
+            raise problems.invalid("filter_fields", message)
         key = by_id[one.field]["key"]
         filters.append({"field": one.field, "value": one.value, "key": key, "text": options[one.value]})
     found = {"target": template["id"], "filters": json.dumps(filters)}

@@ -1,7 +1,7 @@
-"""Versions of files with the legal holds and the retention that cover them, a version an entry.
+"""File versions with the legal holds and the retention that cover them, one entry per version.
 
-An older form of `files_on_hold` and the like, which clients still read.  An entry has the id of its version;
-nothing is stored of it: coverage is found when it is asked (protection.py).
+An older form of `files_on_hold` and the like, which clients still use.  An entry has the id of its version;
+entries are not stored: coverage is computed on request (protection.py).
 
 Rule: administrators only; versions of another enterprise do not exist.
 """
@@ -32,7 +32,7 @@ async def list_held(call: calls.Call) -> responses.Response:
     params = call.request.query_params
     if not (wire_id := params.get("policy_id")):
         raise problems.invalid("policy_id", "is required", reason="missing_parameter")
-    # A policy that there is not, or not for this enterprise, holds nothing.
+    # A policy that does not exist, or belongs to another enterprise, holds nothing.
     policy = calls.parse_id(wire_id) or -1
     limit, after = marker_pagination.read_limit(params), marker_pagination.read_marker(params)
 
@@ -40,7 +40,7 @@ async def list_held(call: calls.Call) -> responses.Response:
         found = protection.held_versions(
             read, call.caller.enterprise, now=call.store.now(), policy=policy, after=after, limit=limit + 1
         )
-        rows, marker = marker_pagination.cut(found, limit)
+        rows, marker = marker_pagination.cut_page(found, limit)
         return marker_pagination.envelope(_held(read, call, rows), limit, marker)
 
     return calls.answer(await call.store.query(run))
@@ -48,7 +48,7 @@ async def list_held(call: calls.Call) -> responses.Response:
 
 async def get_held(call: calls.Call) -> responses.Response:
     calls.require_admin(call.caller)
-    number = _number(call, "file_version_legal_hold")
+    number = _version_id(call, "file_version_legal_hold")
 
     def run(read: store.Read) -> list[dict[str, Any]]:
         enterprise, now = call.caller.enterprise, call.store.now()
@@ -64,7 +64,7 @@ def _held(read: store.Read, call: calls.Call, rows: Sequence[Row]) -> list[dict[
     shown: dict[str, dict[str, Any]] = {}
     for number in {one for row in rows for one in row["assignments"].split(",")}:
         shown[number] = one = legal_holds.ASSIGNMENTS.find(read, call, number)
-        # Here the public API shows no name of the policy.
+        # The public API shows no name of the policy here.
         one["legal_hold_policy"] = {
             "type": "legal_hold_policy",
             "id": str(one["legal_hold_policy"]["id"]),
@@ -90,7 +90,7 @@ async def list_retained(call: calls.Call) -> responses.Response:
     def run(read: store.Read) -> dict[str, Any]:
         enterprise, now = call.caller.enterprise, call.store.now()
         found = protection.retained_versions(read, enterprise, wanted, now=now, after=after, limit=limit + 1)
-        rows, marker = marker_pagination.cut(found, limit)
+        rows, marker = marker_pagination.cut_page(found, limit)
         return marker_pagination.envelope(_retained(read, rows), limit, marker)
 
     return calls.answer(await call.store.query(run))
@@ -98,7 +98,7 @@ async def list_retained(call: calls.Call) -> responses.Response:
 
 async def get_retained(call: calls.Call) -> responses.Response:
     calls.require_admin(call.caller)
-    wanted = protection.RetentionFilter(version=_number(call, "file_version_retention"))
+    wanted = protection.RetentionFilter(version=_version_id(call, "file_version_retention"))
 
     def run(read: store.Read) -> list[dict[str, Any]]:
         enterprise, now = call.caller.enterprise, call.store.now()
@@ -134,7 +134,7 @@ def _filter(params: Mapping[str, str]) -> protection.RetentionFilter:
     numbers = {}
     for name in ("file_id", "file_version_id", "policy_id"):
         if wire_id := params.get(name):
-            # What is no id is nobody's.
+            # An invalid id matches nothing.
             numbers[name] = calls.parse_id(wire_id) or -1
     action = params.get("disposition_action") or None
     if action is not None and action not in _ACTIONS:
@@ -158,7 +158,7 @@ def _moment(params: Mapping[str, str], name: str) -> int | None:
         raise problems.invalid(name, str(error)) from None
 
 
-def _number(call: calls.Call, kind: str) -> int:
+def _version_id(call: calls.Call, kind: str) -> int:
     number = calls.parse_id(call.id)
     if number is None:
         raise problems.not_found(kind, call.id)

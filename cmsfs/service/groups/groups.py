@@ -1,9 +1,9 @@
 """Groups: list, create, change, delete, and what a group collaborates on.
 
-What a group may see and do is in collaborations.py and access_rights.py, like that of users; who is in it is
-in memberships.py.
+The rights of groups on items are in collaborations.py and access_rights.py, as for users; members are in
+memberships.py.
 
-Rule: administrators make, change and delete groups; others see those that they are in or may invite.
+Rule: administrators create, change and delete groups; others see those that they belong to or may invite.
 """
 
 import json
@@ -36,7 +36,7 @@ _STANDARD = (*_MINI, "created_at", "modified_at")
 def get_group(
     read: store.Read, call: calls.Call, wire_id: str, *, needed: GroupRight = GroupRight.SEE
 ) -> Row:
-    """A group that the caller knows of; 404 otherwise, and 403 without the rights that are needed besides."""
+    """Return a group that the caller may see; 404 otherwise, and 403 without the further rights `needed`."""
     row = group_rights.find(read, call.caller, calls.parse_id(wire_id))
     rights = GroupRight(0) if row is None else group_rights.of(read, call.caller, row)
     if row is None or GroupRight.SEE not in rights:
@@ -81,14 +81,14 @@ async def create(call: calls.Call) -> responses.Response:
 
 
 def insert(conn: Connection, enterprise: int, wish: groups.NewGroup, *, now: int) -> Row:
-    """Make a group without members; 409 if one has that name."""
+    """Create a group without members; 409 if its name is in use."""
     values = {
         "enterprise": enterprise,
         "name": wish.name,
         "name_key": wire_names.name_key(wish.name),
         "invited_by": wish.invitability_level or _OPEN,
         "viewed_by": wish.member_viewability_level or _OPEN,
-        "details": json.dumps(_said(wish), ensure_ascii=False),
+        "details": json.dumps(_details(wish), ensure_ascii=False),
         "now": now,
     }
     found = conn.execute(
@@ -98,16 +98,16 @@ def insert(conn: Connection, enterprise: int, wish: groups.NewGroup, *, now: int
         values,
     ).fetchall()
     if not found:
-        raise _taken()
+        raise _name_in_use()
     row: Row = found[0]
     return row
 
 
-def _said(wish: groups.UpdateGroup) -> dict[str, Any]:
+def _details(wish: groups.UpdateGroup) -> dict[str, Any]:
     return {name: getattr(wish, name) for name in _DETAILS if name in wish.model_fields_set}
 
 
-def _taken() -> problems.Refused:
+def _name_in_use() -> problems.Refused:
     return problems.Refused(409, "conflict", "A group with this name exists already.")
 
 
@@ -128,11 +128,11 @@ async def update(call: calls.Call) -> responses.Response:
             columns |= {"name": wish.name, "name_key": wire_names.name_key(wish.name)}
             sql = "SELECT 1 FROM user_group WHERE enterprise = ? AND name_key = ? AND id != ?"
             if read(sql, call.caller.enterprise, columns["name_key"], row["id"]):
-                raise _taken()
+                raise _name_in_use()
         for name, column in _COLUMNS.items():
             if (value := getattr(wish, name)) is not None:
                 columns[column] = value
-        columns["details"] = json.dumps(group_rights.details(row) | _said(wish), ensure_ascii=False)
+        columns["details"] = json.dumps(group_rights.details(row) | _details(wish), ensure_ascii=False)
         parts = ", ".join(f"{name} = ?" for name in columns)
         conn.execute(f"UPDATE user_group SET {parts} WHERE id = ?", (*columns.values(), row["id"]))
         row = get_group(read, call, call.id)
@@ -171,14 +171,14 @@ async def list_collaborations(call: calls.Call) -> responses.Response:
 
 
 def shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
-    """A group as it is answered, with the fields that were asked for."""
-    said = group_rights.details(row)
+    """Return a group as JSON, with the requested fields."""
+    details = group_rights.details(row)
     may_invite = GroupRight.INVITE in group_rights.of(read, call.caller, row)
     whole = {
         **group_rights.mini(row),
         "created_at": item_serializer.to_timestamp(row["created_at"]),
         "modified_at": item_serializer.to_timestamp(row["modified_at"]),
-        **{name: said.get(name) for name in _DETAILS},
+        **{name: details.get(name) for name in _DETAILS},
         "invitability_level": row["invited_by"],
         "member_viewability_level": row["viewed_by"],
         "permissions": {"can_invite_as_collaborator": may_invite},
@@ -186,9 +186,9 @@ def shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
     return marker_pagination.select_fields(whole, _MINI, call.fields, _STANDARD)
 
 
-def _log(conn: Connection, call: calls.Call, word: str, row: Row, *, now: int) -> None:
+def _log(conn: Connection, call: calls.Call, event_type: str, row: Row, *, now: int) -> None:
     source = group_rights.mini(row)
-    events_admin.record(conn, row["enterprise"], word, source, by=call.caller.id, now=now)
+    events_admin.record(conn, row["enterprise"], event_type, source, by=call.caller.id, now=now)
 
 
 _SHOWN = groups.UserGroup

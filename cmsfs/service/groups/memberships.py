@@ -1,9 +1,10 @@
 """Who is in a group: list, add, change, remove.
 
-Whoever comes into a group, or leaves it, is told by an event for each item that the group collaborates on, as
-if they had been invited themselves.
+A user who joins or leaves a group gets an event for each item that the group collaborates on, as if they had
+been invited themselves.
 
-Rule: administrators of the enterprise and of the group say who is in it; who sees that, the group says.
+Rule: administrators of the enterprise and of the group manage its members; the group's settings define who
+sees them.
 """
 
 import json
@@ -32,7 +33,7 @@ _MINI = ("id",)
 def _get(
     read: store.Read, call: calls.Call, wire_id: str, needed: GroupRight = GroupRight.MEMBERS
 ) -> tuple[Row, Row]:
-    """A membership and its group; 404 for who may not know of it, 403 without the rights needed besides."""
+    """Return a membership and its group; 404 if the caller may not see it, 403 without further rights."""
     found = read("SELECT * FROM membership WHERE id = ?", calls.parse_id(wire_id))
     group = group_rights.find(read, call.caller, found[0]["user_group"]) if found else None
     if group is not None:
@@ -80,7 +81,7 @@ async def create(call: calls.Call) -> responses.Response:
         group = groups.get_group(read, call, wish.group.id, needed=GroupRight.MANAGE)
         user = calls.get_user(read, call.caller, wish.user.id)
         now = call.store.now()
-        row = add(
+        row = add_member(
             conn,
             group,
             user,
@@ -96,7 +97,7 @@ async def create(call: calls.Call) -> responses.Response:
     return calls.answer(await call.store.write(txn), 201)
 
 
-def add(
+def add_member(
     conn: Connection,
     group: Row,
     user: Row,
@@ -106,7 +107,7 @@ def add(
     by: int,
     now: int,
 ) -> Row | None:
-    """Put a user into a group; None if they are in it."""
+    """Add a user to a group; return None if they are in it already."""
     found = conn.execute(
         "INSERT INTO membership (user_group, account, role, permissions, created_at, modified_at)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING RETURNING *",
@@ -115,7 +116,7 @@ def add(
     if not found:
         return None
     _log(conn, group, user, "GROUP_ADD_USER", by=by, now=now)
-    collaborations.tell_member(conn, group["id"], user["id"], models_events.COLLAB_ADD, by=by, now=now)
+    collaborations.record_for_member(conn, group["id"], user["id"], models_events.COLLAB_ADD, by=by, now=now)
     row: Row = found[0]
     return row
 
@@ -146,14 +147,16 @@ async def delete(call: calls.Call) -> responses.Response:
 
 
 def remove(conn: Connection, number: int, *, by: int, now: int) -> None:
-    """Take a user out of a group."""
+    """Remove a user from a group."""
     read = store.reader(conn)
     row = read("SELECT * FROM membership WHERE id = ?", number)[0]
     group = read("SELECT * FROM user_group WHERE id = ?", row["user_group"])[0]
     user = read("SELECT * FROM account WHERE id = ?", row["account"])[0]
     conn.execute("DELETE FROM membership WHERE id = ?", (number,))
     _log(conn, group, user, "GROUP_REMOVE_USER", by=by, now=now)
-    collaborations.tell_member(conn, group["id"], user["id"], models_events.COLLAB_REMOVE, by=by, now=now)
+    collaborations.record_for_member(
+        conn, group["id"], user["id"], models_events.COLLAB_REMOVE, by=by, now=now
+    )
 
 
 def _shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
@@ -172,10 +175,10 @@ def _shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
     return marker_pagination.select_fields(whole, _MINI, call.fields)
 
 
-def _log(conn: Connection, group: Row, user: Row, word: str, *, by: int, now: int) -> None:
+def _log(conn: Connection, group: Row, user: Row, event_type: str, *, by: int, now: int) -> None:
     details = json.dumps({"group_id": str(group["id"]), "group_name": group["name"]}, ensure_ascii=False)
     source = item_serializer.user_mini(user)
-    events_admin.record(conn, group["enterprise"], word, source, by=by, now=now, details=details)
+    events_admin.record(conn, group["enterprise"], event_type, source, by=by, now=now, details=details)
 
 
 _SHOWN = models_groups.GroupMembership

@@ -44,7 +44,7 @@ def overwrite(conn: Connection, folder: Row, instance: Row, *, only: str | None 
         sql, args = f"{sql} AND data = ?", [*args, only]
     found = store.reader(conn)(sql, *args)
     for row in found:
-        protection.keep_described(conn, row["item"])
+        protection.record_coverage_before_metadata_change(conn, row["item"])
     conn.executemany(
         "UPDATE metadata_instance SET data = ?, version = version + 1, type_version = ? WHERE id = ?",
         ((instance["data"], instance["type_version"], row["id"]) for row in found),

@@ -161,7 +161,7 @@ async def list_templates(call: calls.Call) -> responses.Response:
         said = "metadata_instance_id is required"
         raise problems.invalid("metadata_instance_id", said, reason="missing_parameter")
     sql = f"SELECT * FROM metadata_template WHERE {where} AND id > ? ORDER BY id LIMIT ?"
-    rows, marker = marker_pagination.cut(call.store.read(sql, *args, after, limit + 1), limit)
+    rows, marker = marker_pagination.cut_page(call.store.read(sql, *args, after, limit + 1), limit)
     return calls.answer(marker_pagination.envelope([serialize(row) for row in rows], limit, marker))
 
 

@@ -1,10 +1,10 @@
 """Access tokens, and the token families that one consent creates.
 
-The grants (credentials, codes.py, families.py, assertions.py, exchange.py) decide; here the rows are
-written and the answer is made.  Revoking an access or a refresh token of a family ends the family; a
-narrowed token ends alone, and whatever it was made of takes it along.
+The grants (credentials in tokens.py, codes.py, refresh_tokens.py, assertions.py, exchange.py) decide; this
+module writes the rows and builds the response.  Revoking an access or refresh token of a family ends the
+family; a downscoped token ends alone, and tokens end with the token they were made from.
 
-Rule: called inside the transaction in which the grant was judged, so that nothing is redeemed twice.
+Rule: call these in the transaction that validated the grant, so that nothing is redeemed twice.
 """
 
 import json
@@ -21,7 +21,7 @@ DAY = 24 * 3600 * SECOND
 LIFETIME_SECONDS = 3600
 REFRESH_LIFETIME = 60 * DAY
 
-# Dead tokens and codes are remembered for a day: a bearer is told that a token expired, a thief is noticed.
+# Expired tokens and codes are kept for a day: to report them as expired, and to detect stolen ones.
 _REMEMBER = DAY
 
 _INSERT = """
@@ -43,9 +43,9 @@ def access_token(
     actor: dict[str, str] | None = None,
     link: str | None = None,
 ) -> dict[str, Any]:
-    """Make an access token; the answer that hands it out.
+    """Create an access token; return the token response.
 
-    `source` is the row of the token that it is made of, which it does not outlive.
+    `source` is the row of the token that this one is made from; the new one does not outlive it.
     """
     conn.execute("DELETE FROM token WHERE expires_at < ?", (now - _REMEMBER,))
     ends = now + LIFETIME_SECONDS * SECOND
@@ -78,31 +78,31 @@ def access_token(
 
 def begin_family(conn: Connection, app: str, user: int, *, granted: str | None, now: int) -> int:
     conn.execute("DELETE FROM family WHERE expires_at < ?", (now,))
-    made = conn.execute(
+    response = conn.execute(
         "INSERT INTO family (app, account, scopes, expires_at) VALUES (?, ?, ?, ?) RETURNING id",
         (app, user, granted, now),
     )
-    return int(made.fetchone()["id"])
+    return int(response.fetchone()["id"])
 
 
-def pair(conn: Connection, family: int, *, now: int) -> dict[str, Any]:
-    """The next access token of a family with its next refresh token; the one before is used up."""
+def issue_pair(conn: Connection, family: int, *, now: int) -> dict[str, Any]:
+    """Issue a family's next access token and refresh token; the previous refresh token is used up."""
     row = conn.execute("SELECT * FROM family WHERE id = ?", (family,)).fetchone()
-    made = access_token(conn, row["app"], row["account"], now=now, granted=row["scopes"], family=family)
+    response = access_token(conn, row["app"], row["account"], now=now, granted=row["scopes"], family=family)
     secret = chance.token_urlsafe(32)
     conn.execute("UPDATE refresh_token SET used = 1 WHERE family = ? AND used = 0", (family,))
     conn.execute("INSERT INTO refresh_token (hash, family) VALUES (?, ?)", (calls.hashed(secret), family))
     conn.execute("UPDATE family SET expires_at = ? WHERE id = ?", (now + REFRESH_LIFETIME, family))
-    return made | {"refresh_token": secret}
+    return response | {"refresh_token": secret}
 
 
 def end_family(conn: Connection, family: int | None) -> None:
-    """Make every token of a family worthless."""
+    """Invalidate every token of a family."""
     conn.execute("DELETE FROM family WHERE id = ?", (family,))
 
 
 def revoke(conn: Connection, app: str, secret: str) -> None:
-    """End an access or refresh token of the application; one that is unknown is ended already."""
+    """Revoke an access or refresh token of the application; unknown tokens are ignored."""
     hashed = calls.hashed(secret)
     found = conn.execute(
         "SELECT family FROM token WHERE hash = ?1 AND app = ?2 UNION ALL"
@@ -116,6 +116,6 @@ def revoke(conn: Connection, app: str, secret: str) -> None:
         conn.execute("DELETE FROM token WHERE hash = ? AND app = ?", (hashed, app))
 
 
-def with_kind(made: dict[str, Any]) -> dict[str, Any]:
-    """The answer of a token exchange, which says what kind of token it hands out."""
-    return made | {"issued_token_type": tokens.ACCESS_TOKEN_TYPE}
+def with_token_type(response: dict[str, Any]) -> dict[str, Any]:
+    """Add the issued token's type to the response of a token exchange."""
+    return response | {"issued_token_type": tokens.ACCESS_TOKEN_TYPE}

@@ -1,10 +1,10 @@
 """JWT assertions of applications: for the jwt-bearer grant and for token exchange.
 
 An assertion is signed with RS256, RS384 or RS512 by a key of the application: the one that its header names
-by `kid` or, as some clients of the public API name none, the one that verifies it.  It is meant for this
-token endpoint, ends within a minute, and is taken once.
+by `kid` or, as some clients of the public API send none, the one that verifies it.  Its audience is this
+token endpoint, it expires within a minute, and it is accepted once.
 
-Rule: an assertion counts as used only together with the token that it gives.
+Rule: an assertion is marked as used in the same transaction that issues its token.
 """
 
 from sqlite3 import Connection
@@ -22,45 +22,47 @@ ALGORITHMS = ("RS256", "RS384", "RS512")
 MAX_SECONDS = 60
 _MIN_ID, _MAX_ID = 16, 128
 
-# Whatever hostile text makes of the parser (a million brackets, an infinite date).
+# What the parser raises for hostile input (a million brackets, an infinite date).
 _BROKEN = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 
 Claims = dict[str, Any]
 
 
-async def bearer(ask: clients.Ask) -> dict[str, Any]:
-    """The jwt-bearer grant."""
-    app = ask.authenticate("jwt_bearer")
-    claims = verify(ask, ask.required("assertion"), app["client_id"])
-    user = subject(ask.store, app, str(claims.get("box_sub_type", "")), claims["sub"])
+async def bearer(token_request: clients.TokenRequest) -> dict[str, Any]:
+    """Handle the jwt-bearer grant."""
+    app = token_request.authenticate("jwt_bearer")
+    claims = verify(token_request, token_request.required("assertion"), app["client_id"])
+    user = subject(token_request.store, app, str(claims.get("box_sub_type", "")), claims["sub"])
 
     def txn(conn: Connection) -> dict[str, Any] | None:
-        now = ask.store.now()
-        if not use(conn, claims, now=now):
+        now = token_request.store.now()
+        if not mark_used(conn, claims, now=now):
             return None
         return access_tokens.access_token(conn, app["client_id"], user, now=now)
 
-    return taken_once(await ask.store.write(txn))
+    return require_unused(await token_request.store.write(txn))
 
 
-def verify(ask: clients.Ask, assertion: str, client_id: str, *, unsigned: bool = False) -> Claims:
-    """The claims of an application's assertion.  With `unsigned`, one without a signature will do."""
+def verify(
+    token_request: clients.TokenRequest, assertion: str, client_id: str, *, unsigned: bool = False
+) -> Claims:
+    """Return the claims of an application's assertion.  `unsigned` also accepts one without a signature."""
     try:
         header = jwt.get_unverified_header(assertion)
         if unsigned and header.get("alg") == "none":
             claims = jwt.decode(assertion, options={"verify_signature": False})
         else:
-            claims = _verified(assertion, _keys(ask.store, client_id, header))
-        _judge(ask, claims, client_id)
+            claims = _verified(assertion, _keys(token_request.store, client_id, header))
+        _check_claims(token_request, claims, client_id)
     except _BROKEN as error:
-        # Our own words or the library's; neither repeats the assertion.
-        said = str(error) if isinstance(error, jwt.PyJWTError) else "it cannot be read"
-        raise problems.OAuthRefused("invalid_grant", f"The assertion is refused: {said}") from None
+        # Our text or the library's; neither contains the assertion.
+        message = str(error) if isinstance(error, jwt.PyJWTError) else "it cannot be read"
+        raise problems.OAuthRefused("invalid_grant", f"The assertion is refused: {message}") from None
     return claims
 
 
 def issuer(assertion: str) -> str:
-    """Who claims to have made an assertion, to be verified."""
+    """Return the issuer that an assertion claims; unverified."""
     try:
         return str(jwt.decode(assertion, options={"verify_signature": False}).get("iss", ""))
     except _BROKEN:
@@ -68,7 +70,7 @@ def issuer(assertion: str) -> str:
 
 
 def _keys(store: Store, client_id: str, header: dict[str, Any]) -> list[str]:
-    """The keys that an assertion may be signed with: the one that it names, or any of the application's."""
+    """Return the keys that may have signed an assertion: the one it names, or all of the application's."""
     if "kid" not in header:
         found = store.read("SELECT pem FROM app_key WHERE app = ?", client_id)
     else:
@@ -80,7 +82,7 @@ def _keys(store: Store, client_id: str, header: dict[str, Any]) -> list[str]:
 
 
 def _verified(assertion: str, keys: list[str]) -> Claims:
-    """The claims, if exactly one of the keys signed them."""
+    """Return the claims if exactly one of the keys verifies them."""
     found, failed = [], None
     for key in keys:
         try:
@@ -100,13 +102,13 @@ def _verified(assertion: str, keys: list[str]) -> Claims:
     return found[0]
 
 
-def _judge(ask: clients.Ask, claims: Claims, client_id: str) -> None:
+def _check_claims(token_request: clients.TokenRequest, claims: Claims, client_id: str) -> None:
     ends, now = int(claims["exp"]) if "exp" in claims else 0, clock.time()
     if not now < ends <= now + MAX_SECONDS:
         raise jwt.InvalidTokenError(f"exp must be in the future, at most {MAX_SECONDS} seconds")
     wanted = claims.get("aud")
     wanted = [wanted] if isinstance(wanted, str) else wanted
-    if not isinstance(wanted, list) or not any(one in ask.audiences for one in map(str, wanted)):
+    if not isinstance(wanted, list) or not any(one in token_request.audiences for one in map(str, wanted)):
         raise jwt.InvalidTokenError("aud must be the URL of this token endpoint")
     if claims.get("iss") != client_id:
         raise jwt.InvalidTokenError("iss must be the application's client id")
@@ -117,8 +119,8 @@ def _judge(ask: clients.Ask, claims: Claims, client_id: str) -> None:
         raise jwt.InvalidTokenError("sub is missing")
 
 
-def use(conn: Connection, claims: Claims, *, now: int) -> bool:
-    """Mark an assertion as used; False if it was."""
+def mark_used(conn: Connection, claims: Claims, *, now: int) -> bool:
+    """Mark an assertion as used; return False if it was used before."""
     conn.execute("DELETE FROM assertion WHERE expires_at < ?", (now,))
     cursor = conn.execute(
         "INSERT INTO assertion (app, jti, expires_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -127,14 +129,14 @@ def use(conn: Connection, claims: Claims, *, now: int) -> bool:
     return cursor.rowcount == 1
 
 
-def taken_once(made: dict[str, Any] | None) -> dict[str, Any]:
+def require_unused(made: dict[str, Any] | None) -> dict[str, Any]:
     if made is None:
         raise problems.OAuthRefused("invalid_grant", "The assertion is refused: its jti was used before")
     return made
 
 
 def subject(store: Store, app: Any, kind: str, wire_id: str) -> int:
-    """The user for whom a token of an application is to speak: one of its enterprise, or its own."""
+    """Return the user that an application's token is for: one of its enterprise, or its service account."""
     number = calls.parse_id(wire_id)
     if kind == "enterprise" and number == app["enterprise"]:
         return int(app["service_user"])

@@ -1,10 +1,10 @@
 """The authorize endpoint: a person logs in and grants an application access.
 
-An application sends a browser here; the person logs in, is asked, and goes back with a code (codes.py) or
-with an error.  What is wrong with the application or its redirect URI is shown, never sent there.  Whoever
-has yet to agree to terms of service reads them here, and agrees by granting.
+An application sends a browser here; the person logs in, is asked for consent, and is redirected back with a
+code (codes.py) or an error.  An error about the application or its redirect URI is shown here, never sent
+there.  A person with pending terms of service reads them here, and agrees by granting access.
 
-Rule: nothing is taken from an earlier step: each request is judged whole, from its own query.
+Rule: no state is kept from an earlier step: each request is validated in full, from its own query.
 """
 
 from dataclasses import dataclass
@@ -27,18 +27,18 @@ _ONCE: Final = (
 )
 
 
-class _Shown(Exception):
-    """A request whose answer would not be safe to send to where it wants."""
+class _LocalError(Exception):
+    """An error that must be shown here, because the redirect URI cannot be trusted."""
 
-    def __init__(self, code: str, said: str, *, status: int = 400) -> None:
+    def __init__(self, code: str, message: str, *, status: int = 400) -> None:
         super().__init__(code)
         self.code = code
-        self.said = said
+        self.message = message
         self.status = status
 
 
-class _SentBack(Exception):
-    """A request that the application hears about."""
+class _RedirectError(Exception):
+    """An error that is reported to the application by a redirect."""
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
@@ -46,8 +46,8 @@ class _SentBack(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """What an application asks a person for."""
+class _AuthorizationRequest:
+    """A valid authorization request."""
 
     app: Row
     redirect_uri: str
@@ -55,8 +55,8 @@ class _Wish:
     granted: str | None
     challenge: str | None
 
-    def back(self, **answer: str) -> str:
-        """Where the browser goes with this answer."""
+    def redirect_url(self, **answer: str) -> str:
+        """Return the redirect to the application with these parameters."""
         state = {} if self.state is None else {"state": self.state}
         joint = "&" if "?" in self.redirect_uri else "?"
         return f"{self.redirect_uri}{joint}{urlencode(answer | state)}"
@@ -67,7 +67,7 @@ class _Wish:
 
     @property
     def origin(self) -> str:
-        """The redirect URI as browsers' policies name it."""
+        """Return the redirect URI's origin, for the content security policy."""
         parts = urlsplit(self.redirect_uri)
         return f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:"
 
@@ -76,9 +76,9 @@ async def show(request: requests.Request) -> responses.Response:
     store: Store = request.app.store
     try:
         wish = _read(store, request)
-    except _Shown as error:
-        return pages.problem(error.code, error.said, status=error.status)
-    except _SentBack as error:
+    except _LocalError as error:
+        return pages.problem(error.code, error.message, status=error.status)
+    except _RedirectError as error:
         return _redirect(error.location)
     return _page(request, wish, browser_sessions.visit(store, request))
 
@@ -89,18 +89,21 @@ async def answer(request: requests.Request) -> responses.Response:
         form = await _form(request)
         wish = _read(store, request)
         visited = browser_sessions.visit(store, request)
-        if not visited.owns(form):
-            said = "The form is out of date, or it was not made for this browser. Go back and try again."
-            raise _Shown("invalid_request", said, status=403)
+        if not visited.accepts_form(form):
+            message = "The form is out of date, or it was not made for this browser. Go back and try again."
+            raise _LocalError("invalid_request", message, status=403)
         return await _act(request, wish, visited, form)
-    except _Shown as error:
-        return pages.problem(error.code, error.said, status=error.status)
-    except _SentBack as error:
+    except _LocalError as error:
+        return pages.problem(error.code, error.message, status=error.status)
+    except _RedirectError as error:
         return _redirect(error.location)
 
 
 async def _act(
-    request: requests.Request, wish: _Wish, visited: browser_sessions.Visit, form: dict[str, str]
+    request: requests.Request,
+    wish: _AuthorizationRequest,
+    visited: browser_sessions.Visit,
+    form: dict[str, str],
 ) -> responses.Response:
     store: Store = request.app.store
     match form.get("action"):
@@ -110,7 +113,9 @@ async def _act(
             await browser_sessions.log_out(store, visited)
             return _redirect(_here(request))
         case "deny":
-            return _redirect(wish.back(error="access_denied", error_description="The access was denied"))
+            return _redirect(
+                wish.redirect_url(error="access_denied", error_description="The access was denied")
+            )
         case "grant" if visited.user is not None and _is_of(visited.user, wish):
             user, now = visited.user["id"], store.now()
             agreed = terms.pending(store.read, user, visited.user["enterprise"])
@@ -131,13 +136,16 @@ async def _act(
                 )
 
             code = await store.write(txn)
-            return _redirect(wish.back(code=code))
+            return _redirect(wish.redirect_url(code=code))
         case _:
             return _page(request, wish, visited)
 
 
 async def _log_in(
-    request: requests.Request, wish: _Wish, visited: browser_sessions.Visit, form: dict[str, str]
+    request: requests.Request,
+    wish: _AuthorizationRequest,
+    visited: browser_sessions.Visit,
+    form: dict[str, str],
 ) -> responses.Response:
     store: Store = request.app.store
     login = form.get("login", "").strip()
@@ -145,27 +153,33 @@ async def _log_in(
         store, login, form.get("password", ""), who=request.app.address(request.scope)
     )
     if user is None:
-        said = "This login and password do not go together, or there were too many attempts. Wait a moment."
-        return pages.log_in(wish.app["name"], (browser_sessions.FIELD, visited.proof), login=login, said=said)
-    # Going on by a new request, so that reloading the next page repeats no log-in.
+        message = (
+            "This login and password do not go together, or there were too many attempts. Wait a moment."
+        )
+        return pages.log_in(
+            wish.app["name"], (browser_sessions.FIELD, visited.csrf_token), login=login, message=message
+        )
+    # A redirect, so that reloading the next page does not repeat the log-in.
     response = _redirect(_here(request))
     browser_sessions.set_cookie(request, response, await browser_sessions.log_in(store, user))
     return response
 
 
-def _page(request: requests.Request, wish: _Wish, visited: browser_sessions.Visit) -> responses.Response:
+def _page(
+    request: requests.Request, wish: _AuthorizationRequest, visited: browser_sessions.Visit
+) -> responses.Response:
     name = wish.app["name"]
-    proof = (browser_sessions.FIELD, visited.proof)
+    proof = (browser_sessions.FIELD, visited.csrf_token)
     if visited.user is None:
         response = pages.log_in(name, proof)
     elif not _is_of(visited.user, wish):
         return pages.problem("access_denied", f"{name} is not for users of your enterprise.", status=403)
     else:
-        said = [scopes.APPLICATION.get(one, one) for one in wish.scopes]
+        scope_texts = [scopes.APPLICATION.get(one, one) for one in wish.scopes]
         response = pages.consent(
             app=name,
             user=visited.user["login"] or visited.user["name"],
-            scopes=said,
+            scopes=scope_texts,
             proof=proof,
             redirect_uri=wish.redirect_uri,
             form_to=wish.origin,
@@ -176,8 +190,8 @@ def _page(request: requests.Request, wish: _Wish, visited: browser_sessions.Visi
     return response
 
 
-def _is_of(user: Row, wish: _Wish) -> bool:
-    """Whether the application may speak for this user at all."""
+def _is_of(user: Row, wish: _AuthorizationRequest) -> bool:
+    """Return whether the application may act for this user at all."""
     return bool(user["enterprise"] == wish.app["enterprise"])
 
 
@@ -185,31 +199,37 @@ async def _form(request: requests.Request) -> dict[str, str]:
     try:
         return await tokens.read_form(request)
     except problems.OAuthRefused:
-        raise _Shown("invalid_request", "The form cannot be read.") from None
+        raise _LocalError("invalid_request", "The form cannot be read.") from None
 
 
-def _read(store: Store, request: requests.Request) -> _Wish:
-    """What the query asks for."""
+def _read(store: Store, request: requests.Request) -> _AuthorizationRequest:
+    """Parse and validate the query."""
     query = request.query_params
     if any(len(query.getlist(name)) > 1 for name in _ONCE):
-        raise _Shown("invalid_request", "A parameter is there more than once.")
+        raise _LocalError("invalid_request", "A parameter is there more than once.")
     found = store.read("SELECT * FROM app WHERE client_id = ?", query.get("client_id", ""))
     if not found:
-        raise _Shown("invalid_client", "There is no application with this client_id.")
+        raise _LocalError("invalid_client", "There is no application with this client_id.")
     app, asked = found[0], query.get("redirect_uri")
     uri = clients.find_redirect(app, asked)
     if uri is None and asked is None:
-        raise _Shown("redirect_uri_missing", "The application must say where the answer is to go.")
+        raise _LocalError("redirect_uri_missing", "The application must say where the answer is to go.")
     if uri is None:
-        raise _Shown("redirect_uri_mismatch", "The redirect_uri is not one that the application registered.")
-    wish = _Wish(app, uri, query.get("state"), query.get("scope"), query.get("code_challenge"))
+        raise _LocalError(
+            "redirect_uri_mismatch", "The redirect_uri is not one that the application registered."
+        )
+    wish = _AuthorizationRequest(
+        app, uri, query.get("state"), query.get("scope"), query.get("code_challenge")
+    )
     error = _error(wish, query.get("response_type"), query.get("code_challenge_method"))
     if error is not None:
-        raise _SentBack(wish.back(error=error[0], error_description=error[1]))
+        raise _RedirectError(wish.redirect_url(error=error[0], error_description=error[1]))
     return wish
 
 
-def _error(wish: _Wish, response_type: str | None, method: str | None) -> tuple[str, str] | None:
+def _error(
+    wish: _AuthorizationRequest, response_type: str | None, method: str | None
+) -> tuple[str, str] | None:
     if response_type != "code":
         return "unsupported_response_type", "response_type must be code"
     if "authorization_code" not in wish.app["grants"].split():
@@ -224,7 +244,7 @@ def _error(wish: _Wish, response_type: str | None, method: str | None) -> tuple[
 
 
 def _here(request: requests.Request) -> str:
-    """This page without the host, whose name comes from the request and may be anybody's."""
+    """Return this page's path and query: the host comes from the request and cannot be trusted."""
     return f"{request.url.path}?{request.url.query}"
 
 

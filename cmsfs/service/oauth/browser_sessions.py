@@ -1,15 +1,17 @@
 """Browser sessions: the login cookie, and CSRF tokens of forms.
 
-The cookie is random; before the log-in it only ties the form to the browser, at the log-in it is replaced,
-so that nobody can plant one.  A form carries a value made of the cookie, which no other site can know.
+The cookie is random; before the log-in it only ties the form to the browser, and the log-in replaces it, so
+that nobody can plant one (session fixation).  A form carries a value derived from the cookie, which no other
+site can know.
 
-There are three doors: the authorize page, the administrators' pages and the people's.  Who came in by one is
-not in by the others.
+There are three separate logins: the authorize page, the administrators' pages and the users' pages.  A login
+to one is not valid for the others.
 
-Browsers send a cookie to every port of a host, so to other users of a machine too, if these get the browser
-to their own.  The cookies of the pages therefore go to a path that nobody can guess, and count there.
+Browsers send a cookie to every port of a host, and so to other users of a shared machine who make the browser
+connect to a port of theirs.  The pages' cookies therefore have a path that nobody can guess, and are accepted
+only there.
 
-Rule: of a cookie only the hash is stored, and it counts for a limited time.
+Rule: only the hash of a cookie is stored, and it expires.
 """
 
 import hashlib
@@ -29,10 +31,10 @@ _MAX_COOKIE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """What people log in to: the cookie that says so, where browsers send it, and for how long it counts.
+class LoginKind:
+    """A kind of login: its cookie, the path of the cookie, and its lifetime.
 
-    `strict` cookies do not come along when another site leads here.
+    Browsers do not send `strict` cookies when another site links here.
     """
 
     cookie: str
@@ -41,7 +43,7 @@ class Door:
     strict: bool = False
 
     def name(self, request: requests.Request) -> str:
-        """What the cookie is called: over TLS so that nothing without TLS, nor another host, can set it."""
+        """Return the cookie's name; over TLS its prefix keeps plain HTTP and other hosts from setting it."""
         if request.url.scheme != "https":
             return self.cookie
         return f"{'__Host-' if self.path == '/' else '__Secure-'}{self.cookie}"
@@ -50,53 +52,53 @@ class Door:
         return calls.hashed(f"{self.cookie}:{secret}")
 
 
-# An application leads here from a page of its own.
-AUTHORIZE = Door("cmsfs_login", 900)
-ADMIN = Door("cmsfs_admin", 4 * 3600, path="/admin", strict=True)
-WEB = Door("cmsfs_web", 12 * 3600, path="/web", strict=True)
+# Not strict, since an application's page links here.
+AUTHORIZE = LoginKind("cmsfs_login", 900)
+ADMIN = LoginKind("cmsfs_admin", 4 * 3600, path="/admin", strict=True)
+WEB = LoginKind("cmsfs_web", 12 * 3600, path="/web", strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A browser, and the user who logged in there, if anybody did."""
+    """A browser, and its logged-in user, if any."""
 
-    door: Door
+    login_kind: LoginKind
     secret: str
     user: Row | None
     is_new: bool
 
     @property
-    def place(self) -> str:
-        """A word for addresses that this browser alone knows."""
+    def path_secret(self) -> str:
+        """Return a secret path segment that only this browser knows."""
         return hmac.new(self.secret.encode(), b"place", hashlib.sha256).hexdigest()[:32]
 
     @property
-    def proof(self) -> str:
-        """What a form has to carry."""
+    def csrf_token(self) -> str:
+        """Return the CSRF token that forms carry."""
         return hmac.new(self.secret.encode(), b"form", hashlib.sha256).hexdigest()
 
-    def owns(self, form: dict[str, str]) -> bool:
-        """Whether a form was made for this browser."""
+    def accepts_form(self, form: dict[str, str]) -> bool:
+        """Return whether a form carries this browser's CSRF token."""
         given = form.get(FIELD, "").encode("utf-8", "replace")
-        return not self.is_new and hmac.compare_digest(given, self.proof.encode())
+        return not self.is_new and hmac.compare_digest(given, self.csrf_token.encode())
 
 
-def visit(store: Store, request: requests.Request, door: Door = AUTHORIZE) -> Visit:
-    """Who looks at the page."""
-    secret = request.cookies.get(door.name(request), "")
+def visit(store: Store, request: requests.Request, login_kind: LoginKind = AUTHORIZE) -> Visit:
+    """Return the browser that makes the request, with its user if logged in."""
+    secret = request.cookies.get(login_kind.name(request), "")
     if not secret or len(secret) > _MAX_COOKIE:
-        return Visit(door, chance.token_urlsafe(32), None, is_new=True)
+        return Visit(login_kind, chance.token_urlsafe(32), None, is_new=True)
     found = store.read(
         "SELECT account.* FROM login JOIN account ON account.id = login.account"
         " WHERE login.hash = ? AND login.expires_at > ? AND account.status != 'inactive'",
-        door.hashed(secret),
+        login_kind.hashed(secret),
         store.now(),
     )
-    return Visit(door, secret, found[0] if found else None, is_new=False)
+    return Visit(login_kind, secret, found[0] if found else None, is_new=False)
 
 
-async def log_in(store: Store, user: int, door: Door = AUTHORIZE) -> str:
-    """Remember that a user logged in; the cookie's new value."""
+async def log_in(store: Store, user: int, login_kind: LoginKind = AUTHORIZE) -> str:
+    """Store a login; return the cookie's new value."""
     secret = chance.token_urlsafe(32)
 
     def txn(conn: Connection) -> None:
@@ -104,7 +106,7 @@ async def log_in(store: Store, user: int, door: Door = AUTHORIZE) -> str:
         conn.execute("DELETE FROM login WHERE expires_at < ?", (now,))
         conn.execute(
             "INSERT INTO login (hash, account, expires_at) VALUES (?, ?, ?)",
-            (door.hashed(secret), user, now + door.lifetime_seconds * 1_000_000),
+            (login_kind.hashed(secret), user, now + login_kind.lifetime_seconds * 1_000_000),
         )
 
     await store.write(txn)
@@ -112,7 +114,7 @@ async def log_in(store: Store, user: int, door: Door = AUTHORIZE) -> str:
 
 
 async def log_out(store: Store, visited: Visit) -> None:
-    hashed = visited.door.hashed(visited.secret)
+    hashed = visited.login_kind.hashed(visited.secret)
     await store.write(lambda conn: conn.execute("DELETE FROM login WHERE hash = ?", (hashed,)))
 
 
@@ -120,16 +122,16 @@ def set_cookie(
     request: requests.Request,
     response: responses.Response,
     secret: str,
-    door: Door = AUTHORIZE,
+    login_kind: LoginKind = AUTHORIZE,
     *,
     path: str = "",
 ) -> None:
     response.set_cookie(
-        door.name(request),
+        login_kind.name(request),
         secret,
-        max_age=door.lifetime_seconds,
-        path=path or door.path,
+        max_age=login_kind.lifetime_seconds,
+        path=path or login_kind.path,
         httponly=True,
-        samesite="strict" if door.strict else "lax",
+        samesite="strict" if login_kind.strict else "lax",
         secure=request.url.scheme == "https",
     )

@@ -1,9 +1,9 @@
 """Authenticates applications at the token endpoint: permitted grants, scopes and redirect URIs.
 
-Credentials come in the form or in HTTP Basic.  Redirect URIs are compared as text; only the port of a
-loopback address is left to the application, which takes whichever is free (RFC 8252, section 7.3).
+Credentials come in the form or in HTTP Basic.  Redirect URIs are compared as text, except that an application
+may use any free port of a loopback address (RFC 8252, section 7.3).
 
-Rule: an unknown application and a wrong secret look and last the same.
+Rule: an unknown application and a wrong secret give the same response in the same time.
 """
 
 import base64
@@ -28,7 +28,7 @@ from cmsfs.service import problems
 from cmsfs.service.access import calls
 from cmsfs.service.storage.store import Store
 
-# How an application may get tokens.  Who has a code gets refresh tokens; narrowing is everybody's.
+# Grants of an application.  The code grant includes refresh tokens; all may downscope tokens.
 GRANTS = ("authorization_code", "client_credentials", "jwt_bearer")
 
 _LOOPBACK = re.compile(r"http://(127\.0\.0\.1|\[::1\]|localhost)(?::\d{1,5})?(/[^#\\]*)?", re.ASCII)
@@ -38,15 +38,15 @@ _MIN_KEY_BITS = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A request of the token endpoint: its form, and what it takes to judge it."""
+class TokenRequest:
+    """A request to the token endpoint: its form, and what is needed to validate it."""
 
     store: Store
     form: Mapping[str, str]
-    authorization: str  # the header
+    authorization: str  # the Authorization header
     audiences: frozenset[str]  # the URLs of this token endpoint
-    who: str = ""  # where it comes from
-    host: str = ""  # which it was sent to
+    who: str = ""  # the client's address
+    host: str = ""  # the host that the request was sent to
 
     def required(self, name: str) -> str:
         value = self.form.get(name, "")
@@ -55,26 +55,27 @@ class Ask:
         return value
 
     def authenticate(self, grant: str | None = None) -> Row:
-        """The application that asks, if it may use the grant."""
+        """Return the authenticated application; it must be allowed to use the grant."""
         client_id, secret = self._credentials()
         found = self.store.read("SELECT * FROM app WHERE client_id = ?", client_id)
         expected = found[0]["secret_hash"] if found else calls.hashed(chance.token_hex(8))
         if not hmac.compare_digest(expected, calls.hashed(secret)) or not found:
-            # The right secret never waits: nobody guesses one, and nobody is to be locked out by who tries.
+            # The right secret is never throttled: it cannot be guessed, and guesses must not lock the
+            # application out.
             wait = self.store.attempts.take(self.who, f"app:{client_id}") if found else 0
             if wait:
-                said = "Too many wrong secrets; try again later."
+                message = "Too many wrong secrets; try again later."
                 headers = {"Retry-After": str(math.ceil(wait))}
-                raise problems.OAuthRefused("rate_limit_exceeded", said, status=429, headers=headers)
+                raise problems.OAuthRefused("rate_limit_exceeded", message, status=429, headers=headers)
             raise problems.OAuthRefused("invalid_client", "The client credentials are invalid")
         if grant is not None and grant not in found[0]["grants"].split():
-            said = "The grant type is unauthorized for this client_id"
-            raise problems.OAuthRefused("unauthorized_client", said)
+            message = "The grant type is unauthorized for this client_id"
+            raise problems.OAuthRefused("unauthorized_client", message)
         return found[0]
 
     @property
     def client_id(self) -> str:
-        """The application that the request names; empty where it names none that can be read."""
+        """Return the client id of the request; empty if there is none or it is malformed."""
         try:
             return self._credentials()[0]
         except problems.OAuthRefused:
@@ -107,7 +108,7 @@ def add(
     grants: str = "client_credentials",
     redirect_uris: tuple[str, ...] = (),
 ) -> None:
-    """Make an application."""
+    """Register an application."""
     columns: dict[str, Any] = {
         "client_id": client_id,
         "secret_hash": calls.hashed(secret),
@@ -123,7 +124,7 @@ def add(
 
 
 def add_key(conn: Connection, client_id: str, kid: str, pem: str) -> None:
-    """Let an application sign with a key.  Raises `UserError` for what is no public RSA key to trust."""
+    """Add a public key of an application.  Raises `UserError` unless it is a strong enough RSA key."""
     try:
         key = serialization.load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm):
@@ -134,7 +135,7 @@ def add_key(conn: Connection, client_id: str, kid: str, pem: str) -> None:
 
 
 def set_signature_keys(conn: Connection, client_id: str, *, main: str, secondary: str) -> None:
-    """What an application's webhooks are signed with."""
+    """Set the keys that sign an application's webhook deliveries."""
     values = (client_id, main, secondary)
     conn.execute(
         "INSERT INTO signature_key (app, main, secondary) VALUES (?, ?, ?)"
@@ -144,7 +145,7 @@ def set_signature_keys(conn: Connection, client_id: str, *, main: str, secondary
 
 
 def renew_signature_key(conn: Connection, client_id: str, column: str) -> dict[str, str]:
-    """A new key in place of the `main` or the `secondary` one; what is new, both where there were none."""
+    """Replace the `main` or `secondary` key, or create both if there are none; return the new keys."""
     found = conn.execute("SELECT * FROM signature_key WHERE app = ?", (client_id,)).fetchone()
     made = {column: chance.token_urlsafe(32)}
     if found is None:
@@ -155,7 +156,7 @@ def renew_signature_key(conn: Connection, client_id: str, column: str) -> dict[s
 
 
 def find_redirect(app: Row, asked: str | None) -> str | None:
-    """Where a code may be sent: what was asked for, if it is registered; the only one, if none was."""
+    """Return the redirect URI to use: the requested one if registered; without a request, the only one."""
     registered: list[str] = json.loads(app["redirect_uris"])
     if asked is None:
         return registered[0] if len(registered) == 1 else None

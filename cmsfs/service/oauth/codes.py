@@ -1,9 +1,10 @@
 """Authorization codes: issued by the authorize page, redeemed at the token endpoint.
 
-A code lives 30 seconds and is good for one use; whoever redeems one again ends what came of it.  With PKCE
-(S256) only who began can redeem; a wrong verifier uses the code up.
+A code is valid for 30 seconds and one use; redeeming it again revokes the tokens issued for it.  With PKCE
+(S256) only the client that began the flow can redeem it; a wrong verifier uses the code up.
 
-Rule: a code goes to the redirect URI it was asked for and is redeemed by the application that asked.
+Rule: a code is sent to the redirect URI it was requested for and redeemed by the application that requested
+it.
 """
 
 import base64
@@ -34,7 +35,7 @@ def make(
     challenge: str | None,
     now: int,
 ) -> str:
-    """A new code."""
+    """Create a code."""
     conn.execute("DELETE FROM code WHERE expires_at < ?", (now - access_tokens.DAY,))
     secret = chance.token_urlsafe(24)
     conn.execute(
@@ -53,13 +54,13 @@ def make(
     return secret
 
 
-async def redeem(ask: clients.Ask) -> dict[str, Any]:
-    """The authorization_code grant."""
-    app = ask.authenticate("authorization_code")
-    hashed = calls.hashed(ask.required("code"))
+async def redeem(token_request: clients.TokenRequest) -> dict[str, Any]:
+    """Handle the authorization_code grant."""
+    app = token_request.authenticate("authorization_code")
+    hashed = calls.hashed(token_request.required("code"))
 
     def txn(conn: Connection) -> dict[str, Any] | None:
-        now = ask.store.now()
+        now = token_request.store.now()
         row = conn.execute(
             "SELECT code.*, account.status FROM code JOIN account ON account.id = code.account"
             " WHERE hash = ? AND app = ?",
@@ -71,26 +72,26 @@ async def redeem(ask: clients.Ask) -> dict[str, Any]:
             access_tokens.end_family(conn, row["family"])
             return None
         conn.execute("UPDATE code SET used = 1 WHERE hash = ?", (hashed,))
-        if row["expires_at"] <= now or row["status"] == "inactive" or not _is_rightful(row, ask):
+        if row["expires_at"] <= now or row["status"] == "inactive" or not _is_same_client(row, token_request):
             return None
         family = access_tokens.begin_family(conn, row["app"], row["account"], granted=row["scopes"], now=now)
         conn.execute("UPDATE code SET family = ? WHERE hash = ?", (family, hashed))
-        return access_tokens.pair(conn, family, now=now)
+        return access_tokens.issue_pair(conn, family, now=now)
 
-    made = await ask.store.write(txn)
+    made = await token_request.store.write(txn)
     if made is None:
         raise problems.OAuthRefused("invalid_grant", "The authorization code is invalid or has expired")
     return made
 
 
-def _is_rightful(row: Row, ask: clients.Ask) -> bool:
-    """Whether who redeems the code is who began."""
-    # Clients of the public API leave the URI out; one that is sent must be the one that was asked for.
-    if ask.form.get("redirect_uri", row["redirect_uri"]) != row["redirect_uri"]:
+def _is_same_client(row: Row, token_request: clients.TokenRequest) -> bool:
+    """Return whether the redeeming client is the one that requested the code."""
+    # Clients of the public API omit the URI; if sent, it must be the one of the authorization request.
+    if token_request.form.get("redirect_uri", row["redirect_uri"]) != row["redirect_uri"]:
         return False
-    verifier = ask.form.get("code_verifier")
+    verifier = token_request.form.get("code_verifier")
     if row["challenge"] is None or verifier is None:
-        # A verifier without a challenge: somebody has taken the challenge out on the way.
+        # A verifier without a challenge: somebody removed the challenge from the authorization request.
         return row["challenge"] is None and verifier is None
     if not _VERIFIER.fullmatch(verifier):
         return False

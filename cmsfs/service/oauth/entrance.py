@@ -1,13 +1,13 @@
-"""Log-in and log-out of pages for people, and CSRF tokens of their forms.
+"""Log-in and log-out of web pages, and CSRF protection of their forms.
 
-Attempts are slowed down as on the authorize page (passwords.py); who is not let in hears what a wrong
-password hears.
+Attempts are throttled as on the authorize page (passwords.py); a user without access gets the same response
+as for a wrong password.
 
-The pages are below a word that the log-in makes (`Visit.place`): the cookie goes there and nowhere else, and
-is believed there alone.  So another address of the pages, a bookmark's, leads to the log-in; where the
-entrance keeps the way, the log-in leads on to it.
+The pages are below a secret path segment that the log-in creates (`Visit.path_secret`): the cookie is sent
+and accepted only there.  So any other address of the pages, such as a bookmark, redirects to the log-in; if
+`returns_to_page` is set, the log-in then continues to that page.
 
-Rule: `admitted` stands before every page, `posted` before every form, `sent` before every streamed body.
+Rule: every page is wrapped in `admitted`, every form in `posted`, every streamed body in `sent`.
 """
 
 import hmac
@@ -31,16 +31,16 @@ S_contra = TypeVar("S_contra", bound=PageSession, contravariant=True)
 
 Endpoint = Callable[[requests.Request], Awaitable[responses.Response]]
 
-# Scripts carry the proof of their forms here; another site's cannot set it.
+# The header in which scripts send the CSRF token; another site's cannot set it.
 PROOF_HEADER = "x-form-proof"
 
 _STALE = "The form is out of date, or it was not made for this browser. Go back and try again."
-# Ways that a log-in leads on to: of our own pages, and of nothing that could be read as another host.
+# Paths that a log-in continues to: only our own pages, and nothing that could be read as another host.
 _WAY = re.compile(r"(/[A-Za-z0-9_-]{1,40}){1,4}", re.ASCII)
 
 
 class Refilled(Protocol[S_contra]):
-    """A page with a form, which can be shown again as it was filled in."""
+    """A page with a form that can be shown again with its values."""
 
     async def __call__(
         self, session: S_contra, /, *, form: dict[str, str] | None = None, mistake: str = ""
@@ -48,32 +48,32 @@ class Refilled(Protocol[S_contra]):
 
 
 class Entrance(Generic[S]):
-    """The way into pages behind a door, for those whom `admits` lets in."""
+    """The log-in to a group of pages, for users that `admits` accepts."""
 
     def __init__(
         self,
-        door: browser_sessions.Door,
+        login_kind: browser_sessions.LoginKind,
         session: Callable[[requests.Request, Store, Row, browser_sessions.Visit], S],
         *,
         where: str,
         wrong: str,
         admits: Callable[[Row], bool],
-        keeps_way: bool = False,
+        returns_to_page: bool = False,
     ) -> None:
-        self._door = door
+        self._login_kind = login_kind
         self._session = session
         self._where = where
         self._wrong = wrong
         self._admits = admits
-        self._keeps_way = keeps_way
-        self.log_in_path = f"{door.path}/login"
+        self._returns_to_page = returns_to_page
+        self.log_in_path = f"{login_kind.path}/login"
 
     def admitted(self, page: Callable[[S], Awaitable[responses.Response]]) -> Endpoint:
-        """A page for those alone who have logged in; others are led to the log-in."""
+        """Wrap a page: only logged-in users see it, others are redirected to the log-in."""
 
         async def endpoint(request: requests.Request) -> responses.Response:
             session = self._find(request)
-            return self._lead(request) if session is None else await page(session)
+            return self._redirect_to_log_in(request) if session is None else await page(session)
 
         return endpoint
 
@@ -84,15 +84,15 @@ class Entrance(Generic[S]):
         *,
         to: str = "",
     ) -> Endpoint:
-        """The answer to a form of ours; after a `Mistake`, `page` as it was filled in, or the page at `to`.
+        """Wrap a form handler; a `Mistake` shows `page` again with the form's values, or the page at `to`.
 
-        Parameters of the path may stand in `to`.
+        `to` may contain path parameters.
         """
 
         async def endpoint(request: requests.Request) -> responses.Response:
             fields = await _read(request)
             session = self._find(request)
-            if fields is None or not self._visit(request).owns(fields):
+            if fields is None or not self._visit(request).accepts_form(fields):
                 return pages.problem("invalid_request", _STALE, status=403)
             if session is None:
                 return _redirect(self.log_in_path)
@@ -107,15 +107,15 @@ class Entrance(Generic[S]):
         return endpoint
 
     def sent(self, handler: Callable[[S], Awaitable[responses.Response]]) -> Endpoint:
-        """What a script of ours sends, with its proof in a header: answers and refusals are the API's."""
+        """Wrap a handler for our script, with the CSRF token in a header; errors are JSON as in the API."""
 
         async def endpoint(request: requests.Request) -> responses.Response:
             proof = {browser_sessions.FIELD: request.headers.get(PROOF_HEADER, "")}
-            if not self._visit(request).owns(proof):
+            if not self._visit(request).accepts_form(proof):
                 raise problems.Refused(403, "invalid_request", _STALE)
             session = self._find(request)
             if session is None:
-                raise problems.Refused(403, "logged_out", "You are logged in no more.")
+                raise problems.Refused(403, "logged_out", "You are no longer logged in.")
             return await handler(session)
 
         return endpoint
@@ -126,7 +126,7 @@ class Entrance(Generic[S]):
 
     @property
     def routes(self) -> list[routing.BaseRoute]:
-        """The log-in."""
+        """Return the routes of the log-in."""
         return [
             routing.Route(self.log_in_path, self._show, methods=["GET"]),
             routing.Route(self.log_in_path, self._log_in, methods=["POST"]),
@@ -134,8 +134,8 @@ class Entrance(Generic[S]):
 
     @property
     def last_routes(self) -> list[routing.BaseRoute]:
-        """Addresses of the pages without the word of a log-in; after all others."""
-        path = self._door.path
+        """Return the routes of page addresses without a login's path segment; they go after all others."""
+        path = self._login_kind.path
         return [
             routing.Route(path, self._elsewhere, methods=["GET"]),
             routing.Route(path + "/{rest:path}", self._elsewhere, methods=["GET", "POST"]),
@@ -143,50 +143,56 @@ class Entrance(Generic[S]):
 
     def _find(self, request: requests.Request) -> S | None:
         visited = self._visit(request)
-        user, place = visited.user, request.path_params.get("place", "")
-        if user is None or not self._admits(user) or not hmac.compare_digest(place, visited.place):
+        user, path_secret = visited.user, request.path_params.get("place", "")
+        if (
+            user is None
+            or not self._admits(user)
+            or not hmac.compare_digest(path_secret, visited.path_secret)
+        ):
             return None
         # For the access log.
         request.scope["user_id"] = user["id"]
         return self._session(request, request.app.store, user, visited)
 
     def _visit(self, request: requests.Request) -> browser_sessions.Visit:
-        return browser_sessions.visit(request.app.store, request, self._door)
+        return browser_sessions.visit(request.app.store, request, self._login_kind)
 
     async def _elsewhere(self, request: requests.Request) -> responses.Response:
-        return self._lead(request)
+        return self._redirect_to_log_in(request)
 
-    def _lead(self, request: requests.Request) -> responses.Response:
-        way = request.url.path.removeprefix(self._door.path)
-        way = re.sub("^/at/[^/]*", "", way)
-        kept = self._keeps_way and request.method == "GET" and _WAY.fullmatch(way)
-        return _redirect(self.log_in_path + (f"?{urlencode({'to': way})}" if kept else ""))
+    def _redirect_to_log_in(self, request: requests.Request) -> responses.Response:
+        page_path = request.url.path.removeprefix(self._login_kind.path)
+        page_path = re.sub("^/at/[^/]*", "", page_path)
+        kept = self._returns_to_page and request.method == "GET" and _WAY.fullmatch(page_path)
+        return _redirect(self.log_in_path + (f"?{urlencode({'to': page_path})}" if kept else ""))
 
     async def _show(self, request: requests.Request) -> responses.Response:
         visited = self._visit(request)
-        response = pages.log_in(self._where, (browser_sessions.FIELD, visited.proof))
+        response = pages.log_in(self._where, (browser_sessions.FIELD, visited.csrf_token))
         if visited.is_new:
-            browser_sessions.set_cookie(request, response, visited.secret, self._door, path=self.log_in_path)
+            browser_sessions.set_cookie(
+                request, response, visited.secret, self._login_kind, path=self.log_in_path
+            )
         return response
 
     async def _log_in(self, request: requests.Request) -> responses.Response:
         store: Store = request.app.store
         form = await _read(request)
         visited = self._visit(request)
-        if form is None or not visited.owns(form):
+        if form is None or not visited.accepts_form(form):
             return pages.problem("invalid_request", _STALE, status=403)
         login = form.get("login", "").strip()
         who = request.app.address(request.scope)
         user = await passwords.check(store, login, form.get("password", ""), who=who)
         rows = store.read("SELECT * FROM account WHERE id = ?", user)
         if user is None or not rows or not self._admits(rows[0]):
-            proof = (browser_sessions.FIELD, visited.proof)
-            return pages.log_in(self._where, proof, login=login, said=self._wrong)
-        secret = await browser_sessions.log_in(store, user, self._door)
-        at = page_sessions.address(browser_sessions.Visit(self._door, secret, None, is_new=False))
-        way = request.query_params.get("to", "")
-        response = _redirect(at + (way if self._keeps_way and _WAY.fullmatch(way) else ""))
-        browser_sessions.set_cookie(request, response, secret, self._door, path=at)
+            proof = (browser_sessions.FIELD, visited.csrf_token)
+            return pages.log_in(self._where, proof, login=login, message=self._wrong)
+        secret = await browser_sessions.log_in(store, user, self._login_kind)
+        at = page_sessions.address(browser_sessions.Visit(self._login_kind, secret, None, is_new=False))
+        page_path = request.query_params.get("to", "")
+        response = _redirect(at + (page_path if self._returns_to_page and _WAY.fullmatch(page_path) else ""))
+        browser_sessions.set_cookie(request, response, secret, self._login_kind, path=at)
         return response
 
 

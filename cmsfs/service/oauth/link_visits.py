@@ -1,9 +1,9 @@
 """The shared-link grant: a token for what a link shows to anybody who has it, without an account.
 
-It is bound to the link's item, and every use judges the link as it is by then: what it lets be downloaded and
-changed, whether it has ended, and that its password is the one that was named here.
+It is bound to the link's item, and each use checks the link as it is then: its download and edit permissions,
+its expiry, and that its password is still the one given here.
 
-Rule: without the right word there is nothing, and nothing says whether there was; wrong passwords are
+Rule: an unknown or inaccessible link gives nothing, and the response does not tell which; wrong passwords are
 throttled by the address that they come from.
 """
 
@@ -22,12 +22,12 @@ _READING = "base_explorer item_download"
 _CHANGING = "base_explorer item_download item_upload"
 
 
-async def visit(ask: clients.Ask) -> dict[str, Any]:
-    shared, row = _shown(ask)
+async def visit(token_request: clients.TokenRequest) -> dict[str, Any]:
+    shared, row = _find_shared(token_request)
     granted = _CHANGING if shared.can_edit else _READING
 
     def txn(conn: Connection) -> dict[str, Any]:
-        now = ask.store.now()
+        now = token_request.store.now()
         return access_tokens.access_token(
             conn,
             visitors.APP,
@@ -35,37 +35,39 @@ async def visit(ask: clients.Ask) -> dict[str, Any]:
             now=now,
             granted=granted,
             bound=row["id"],
-            link=shared.kept,
+            link=shared.stored,
         )
 
-    made = await ask.store.write(txn)
-    item = item_serializer.ItemSerializer(ask.store.read, mini=True).item(row)
+    made = await token_request.store.write(txn)
+    item = item_serializer.ItemSerializer(token_request.store.read, mini=True).item(row)
     return made | {"restricted_to": [{"scope": scope, "object": item} for scope in granted.split()]}
 
 
-def _shown(ask: clients.Ask) -> tuple[shared_links.Shared, Row]:
-    """What the link shows to who has no account, and the item's row."""
-    url = ask.required("shared_link")
+def _find_shared(token_request: clients.TokenRequest) -> tuple[shared_links.Shared, Row]:
+    """Return what the link shows to a visitor without an account, and the item's row."""
+    url = token_request.required("shared_link")
     if len(url) > shared_links.MAX_HEADER:
-        raise _nothing()
-    # Nobody's number, in nobody's enterprise.
-    shared = shared_links.by_url(ask.store.read, url, user=0, enterprise=0, now=ask.store.now())
+        raise _no_access()
+    # No user, and no enterprise.
+    shared = shared_links.by_url(
+        token_request.store.read, url, user=0, enterprise=0, now=token_request.store.now()
+    )
     if shared is None:
-        raise _nothing()
-    who = link_passwords.Guesser(ask.store.attempts, f"address:{ask.who}")
+        raise _no_access()
+    who = link_passwords.Guesser(token_request.store.attempts, f"address:{token_request.who}")
     try:
-        link_passwords.check(shared.terms, ask.form.get("shared_link_password") or None, who)
+        link_passwords.check(shared.terms, token_request.form.get("shared_link_password") or None, who)
     except problems.Refused as refused:
         if refused.status == 403:
             raise problems.OAuthRefused(tokens.LINK_PASSWORD, refused.message) from None
-        said, headers = refused.message, refused.headers
-        raise problems.OAuthRefused("rate_limit_exceeded", said, status=429, headers=headers) from None
-    row = ask.store.read("SELECT * FROM item WHERE id = ?", shared.item)[0]
+        message, headers = refused.message, refused.headers
+        raise problems.OAuthRefused("rate_limit_exceeded", message, status=429, headers=headers) from None
+    row = token_request.store.read("SELECT * FROM item WHERE id = ?", shared.item)[0]
     if row["kind"] == ItemKind.WEB_LINK:
-        raise _nothing()
-    return shared.marked(), row
+        raise _no_access()
+    return shared.bound_to_password(), row
 
 
-def _nothing() -> problems.OAuthRefused:
-    said = "The shared link shows no file or folder to who has no account"
-    return problems.OAuthRefused("invalid_grant", said)
+def _no_access() -> problems.OAuthRefused:
+    message = "The shared link shows no file or folder to who has no account"
+    return problems.OAuthRefused("invalid_grant", message)

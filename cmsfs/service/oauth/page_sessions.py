@@ -1,7 +1,7 @@
-"""A request of somebody who has logged in to pages of the service: who it is, and what they may ask.
+"""The session of a user who has logged in to pages of the service, and calls of API operations for them.
 
-`PageSession.ask` runs an operation's handler for the person, as if a request with a token of all scopes had
-come.  What is to be said after a form waits in memory for the next page of that browser.
+`PageSession.ask` runs an operation's handler for the user, as for a request with a token of all scopes.
+Messages after a form are kept in memory for the next page of that browser.
 """
 
 import json
@@ -19,13 +19,13 @@ from cmsfs.service.storage.store import Store
 
 
 def address(visited: browser_sessions.Visit) -> str:
-    """Where the pages of a browser that has logged in are."""
-    return f"{visited.door.path}/at/{visited.place}"
+    """Return the base path of the pages of a logged-in browser."""
+    return f"{visited.login_kind.path}/at/{visited.path_secret}"
 
 
 @dataclass(frozen=True, slots=True)
 class PageSession:
-    """One request of a person at a browser."""
+    """One request of a logged-in user's browser."""
 
     request: requests.Request
     store: Store
@@ -34,22 +34,22 @@ class PageSession:
 
     @property
     def caller(self) -> calls.Caller:
-        return callers.speaks_for(self.user, "", scopes.expand(scopes.APPLICATION))
+        return callers.caller_of_user(self.user, "", scopes.expand(scopes.APPLICATION))
 
     @property
-    def at(self) -> str:
-        """What the addresses of the pages begin with."""
+    def base_path(self) -> str:
+        """Return the base path of the pages."""
         return address(self.visit)
 
     @property
     def marker(self) -> str:
-        """Where the page that is asked for begins."""
+        """Return the paging marker of the request."""
         return self.request.query_params.get("marker", "")
 
     @property
     def proof(self) -> tuple[str, str]:
-        """The hidden field that forms carry."""
-        return browser_sessions.FIELD, self.visit.proof
+        """Return the hidden field with the CSRF token that forms carry."""
+        return browser_sessions.FIELD, self.visit.csrf_token
 
     async def ask(
         self,
@@ -60,8 +60,8 @@ class PageSession:
         params: Mapping[str, str] | None = None,
         **query: Any,
     ) -> Any:
-        """What an operation answers.  Raises `Mistake` for what it refuses."""
-        found = await inner_calls.answer(
+        """Return the response of an operation.  Raises `Mistake` if it refuses."""
+        found = await inner_calls.call_operation(
             self.request,
             self.store,
             self.caller,
@@ -73,25 +73,25 @@ class PageSession:
         )
         return json.loads(bytes(found.body) or b"null")
 
-    def take_notice(self) -> notices.FlashMessage | None:
-        """What is to be said on this page, once."""
+    def take_message(self) -> notices.FlashMessage | None:
+        """Return the message to show on this page, and delete it."""
         found: notices.FlashMessage | None = self.request.app.notices.take(self._browser)
         return found
 
     def done(
-        self, said: str, *, to: str = "", failed: bool = False, secrets: dict[str, str] | None = None
+        self, message: str, *, to: str = "", failed: bool = False, secrets: dict[str, str] | None = None
     ) -> responses.Response:
-        """Back to the page, or to the one at `to`, by a new request, which says this once."""
-        self.request.app.notices.put(self._browser, notices.FlashMessage(said, secrets or {}, failed))
+        """Redirect to the page, or to the one at `to`, which shows this message once."""
+        self.request.app.notices.put(self._browser, notices.FlashMessage(message, secrets or {}, failed))
         return self.go(to)
 
     def go(self, to: str = "") -> responses.Response:
-        """Lead the browser to the page at `to`, or to where its form came from."""
-        where = self.at + to if to else self.request.url.path
+        """Redirect the browser to the page at `to`, or to the page of the form."""
+        where = self.base_path + to if to else self.request.url.path
         return responses.RedirectResponse(
             where, 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
         )
 
     @property
     def _browser(self) -> str:
-        return self.visit.door.hashed(self.visit.secret)
+        return self.visit.login_kind.hashed(self.visit.secret)

@@ -1,9 +1,9 @@
 """Passwords of users: hashing and verification.
 
-Kept as scrypt hashes, each with its salt and parameters.  Guesses are throttled (see attempt_limits.py),
-for who guesses and for nobody else.
+Stored as scrypt hashes with their salt and parameters.  Guesses are throttled by their source (see
+attempt_limits.py), so that other users can still log in.
 
-Rule: an unknown login takes as long as a wrong password, and is told apart by nothing.
+Rule: an unknown login takes as long as a wrong password, and gives the same response.
 """
 
 import base64
@@ -16,7 +16,7 @@ import trio
 from cmsfs.runtime import chance, threads
 from cmsfs.service.storage.store import Store
 
-# 32 MiB and 80 ms for an attempt; two at once, so that attempts cannot fill the memory.
+# 32 MiB and 80 ms per attempt; two at a time, so that attempts cannot fill the memory.
 LOG_N, _R, _P = 15, 8, 1
 _MAX_MEMORY = 64 * 1024 * 1024
 _AT_ONCE = trio.CapacityLimiter(2)
@@ -25,14 +25,14 @@ MAX_LENGTH = 1024
 
 
 def hashed(password: str) -> str:
-    """What is stored of a password.  Takes a while: not on the loop."""
+    """Return the stored hash of a password.  Slow: not on the event loop."""
     salt = chance.token_bytes(16)
     parts = (salt, _derive(password, salt, LOG_N, _R, _P))
     return "$".join(["scrypt", f"{LOG_N},{_R},{_P}", *(base64.b64encode(part).decode() for part in parts)])
 
 
-def keep(conn: Connection, user: int, password_hash: str) -> None:
-    """Give a user a password, in place of any other."""
+def store_hash(conn: Connection, user: int, password_hash: str) -> None:
+    """Set a user's password."""
     conn.execute(
         "INSERT INTO password (account, hash) VALUES (?, ?)"
         " ON CONFLICT (account) DO UPDATE SET hash = excluded.hash",
@@ -41,15 +41,15 @@ def keep(conn: Connection, user: int, password_hash: str) -> None:
 
 
 async def check(store: Store, login: str, password: str, *, who: str = "") -> int | None:
-    """The user who logs in; None for a wrong login or password, or if too many were wrong before.
+    """Return the id of the user who logs in; None for a wrong login or password, or if throttled.
 
-    `who` is where it comes from.  The attempt is counted before it is judged: many at once are no way around
-    the waiting.
+    `who` is the source of the attempt.  The attempt is counted before it is checked: parallel attempts do not
+    get around the throttling.
     """
     known = _find(store, login)
-    # All names of a user are one to guess at.
+    # All logins and aliases of a user share one limit.
     what = f"login:{login.casefold()[:MAX_LENGTH]}" if known is None else f"user:{known[0]}"
-    user, stored = None, _nobody()
+    user, stored = None, _dummy_hash()
     if not store.attempts.take(who, what):
         user, stored = known or (None, stored)
     right = await threads.run_sync(_matches, password, stored, limiter=_AT_ONCE)
@@ -81,6 +81,6 @@ def _derive(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
     return hashlib.scrypt(secret, salt=salt, n=2**log_n, r=r, p=p, maxmem=_MAX_MEMORY)
 
 
-def _nobody() -> str:
-    """Nobody's: what a password is compared with when there is no such login."""
+def _dummy_hash() -> str:
+    """Return a hash to compare passwords with if the login does not exist."""
     return f"scrypt${LOG_N},{_R},{_P}$" + "$".join([base64.b64encode(bytes(16)).decode(), "AAAA"])

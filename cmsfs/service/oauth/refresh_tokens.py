@@ -1,9 +1,9 @@
 """The refresh_token grant: exchanges a refresh token for a new token pair.
 
-A refresh token is good for one use.  Whoever shows one that was used may have stolen it, or it was stolen
-from them: nobody can tell, so the whole family ends and the user has to consent again.
+A refresh token is valid for one use.  A used one may be presented by a thief or by its victim; since nobody
+can tell, the whole family ends and the user has to consent again.
 
-Rule: the end of a family is committed before the refusal is raised.
+Rule: the end of a family is committed before the error is raised.
 """
 
 from sqlite3 import Connection
@@ -20,21 +20,21 @@ _FOUND = """
 """
 
 
-async def refresh(ask: clients.Ask) -> dict[str, Any]:
-    app = ask.authenticate()
-    hashed = calls.hashed(ask.required("refresh_token"))
+async def refresh(token_request: clients.TokenRequest) -> dict[str, Any]:
+    app = token_request.authenticate()
+    hashed = calls.hashed(token_request.required("refresh_token"))
 
     def txn(conn: Connection) -> dict[str, Any] | None:
-        now = ask.store.now()
+        now = token_request.store.now()
         found = conn.execute(_FOUND, (hashed, app["client_id"])).fetchone()
         if found is None or found["expires_at"] <= now or found["status"] == "inactive":
             return None
         if found["used"]:
             access_tokens.end_family(conn, found["id"])
             return None
-        return access_tokens.pair(conn, found["id"], now=now)
+        return access_tokens.issue_pair(conn, found["id"], now=now)
 
-    made = await ask.store.write(txn)
+    made = await token_request.store.write(txn)
     if made is None:
         raise problems.OAuthRefused("invalid_grant", "Refresh token has expired or was used already")
     return made

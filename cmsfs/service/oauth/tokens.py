@@ -1,9 +1,9 @@
 """The token endpoint: dispatches the six grants to their modules, and revokes tokens.
 
-Both spellings of the subject of client credentials are taken, the specification's and the public API's.
-Refusals have the OAuth body, not the API's.
+The subject of client credentials is accepted in both spellings, the specification's and the public API's.
+Errors have the OAuth body, not the API's.
 
-Rule: of tokens, codes and secrets only hashes are stored, and none is ever logged.
+Rule: only hashes of tokens, codes and secrets are stored, and none is ever logged.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,27 +29,31 @@ from cmsfs.service.oauth import (
 )
 
 MAX_FORM = 64 * 1024
-# A page of a folder has a box to tick for each of its items.
+# A folder's page has a checkbox for each of its items.
 MAX_FORM_FIELDS = 300
 
-# What official clients write into assertions, wherever they send them.
+# The audience that official clients write into assertions, wherever they send them.
 PUBLIC_URL = "https://api.box.com/oauth2/token"
 
 
-async def credentials(ask: clients.Ask) -> dict[str, Any]:
-    """The client_credentials grant."""
-    app = ask.authenticate("client_credentials")
-    kind = next((ask.form[name] for name in wire_names.SUBJECT_TYPE if name in ask.form), "")
-    wire_id = next((ask.form[name] for name in wire_names.SUBJECT_ID if name in ask.form), "")
+async def credentials(token_request: clients.TokenRequest) -> dict[str, Any]:
+    """Handle the client_credentials grant."""
+    app = token_request.authenticate("client_credentials")
+    kind = next(
+        (token_request.form[name] for name in wire_names.SUBJECT_TYPE if name in token_request.form), ""
+    )
+    wire_id = next(
+        (token_request.form[name] for name in wire_names.SUBJECT_ID if name in token_request.form), ""
+    )
     if kind not in ("enterprise", "user") or not wire_id:
         raise problems.OAuthRefused("invalid_request", "The subject's type or id is missing")
-    user = assertions.subject(ask.store, app, kind, wire_id)
-    return await ask.store.write(
-        lambda conn: access_tokens.access_token(conn, app["client_id"], user, now=ask.store.now())
+    user = assertions.subject(token_request.store, app, kind, wire_id)
+    return await token_request.store.write(
+        lambda conn: access_tokens.access_token(conn, app["client_id"], user, now=token_request.store.now())
     )
 
 
-_GRANTS: dict[str, Callable[[clients.Ask], Awaitable[dict[str, Any]]]] = {
+_GRANTS: dict[str, Callable[[clients.TokenRequest], Awaitable[dict[str, Any]]]] = {
     tokens.CLIENT_CREDENTIALS: credentials,
     tokens.AUTHORIZATION_CODE: codes.redeem,
     tokens.REFRESH_TOKEN: refresh_tokens.refresh,
@@ -60,38 +64,40 @@ _GRANTS: dict[str, Callable[[clients.Ask], Awaitable[dict[str, Any]]]] = {
 
 
 async def token(request: requests.Request) -> responses.Response:
-    ask = await _ask(request)
-    grant = _GRANTS.get(ask.form.get("grant_type", ""))
+    token_request = await _parse_request(request)
+    grant = _GRANTS.get(token_request.form.get("grant_type", ""))
     if grant is None:
         raise problems.OAuthRefused("invalid_request", "Invalid grant_type parameter or parameter missing")
-    return calls.answer(await grant(ask), headers={"Cache-Control": "no-store"})
+    return calls.answer(await grant(token_request), headers={"Cache-Control": "no-store"})
 
 
 async def revoke(request: requests.Request) -> responses.Response:
-    ask = await _ask(request)
-    app = ask.authenticate()
-    secret = ask.required("token")
-    await ask.store.write(lambda conn: access_tokens.revoke(conn, app["client_id"], secret))
+    token_request = await _parse_request(request)
+    app = token_request.authenticate()
+    secret = token_request.required("token")
+    await token_request.store.write(lambda conn: access_tokens.revoke(conn, app["client_id"], secret))
     return responses.Response(status_code=200)
 
 
-async def _ask(request: requests.Request) -> clients.Ask:
+async def _parse_request(request: requests.Request) -> clients.TokenRequest:
     authorization = request.headers.get("authorization", "")
     form = await read_form(request)
     who = request.app.address(request.scope)
-    ask = clients.Ask(request.app.store, form, authorization, request.app.token_urls, who, request.url.netloc)
+    token_request = clients.TokenRequest(
+        request.app.store, form, authorization, request.app.token_urls, who, request.url.netloc
+    )
     try:
-        request.app.admit_application(request, ask.client_id)
+        request.app.admit_application(request, token_request.client_id)
     except problems.Refused as refused:
         raise problems.OAuthRefused(
             "rate_limit_exceeded", refused.message, status=429, headers=refused.headers
         ) from None
-    return ask
+    return token_request
 
 
 async def read_form(request: requests.Request) -> dict[str, str]:
-    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said not in ("", "application/x-www-form-urlencoded"):
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in ("", "application/x-www-form-urlencoded"):
         raise problems.OAuthRefused("invalid_request", "The body is no form")
     body = await calls.read_body(request, MAX_FORM)
     try:

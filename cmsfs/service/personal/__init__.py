@@ -1,1 +1,1 @@
-"""What each user has for themselves: favourites, and what they last worked on."""
+"""Each user's own lists: favorites, and recent items."""

@@ -1,7 +1,7 @@
-"""The collections of a user: their favorites, which they have put together by `collections` of the items.
+"""The collections of a user: their favorites, set by the field `collections` of items.
 
-Rule: a collection shows what its user may see today; what they may not is in it still, and comes back with
-the right.
+Rule: a collection shows what its user may see now; an item that they may not see stays in it, and reappears
+with the right to see it.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from cmsfs.service.api.operations import Operation
 from cmsfs.service.serialize import item_extras, item_serializer
 from cmsfs.service.storage import store
 
-# The latest come first.
+# Latest first.
 _FAVORITES = """
   SELECT item.* FROM favorite JOIN item ON item.id = favorite.item
     WHERE favorite.account = ? AND item.status = 0 ORDER BY added_at DESC, item.id DESC
@@ -52,10 +52,10 @@ async def list_items(call: calls.Call) -> responses.Response:
         view = access_rights.View(read, call.caller)
         rows = read(_FAVORITES, call.caller.id)
         view.look_up(rows)
-        seen = [row for row in rows if view.rights(row)]
+        visible = [row for row in rows if view.rights(row)]
         shaper = item_serializer.ItemSerializer(read, call.fields, caller=call.caller)
-        entries = shaper.items(seen[offset : offset + limit])
-        return {"total_count": len(seen), "limit": limit, "offset": offset, "entries": entries}
+        entries = shaper.items(visible[offset : offset + limit])
+        return {"total_count": len(visible), "limit": limit, "offset": offset, "entries": entries}
 
     return calls.answer(await call.store.query(run))
 

@@ -1,4 +1,4 @@
-"""What a user last worked on: uploaded, changed or commented on, in the last 90 days, each item once."""
+"""A user's recent items: uploaded, changed or commented on in the last 90 days, each item once."""
 
 from sqlite3 import Row
 from typing import Any
@@ -16,7 +16,7 @@ from cmsfs.service.storage.kinds import ItemStatus
 PERIOD = 90 * 86_400 * 1_000_000
 MOST = 1000
 
-# So many interactions are looked through, the latest; each part is read by its index, from the end.
+# The number of latest interactions that are searched; each source is read by its index, from the end.
 _LOOKED_AT = 5000
 _LATEST = """
   SELECT file AS item, created_at AS at,
@@ -58,7 +58,7 @@ async def list_all(call: calls.Call) -> responses.Response:
 
 
 def _seen(read: store.Read, call: calls.Call, numbers: list[int]) -> list[Row]:
-    """Those of the items that the caller sees, in this order."""
+    """Return those of the items that the caller sees, in this order."""
     found = {}
     for start in range(0, len(numbers), MOST):
         marks = ",".join("?" * len(numbers[start : start + MOST]))

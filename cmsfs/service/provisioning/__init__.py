@@ -1,1 +1,1 @@
-"""An enterprise from a file, and the demo."""
+"""Provisions an enterprise from a file, and the demo."""

@@ -1,9 +1,9 @@
 """The sample enterprise of `cmsfs demo` and of the tests.
 
 `cmsfs demo`, `cmsfs serve` and the embedded profile call `ensure_sample` on a store; the first call fills
-it, every later one only reads the credentials, which stand beside the data for this user alone.
+it, later ones only read the credentials from a file beside the data that only this user can read.
 
-Rule: the texts are made to be looked at: a welcome first, then folders that look like somebody's work.
+Rule: the texts are meant to be read: a welcome first, then folders that look like real work.
 """
 
 import fcntl
@@ -38,7 +38,7 @@ PEOPLE = (
     ("Cleo Specimen", "cleo@example.com", "user"),
 )
 
-# Where programs on this machine wait for a code, at a port of their choice.
+# Loopback addresses where local programs wait for a code, on any port.
 REDIRECTS = tuple(
     f"http://{host}{path}" for host in ("127.0.0.1", "localhost", "[::1]") for path in ("/", "/callback")
 )
@@ -46,7 +46,7 @@ REDIRECTS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How an application comes in as the drive's owner, and how people do."""
+    """How an application logs in as the drive's owner, and the passwords of users."""
 
     client_id: str
     client_secret: str
@@ -56,15 +56,15 @@ class Credentials:
 
 
 async def ensure_sample(store: Store) -> Credentials:
-    """The sample in the store, made if it is not there, and the credentials to use it.
+    """Return the credentials of the store's sample, which is created if missing.
 
-    Cancelled: the sample is there whole or not at all.  Raises `UserError` for unreadable credentials.
+    If cancelled, the sample is complete or absent.  Raises `UserError` for unreadable credentials.
     """
     return await threads.run_sync(_ensure, store)
 
 
 def _ensure(store: Store) -> Credentials:
-    # Two processes may start on an empty folder at once: the second finds what the first made.
+    # Two processes may start on an empty folder at once: the second finds what the first created.
     lock = os.open(store.root / "sample.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -109,19 +109,19 @@ def _write(path: Path, made: Credentials) -> None:
 def _fill(
     conn: Connection, store: Store, secret: str, sha1s: dict[str, str], hashes: dict[str, str]
 ) -> Credentials:
-    """Make everything, or, when only the credentials were lost, new ones."""
+    """Create the sample, or new credentials if only those were lost."""
     app = conn.execute("SELECT client_id, enterprise FROM app ORDER BY client_id LIMIT 1").fetchone()
     if app is not None:
         conn.execute(
             "UPDATE app SET secret_hash = ? WHERE client_id = ?", (calls.hashed(secret), app["client_id"])
         )
         owner = conn.execute("SELECT min(id) AS id FROM account WHERE role = 'admin'").fetchone()
-        _keep_passwords(conn, hashes)
+        _store_passwords(conn, hashes)
         return Credentials(app["client_id"], secret, str(owner["id"]), str(app["enterprise"]))
     now = store.now()
     enterprise = add_enterprise(conn, "Example Enterprise", now=now)
     owner, *_ = [add_user(conn, enterprise, name, login, role=role, now=now) for name, login, role in PEOPLE]
-    _keep_passwords(conn, hashes)
+    _store_passwords(conn, hashes)
     service = add_user(conn, enterprise, "cmsfs application", None, now=now)
     client_id = f"sample-{chance.token_hex(8)}"
     clients.add(
@@ -140,11 +140,11 @@ def _fill(
     return Credentials(client_id, secret, str(owner["id"]), str(enterprise))
 
 
-def _keep_passwords(conn: Connection, hashes: dict[str, str]) -> None:
+def _store_passwords(conn: Connection, hashes: dict[str, str]) -> None:
     for login, hashed in hashes.items():
         found = conn.execute("SELECT id FROM account WHERE login = ?", (login,)).fetchone()
         if found is not None:
-            passwords.keep(conn, found["id"], hashed)
+            passwords.store_hash(conn, found["id"], hashed)
 
 
 def add_enterprise(conn: Connection, name: str, *, now: int) -> int:
@@ -155,12 +155,12 @@ def add_enterprise(conn: Connection, name: str, *, now: int) -> int:
 def add_user(
     conn: Connection, enterprise: int, name: str, login: str | None, *, role: str = "user", now: int
 ) -> Row:
-    """Make a user with an empty root folder."""
+    """Create a user with an empty root folder."""
     return users.insert(conn, enterprise, name, login, role=role, now=now)
 
 
 def _fill_administration(conn: Connection, owner: Row, *, now: int) -> None:
-    """One of each thing that administrators manage."""
+    """Create one of each thing that administrators manage."""
     enterprise, by = owner["enterprise"], owner["id"]
     read = reader(conn)
 
@@ -199,8 +199,8 @@ def _fill_tree(conn: Connection, store: Store, owner: Row, sha1s: dict[str, str]
         if sample.kind is ItemKind.FILE:
             files.add_version(conn, row, by=owner["id"], now=now)
             data = sample.text.encode()
-            indexing.note(conn, row, extraction.look(data[: blobs.HEAD_BYTES], len(data)))
+            indexing.record_content(conn, row, extraction.first_look(data[: blobs.HEAD_BYTES], len(data)))
         elif sample.kind is ItemKind.FOLDER:
             folders[sample.path] = row
         if sample.path in samples.TRASHED:
-            trash.put(conn, items.find(conn, row["id"]), by=owner["id"], now=store.now())
+            trash.move_to_trash(conn, items.find(conn, row["id"]), by=owner["id"], now=store.now())

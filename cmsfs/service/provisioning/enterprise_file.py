@@ -1,9 +1,9 @@
 """Parses the enterprise file: a TOML of users, apps and contents to create when the service starts.
 
-`enterprise.example.toml` beside this module shows and explains every table.  What is said here is what a
-person types; provisioning.py turns it into rows.
+`enterprise.example.toml` beside this module shows and explains every table.  The models here mirror the file;
+provisioning.py turns them into rows.
 
-Rule: whatever is wrong with a file is one sentence that names the file and the key.
+Rule: every error in a file is reported as one sentence that names the file and the key.
 """
 
 import os
@@ -32,12 +32,12 @@ class _Table(pydantic.BaseModel):
 
 class About(_Table):
     name: Text
-    trash_days: Days | Literal["never"] = 30  # `never`: the trash is not emptied by itself
+    trash_days: Days | Literal["never"] = 30  # `never`: items stay in the trash until deleted
     tracking_codes: list[Text] = []
 
 
 class ProvisionedSecret(_Table):
-    """One of: the secret itself, the name of a file that holds it, or of a variable of the environment."""
+    """A secret: its value, or the name of a file or of an environment variable that holds it."""
 
     value: str | None = None
     file: Path | None = None
@@ -69,7 +69,7 @@ class ProvisionedUser(_Table):
     phone: users.Short | None = None
     address: users.Address | None = None
     language: users.Language | None = None
-    enterprise_content: bool | None = None  # may search everybody's content; admins may, others may not
+    enterprise_content: bool | None = None  # may search everybody's content; by default only admins
 
 
 class ProvisionedKey(_Table):
@@ -78,7 +78,7 @@ class ProvisionedKey(_Table):
 
 
 class ProvisionedSignature(_Table):
-    """The keys that an application's webhooks are signed with."""
+    """The keys that sign an application's webhook deliveries."""
 
     primary: AnySecret
     secondary: AnySecret
@@ -103,7 +103,7 @@ class ProvisionedApp(_Table):
     redirect_uris: list[Text] = []
     public_keys: list[ProvisionedKey] = []
     signature_keys: ProvisionedSignature | None = None  # of its webhooks
-    service_user: str | None = None  # a login; none: a user of the application's own
+    service_user: str | None = None  # a login; by default a service account is created
 
 
 def _path(value: str) -> str:
@@ -209,7 +209,7 @@ class ProvisionedStorage(_Table):
 
 
 class Enterprise(_Table):
-    """All of a file, and where it is."""
+    """The content of an enterprise file, and its path."""
 
     file: Path
     enterprise: About
@@ -230,14 +230,14 @@ class Enterprise(_Table):
         return self
 
     def read(self, path: Path, where: str) -> str:
-        """A file that the file names, beside it unless the path is whole.  Raises `ConfigError`."""
+        """Read a file named in the enterprise file, relative to its folder.  Raises `ConfigError`."""
         try:
             return (self.file.parent / path.expanduser()).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise self.wrong(where, f"{path} cannot be read: {_said(error)}") from None
+            raise self.error(where, f"{path} cannot be read: {_reason(error)}") from None
 
-    def reveal(self, secret: ProvisionedSecret, where: str) -> str:
-        """A secret.  Raises `ConfigError` if it is not where it should be."""
+    def read_secret(self, secret: ProvisionedSecret, where: str) -> str:
+        """Return the value of a secret.  Raises `ConfigError` if it cannot be read."""
         if secret.file is not None:
             found: str | None = self.read(secret.file, where).strip()
         elif secret.env is not None:
@@ -245,64 +245,64 @@ class Enterprise(_Table):
         else:
             found = secret.value
         if not found:
-            said = f"the variable {secret.env} is not set" if secret.env else "the secret is empty"
-            raise self.wrong(where, said)
+            message = f"the variable {secret.env} is not set" if secret.env else "the secret is empty"
+            raise self.error(where, message)
         return found
 
-    def wrong(self, where: str, said: str) -> errors.ConfigError:
-        """One sentence about one key."""
-        return errors.ConfigError(f"{self.file}: {where}: {said}.")
+    def error(self, where: str, message: str) -> errors.ConfigError:
+        """Return an error about one key, as one sentence."""
+        return errors.ConfigError(f"{self.file}: {where}: {message}.")
 
 
 def load(path: Path) -> Enterprise:
-    """The file, checked by itself.  Raises `ConfigError`."""
+    """Parse and validate the file by itself.  Raises `ConfigError`."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise errors.ConfigError(f"The enterprise file {path} cannot be read: {_said(error)}.") from None
+        raise errors.ConfigError(f"The enterprise file {path} cannot be read: {_reason(error)}.") from None
     except tomllib.TOMLDecodeError as error:
         raise errors.ConfigError(f"The enterprise file {path} is not TOML: {error}.") from None
     values.pop("file", None)
     try:
         return Enterprise.model_validate(values | {"file": path})
     except pydantic.ValidationError as error:
-        # An unknown key first: the one that is missing is often the one that was misspelt.
+        # Unknown keys first: a missing key is often one that was misspelled.
         found = error.errors(include_url=False)
         first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-        said = _sentence(first)
-        raise errors.ConfigError(f"{path}: {said}{'' if said.endswith('?') else '.'}") from None
+        message = _describe(first)
+        raise errors.ConfigError(f"{path}: {message}{'' if message.endswith('?') else '.'}") from None
 
 
-def _said(error: OSError | UnicodeDecodeError) -> str:
+def _reason(error: OSError | UnicodeDecodeError) -> str:
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
-def _sentence(error: Any) -> str:
-    """What is wrong, beginning with the key."""
+def _describe(error: Any) -> str:
+    """Return a sentence about the error that begins with the key."""
     where = ""
     for part in error["loc"]:
         where += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if where else str(part)
     if error["type"] == "extra_forbidden":
         known = _keys(error["loc"][:-1])
         return f"{where} is not known{config.hint(str(error['loc'][-1]), known)}"
-    said = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {said[0].lower()}{said[1:]}" if where else said
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[0].lower()}{message[1:]}" if where else message
 
 
 def _keys(where: tuple[str | int, ...]) -> list[str]:
-    """The keys that a table may have."""
+    """Return the keys that a table may have."""
     model: Any = Enterprise
     for part in where:
         if isinstance(part, str) and part in model.model_fields:
-            model = _inner(model.model_fields[part].annotation) or model
+            model = _table_type(model.model_fields[part].annotation) or model
     return [name for name in model.model_fields if (model, name) != (Enterprise, "file")]
 
 
-def _inner(annotation: Any) -> type[_Table] | None:
-    """The table that a field holds, or holds a list of."""
+def _table_type(annotation: Any) -> type[_Table] | None:
+    """Return the table type that a field holds, or holds a list of."""
     if isinstance(annotation, type) and issubclass(annotation, _Table):
         return annotation
     for one in getattr(annotation, "__args__", ()):
-        if (found := _inner(one)) is not None:
+        if (found := _table_type(one)) is not None:
             return found
     return None

@@ -1,4 +1,4 @@
-"""Who works together, of an enterprise file: groups with their members, and collaborators of folders."""
+"""Provisions groups with their members, and collaborators of folders."""
 
 from collections.abc import Mapping, Sequence
 from sqlite3 import Connection, Row
@@ -16,7 +16,7 @@ from cmsfs.service.storage import store
 
 
 def find_group(conn: Connection, enterprise: int, name: str) -> Row | None:
-    """A group by what people call it."""
+    """Return a group by name, or None."""
     sql = "SELECT * FROM user_group WHERE enterprise = ? AND name_key = ?"
     found: Row | None = conn.execute(sql, (enterprise, wire_names.name_key(name))).fetchone()
     return found
@@ -31,21 +31,21 @@ def ensure_group(
     by: int,
     now: int,
 ) -> int:
-    """Make a group, and have these users in it; how many of these things were missing."""
+    """Create a group and add these users; return how many of these were missing."""
     row, made = find_group(conn, enterprise, group.name), 0
     if row is None:
-        said = group.model_dump(exclude={"members"}, exclude_none=True)
-        row = groups.insert(conn, enterprise, models_groups.NewGroup.model_validate(said), now=now)
+        values = group.model_dump(exclude={"members"}, exclude_none=True)
+        row = groups.insert(conn, enterprise, models_groups.NewGroup.model_validate(values), now=now)
         made += 1
     for user, role in members:
-        made += memberships.add(conn, row, user, role=role, by=by, now=now) is not None
+        made += memberships.add_member(conn, row, user, role=role, by=by, now=now) is not None
     return made
 
 
 def share(
     conn: Connection, folder: Row, enterprise: int, party: Mapping[str, int], role: str, *, now: int
 ) -> None:
-    """Have a user, or a group, collaborate on a folder; everybody concerned is told."""
+    """Add a user or a group as a collaborator of a folder, with events for everybody concerned."""
     values: dict[str, Any] = {
         "role": role,
         "account": None,

@@ -1,11 +1,11 @@
 """Creates what an enterprise file lists and the store lacks: users, apps, folders, templates, policies.
 
-`cmsfs serve --enterprise-file` calls `ensure` before it listens.  Things are recognised by what people call
-them: the enterprise, groups and policies by name, users by login, apps by client id, folders by path,
-templates by key, assignments by their target.
+`cmsfs serve --enterprise-file` calls `ensure` before it listens.  Existing things are matched by their names:
+the enterprise, groups and policies by name, users by login, apps by client id, folders by path, templates by
+key, assignments by their target.
 
-Rule: what is there stays as it is; nothing is changed but by adding, and nothing is ever deleted.  All of a
-file is done, or nothing.
+Rule: existing things stay as they are, apart from additions, and nothing is ever deleted.  A file is applied
+as a whole or not at all.
 """
 
 import json
@@ -39,34 +39,34 @@ _DETAILS = ("job_title", "phone", "address", "language")
 
 
 async def ensure(store: Store, wish: Enterprise) -> int:
-    """Make what the file names and the store lacks; how many things that were.
+    """Create what the file lists and the store lacks; return the number of things created.
 
-    Raises `ConfigError`: nothing was made.
+    Raises `ConfigError` without having changed anything.
     """
     sql = "SELECT login FROM password JOIN account ON account.id = password.account WHERE login IS NOT NULL"
     have = {row["login"].lower() for row in store.read(sql)}
     hashes = {}
     for number, user in enumerate(wish.users, 1):
         if user.password is not None and user.login.lower() not in have:
-            secret = wish.reveal(user.password, f"users[{number}].password")
+            secret = wish.read_secret(user.password, f"users[{number}].password")
             hashes[user.login.lower()] = await threads.run_sync(passwords.hashed, secret)
-    # Files are read before the transaction, which nothing outside should hold up.
-    apps = [_prepared(wish, app, f"apps[{number}]") for number, app in enumerate(wish.apps, 1)]
+    # Files are read before the transaction, so that slow reads do not block other writers.
+    apps = [_prepare(wish, app, f"apps[{number}]") for number, app in enumerate(wish.apps, 1)]
     made = await store.write(lambda conn: _Provision(conn, store, wish).run(hashes, apps))
-    log.info("%d things of %s were missing and are there now", made, wish.file)
+    log.info("created %d things that %s lists and the store lacked", made, wish.file)
     return made
 
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """How an enterprise and the users of its file are called on the wire."""
+    """The API ids of an enterprise and of the users in its file."""
 
     enterprise: str
     users: dict[str, str]  # by login
 
 
 def ids(store: Store, wish: Enterprise) -> Ids:
-    """The ids of what a file names, once it is all there."""
+    """Return the ids of what a file lists, after `ensure`."""
     number = store.read("SELECT min(id) AS id FROM enterprise WHERE name = ?", wish.enterprise.name)[0]["id"]
     logins = json.dumps([user.login.lower() for user in wish.users])
     sql = "SELECT login, id FROM account WHERE enterprise = ?"
@@ -78,7 +78,7 @@ def ids(store: Store, wish: Enterprise) -> Ids:
 
 @dataclass(frozen=True, slots=True)
 class _PreparedApp:
-    """An app with its secret and its keys."""
+    """An app with its secret and keys read."""
 
     app: enterprise_file.ProvisionedApp
     secret: str
@@ -86,17 +86,17 @@ class _PreparedApp:
     signature: tuple[str, str] | None  # the primary and the secondary key
 
 
-def _prepared(wish: Enterprise, app: enterprise_file.ProvisionedApp, where: str) -> _PreparedApp:
+def _prepare(wish: Enterprise, app: enterprise_file.ProvisionedApp, where: str) -> _PreparedApp:
     keys = [(key.kid, wish.read(key.file, f"{where}.public_keys")) for key in app.public_keys]
     signature = None
     if (both := app.signature_keys) is not None:
         here = f"{where}.signature_keys"
-        signature = (wish.reveal(both.primary, here), wish.reveal(both.secondary, here))
-    return _PreparedApp(app, wish.reveal(app.client_secret, f"{where}.client_secret"), keys, signature)
+        signature = (wish.read_secret(both.primary, here), wish.read_secret(both.secondary, here))
+    return _PreparedApp(app, wish.read_secret(app.client_secret, f"{where}.client_secret"), keys, signature)
 
 
 class _Provision:
-    """One transaction's work."""
+    """The work of one transaction."""
 
     def __init__(self, conn: Connection, store: Store, wish: Enterprise) -> None:
         self._conn = conn
@@ -166,11 +166,11 @@ class _Provision:
         self._made += 1
 
     def _user(self, login: str, where: str) -> Row:
-        """A user of the enterprise by login.  Raises `ConfigError`."""
+        """Return a user of the enterprise by login.  Raises `ConfigError`."""
         sql = "SELECT * FROM account WHERE enterprise = ? AND lower(login) = lower(?)"
         found: Row | None = self._conn.execute(sql, (self._enterprise, login)).fetchone()
         if found is None:
-            raise self._wish.wrong(where, f"the enterprise has no user {login!r}")
+            raise self._wish.error(where, f"the enterprise has no user {login!r}")
         return found
 
     def _ensure_user(self, user: enterprise_file.ProvisionedUser, password_hash: str | None) -> None:
@@ -178,7 +178,7 @@ class _Provision:
             "SELECT * FROM account WHERE lower(login) = lower(?)", (user.login,)
         ).fetchone()
         if found is not None and found["enterprise"] != self._enterprise:
-            raise self._wish.wrong("users", f"{user.login!r} is a user of another enterprise")
+            raise self._wish.error("users", f"{user.login!r} is a user of another enterprise")
         if found is None:
             found = users.insert(
                 self._conn,
@@ -191,7 +191,7 @@ class _Provision:
             self._set_user(found, user)
             self._made += 1
         if password_hash is not None:
-            passwords.keep(self._conn, found["id"], password_hash)
+            passwords.store_hash(self._conn, found["id"], password_hash)
             self._made += 1
 
     def _set_user(self, row: Row, user: enterprise_file.ProvisionedUser) -> None:
@@ -207,7 +207,7 @@ class _Provision:
         app = prepared.app
         found = self._one("app", client_id=app.client_id)
         if found is not None and found["enterprise"] != self._enterprise:
-            raise self._wish.wrong(f"{where}.client_id", f"{app.client_id!r} is an app of another enterprise")
+            raise self._wish.error(f"{where}.client_id", f"{app.client_id!r} is an app of another enterprise")
         if found is None:
             clients.add(
                 self._conn,
@@ -230,8 +230,8 @@ class _Provision:
                 try:
                     clients.add_key(self._conn, app.client_id, kid, pem)
                 except errors.UserError as error:
-                    said = error.message.rstrip(".")
-                    raise self._wish.wrong(f"{where}.public_keys", f"{kid}: {said}") from None
+                    message = error.message.rstrip(".")
+                    raise self._wish.error(f"{where}.public_keys", f"{kid}: {message}") from None
                 self._made += 1
 
         if prepared.signature is not None and not self._has("signature_key", app=app.client_id):
@@ -252,10 +252,10 @@ class _Provision:
         for depth, name in enumerate(parts, 1):
             found = self._one("item", parent=above["id"], name_key=wire_names.name_key(name), status=0)
             if found is not None and found["kind"] != ItemKind.FOLDER:
-                raise self._wish.wrong("folders", f"{name!r} of {folder.path!r} is there and is no folder")
+                raise self._wish.error("folders", f"{name!r} of {folder.path!r} is there and is no folder")
             if found is None:
-                said = folder.description if depth == len(parts) else ""
-                new = items.New(ItemKind.FOLDER, name, description=said)
+                description = folder.description if depth == len(parts) else ""
+                new = items.New(ItemKind.FOLDER, name, description=description)
                 found = items.insert(self._conn, above, new, by=owner["id"], now=self._now())
                 self._made += 1
             above = found
@@ -279,7 +279,7 @@ class _Provision:
         else:
             group = parties.find_group(self._conn, self._enterprise, wish.group or "")
             if group is None:
-                raise self._wish.wrong(f"{where}.group", f"the enterprise has no group {wish.group!r}")
+                raise self._wish.error(f"{where}.group", f"the enterprise has no group {wish.group!r}")
             party = {"user_group": group["id"]}
         if folder["owner"] != party.get("account") and not self._has(
             "collaboration", item=folder["id"], **party
@@ -295,7 +295,7 @@ class _Provision:
                 key = wire_names.name_key(name)
                 above = self._one("item", parent=above["id"], name_key=key, status=0, kind=0)
         if above is None:
-            raise self._wish.wrong(f"{where}.path", f"{target.owner} has no folder {target.path!r}")
+            raise self._wish.error(f"{where}.path", f"{target.owner} has no folder {target.path!r}")
         number: int = above["id"]
         return number
 
@@ -342,7 +342,7 @@ class _Provision:
         for at, target in enumerate(hold.assignments, 1):
             here = f"{where}.assignments[{at}]"
             if target.type == "enterprise" or target.type == "metadata_template":
-                raise self._wish.wrong(f"{here}.type", "a hold is on a folder or on a user")
+                raise self._wish.error(f"{here}.type", "a hold is on a folder or on a user")
             wanted = self._target(target, here)
             table = "legal_hold_assignment"
             if not self._has(table, policy=number, type=target.type, target=wanted, deleted_at=None):
@@ -371,7 +371,7 @@ class _Provision:
         for at, target in enumerate(policy.assignments, 1):
             here = f"{where}.assignments[{at}]"
             if target.type in ("user", "ownership", "interactions"):
-                raise self._wish.wrong(
+                raise self._wish.error(
                     f"{here}.type", "retention is of a folder, a template or the enterprise"
                 )
             wanted = self._target(target, here)
@@ -382,7 +382,7 @@ class _Provision:
                 self._made += 1
 
     def _target(self, target: enterprise_file.ProvisionedTarget, where: str) -> int:
-        """The number of what something is assigned to.  Raises `ConfigError`."""
+        """Return the row id of an assignment's target.  Raises `ConfigError`."""
         if target.type == "enterprise":
             return self._enterprise
         if target.type == "folder":
@@ -391,7 +391,7 @@ class _Provision:
             sql = "SELECT id FROM metadata_template WHERE enterprise = ? AND lower(key) = lower(?)"
             found = self._conn.execute(sql, (self._enterprise, target.key)).fetchone()
             if found is None:
-                raise self._wish.wrong(f"{where}.key", f"the enterprise has no template {target.key!r}")
+                raise self._wish.error(f"{where}.key", f"the enterprise has no template {target.key!r}")
             return int(found["id"])
         number: int = self._user(target.login or "", f"{where}.login")["id"]
         return number

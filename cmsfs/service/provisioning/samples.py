@@ -1,6 +1,6 @@
 """The contents of the sample drive: folders, files, web links, and one file in the trash.
 
-Only text, written for this purpose, and one of each thing that administrators manage.  demo.py puts it into a
+Text only, written for this purpose, and one of each thing that administrators manage.  demo.py adds it to a
 store.
 """
 
@@ -23,7 +23,7 @@ class Sample:
 
 
 def texts() -> set[str]:
-    """The contents of all files."""
+    """Return the contents of all files."""
     return {one.text for one in TREE if one.kind is ItemKind.FILE}
 
 

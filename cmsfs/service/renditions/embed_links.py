@@ -1,10 +1,11 @@
-"""Expiring embed links: a URL that shows a file to whoever has it, for at most an hour.
+"""Expiring embed links: a URL that shows a file to anybody who has it, for at most an hour.
 
-`fields=expiring_embed_link` on one file makes a token that is bound to it and good for looking alone, and an
-address with that token in it.  The page behind the address shows what the service made of the file, words or
-a picture, never the file itself: what strangers uploaded does not run in a page of ours.
+`fields=expiring_embed_link` on one file creates a token that is bound to it and permits only previews, and a
+URL with that token.  The page behind the URL shows the extracted text or an image, never the file itself:
+untrusted uploads must not run in a page of ours.
 
-Rule: the link lives no longer than the token it was asked for with, and dies with the right to see the file.
+Rule: the link expires no later than the token that requested it, and stops working when the right to see the
+file ends.
 """
 
 import base64
@@ -41,7 +42,7 @@ _PICTURE = "jpg_1024x1024"
 
 
 async def add(call: calls.Call, row: Row, shaped: dict[str, Any]) -> None:
-    """Put a link on a file that is about to be answered, if it was asked for; null if there can be none."""
+    """Add a link to a file's JSON if it was requested; null if the token or the caller's rights forbid it."""
     if "expiring_embed_link" not in (call.fields or ()):
         return
     shaped["expiring_embed_link"] = None
@@ -62,7 +63,7 @@ async def add(call: calls.Call, row: Row, shaped: dict[str, Any]) -> None:
             bound=row["id"],
             source=source,
             actor=call.caller.actor,
-            link=None if shared is None or shared.is_own else shared.kept,
+            link=None if shared is None or shared.is_own else shared.stored,
         )
 
     made = await call.store.write(txn)
@@ -72,24 +73,24 @@ async def add(call: calls.Call, row: Row, shaped: dict[str, Any]) -> None:
     }
     shaped["expiring_embed_link"] = made | {
         "restricted_to": [{"scope": SCOPE, "object": mini}],
-        "url": f"{url.scheme}://{url.netloc}{_place(row, made['access_token'])}",
+        "url": f"{url.scheme}://{url.netloc}{_url_path(row, made['access_token'])}",
     }
 
 
-def _place(row: Row, token: str, more: str = "") -> str:
+def _url_path(row: Row, token: str, more: str = "") -> str:
     return f"{_PATH}/{row['id']}{more}?{urlencode({'token': token})}"
 
 
-def _found(request: requests.Request) -> tuple[Row, str]:
-    """The file that an address shows, and the token in it; 404 for one that is not good (any more)."""
+def _resolve(request: requests.Request) -> tuple[Row, str]:
+    """Return the file and the token of a URL; 404 if the token is invalid or expired."""
     opened: store.Store = request.app.store
     token = request.query_params.get("token", "")
     wire_id = request.path_params["id"]
     try:
-        caller = callers.of_token(opened, token)
+        caller = callers.caller_of_token(opened, token)
     except problems.UnauthorizedResponse:
         raise problems.not_found("file", wire_id) from None
-    # No other token is taken from an address.
+    # Only tokens of embed links are accepted in a URL.
     if str(caller.bound) != wire_id or SCOPE not in caller.scopes:
         raise problems.not_found("file", wire_id)
     return calls.get_item(opened.read, caller, ItemKind.FILE, wire_id, needed=ItemRight.PREVIEW), token
@@ -97,10 +98,10 @@ def _found(request: requests.Request) -> tuple[Row, str]:
 
 async def show(request: requests.Request) -> responses.Response:
     try:
-        row, token = _found(request)
+        row, token = _resolve(request)
     except problems.Refused:
-        return _page("This link shows nothing any more", "", status=404)
-    name = _shown_by(row)
+        return _page("This link no longer works", "", status=404)
+    name = _rendition_of(row)
     if name is None:
         return _page(row["name"], f"<p>{row['size']} bytes of a kind that cannot be shown.</p>")
     try:
@@ -111,19 +112,19 @@ async def show(request: requests.Request) -> responses.Response:
         return _page(row["name"], "<p>The preview is being made.</p>", again=True)
     if name == derived_files.TEXT:
         return _page(row["name"], f"<pre>{escape(data.decode('utf-8', 'replace'))}</pre>")
-    source = escape(_place(row, token, "/content"))
+    source = escape(_url_path(row, token, "/content"))
     return _page(row["name"], f'<img src="{source}" alt="{escape(row["name"])}">')
 
 
-def _shown_by(row: Row) -> str | None:
+def _rendition_of(row: Row) -> str | None:
     if row["extension"] in representations.PICTURE_TYPES:
         return _PICTURE
     return None if row["size"] == 0 else derived_files.TEXT
 
 
 async def content(request: requests.Request) -> responses.Response:
-    row, _ = _found(request)
-    if _shown_by(row) != _PICTURE:
+    row, _ = _resolve(request)
+    if _rendition_of(row) != _PICTURE:
         raise problems.not_found("picture", str(row["id"]))
     data = await representations.read(request.app.store, row["sha1"], _PICTURE)
     if data is None:
@@ -133,7 +134,7 @@ async def content(request: requests.Request) -> responses.Response:
 
 def _headers() -> dict[str, str]:
     return {
-        # Embedding is what it is for; there is nothing in it to click.
+        # The page is meant to be embedded; it has nothing to click on.
         "Content-Security-Policy": (
             f"default-src 'none'; img-src 'self'; style-src 'sha256-{_HASH}'; base-uri 'none'"
         ),

@@ -1,7 +1,7 @@
-"""Documents that wait for a library: what reads documents is not installed where only a drive is.
+"""Documents that need a missing library: a drive-only installation has no document libraries.
 
-A content that could not be read for want of one is noted as such; a service that starts with all of them has
-everything read that was not to be had, since no row says why it was not.
+When content cannot be read because a library is missing, the store records that; a service that later starts
+with all libraries retries all content that could not be read, since the rows do not give the reason.
 """
 
 from importlib import util
@@ -11,27 +11,27 @@ from cmsfs.service.storage.derived_files import TEXT, DerivedState
 from cmsfs.service.storage.store import Store
 from cmsfs.service.worker import extraction
 
-# What the extra `server` brings, as it is imported.
+# Import names of the libraries that the extra `server` installs.
 LIBRARIES = ("pypdfium2", "docx", "pptx", "python_calamine", "odfdo", "striprtf", "lxml")
 
 _NOTE = "documents-unread"
 
 
-async def note(store: Store, reason: str | None) -> None:
-    """A content could not be read for this reason; note it if a library is what was missing."""
-    if reason == extraction.NO_READER:
+async def note_failure(store: Store, reason: str | None) -> None:
+    """Record that content could not be read, if the reason is a missing library."""
+    if reason == extraction.MISSING_LIBRARY:
         await store.shared.add_value(_NOTE, b"")
 
 
-async def catch_up(store: Store) -> None:
-    """Put into the backlog what was not read, if it can be read by now."""
+async def retry_failed(store: Store) -> None:
+    """Queue content that could not be read again, if all libraries are installed now."""
     if store.shared.value(_NOTE) is None or any(util.find_spec(name) is None for name in LIBRARIES):
         return
-    await store.write(_ask_again)
+    await store.write(_requeue)
     await store.shared.set_value(_NOTE, None)
 
 
-def _ask_again(conn: Connection) -> None:
+def _requeue(conn: Connection) -> None:
     conn.execute(
         "INSERT INTO unindexed (item) SELECT item.id FROM rendition JOIN item USING (sha1)"
         " WHERE rendition.name = ? AND rendition.state = ? ON CONFLICT DO NOTHING",

@@ -1,11 +1,12 @@
 """Representations (extracted text, thumbnails): which a file has, requesting them, serving them.
 
-`GET /files/:id?fields=representations` lists what there may be of a file, by its name's ending.  With the
-header `X-Rep-Hints` (`[jpg?dimensions=320x320][extracted_text]`; alternatives between commas) it lists what
-was hinted at, and the worker begins to make it: `pending` becomes `success`.  Without, what nobody asked for
-is `none`, and a look at its `info.url` begins it.  What turns out to be impossible is not offered any more.
+`GET /files/:id?fields=representations` lists the possible representations of a file, by its extension.  With
+the header `X-Rep-Hints` (`[jpg?dimensions=320x320][extracted_text]`; alternatives separated by commas) it
+lists the hinted ones, and the worker starts making them: `pending` becomes `success`.  Without the header,
+those not requested yet are `none`, and a request to their `info.url` starts them.  A representation that
+turns out to be impossible is no longer offered.
 
-Rule: whoever may look into a file may have these, of any of its versions; who may see its name alone not.
+Rule: whoever may preview a file may have these, of any of its versions; seeing just its name is not enough.
 """
 
 import json
@@ -32,10 +33,10 @@ _DOCUMENT_TYPES = frozenset(
     )
 )
 
-# What a list names; /files/:id/thumbnail has sizes besides.
+# The listed ones; /files/:id/thumbnail has further sizes.
 _LISTED = [name for name in PICTURES if not name.startswith("png_thumb")]
 
-# A client that asks for more at once is not about to show it.
+# Limit on hints; no client is about to display more than this.
 MAX_HINTS = 32
 
 RETRY_SECONDS = 1
@@ -51,16 +52,18 @@ MEDIA_TYPES = {"jpg": "image/jpeg", "png": "image/png"}
 
 
 async def add(call: calls.Call, shaped: Sequence[dict[str, Any]]) -> None:
-    """Put the representations on files that are about to be answered, if they were asked for."""
+    """Add the representations to files in a response, if they were requested."""
     files = [one for one in shaped if one["type"] == "file"]
     if not files or "representations" not in (call.fields or ()):
         return
     found = call.store.read(_FILES, json.dumps([int(one["id"]) for one in files]))
     rows = {str(row["id"]): row for row in found}
     hints = _hints(call.request.headers.get("x-rep-hints"))
-    chosen = {wire_id: _choose(offered(row), hints) for wire_id, row in rows.items()}
+    chosen = {wire_id: _choose(possible_names(row), hints) for wire_id, row in rows.items()}
     if hints:
-        await _ask(call.store, [(rows[one]["sha1"], name) for one in rows for name in chosen[one]])
+        await _request_missing(
+            call.store, [(rows[one]["sha1"], name) for one in rows for name in chosen[one]]
+        )
     states = derived_files.states(call.store.read, {row["sha1"] for row in found})
     for file in files:
         row = rows[file["id"]]
@@ -74,15 +77,15 @@ async def add(call: calls.Call, shaped: Sequence[dict[str, Any]]) -> None:
         }
 
 
-def get_offered(read: store.Read, file: int, name: str) -> None:
-    """404 unless there may be a representation of this name of a file."""
+def check_offered(read: store.Read, file: int, name: str) -> None:
+    """Raise 404 unless a file may have a representation of this name."""
     found = read(_FILES, json.dumps([file]))
-    if not found or name not in offered(found[0]):
+    if not found or name not in possible_names(found[0]):
         raise problems.not_found("representation", name)
 
 
-def offered(row: Row) -> list[str]:
-    """What may be made of a file; a row of `_FILES`."""
+def possible_names(row: Row) -> list[str]:
+    """Return the possible representations of a file; a row of `_FILES`."""
     names = []
     if row["extension"] in PICTURE_TYPES:
         names = [name for name in _LISTED if name != "jpg_2048x2048" or row["extension"] in _JPEG]
@@ -92,7 +95,7 @@ def offered(row: Row) -> list[str]:
 
 
 def _hints(header: str | None) -> list[list[tuple[str, str | None]]]:
-    """The hints of a header: for each, the kinds and sizes that will do."""
+    """Parse the hints of a header: for each, the acceptable kinds and sizes."""
     found = []
     for group in _HINT.findall(header or "")[:MAX_HINTS]:
         choice = []
@@ -104,20 +107,20 @@ def _hints(header: str | None) -> list[list[tuple[str, str | None]]]:
 
 
 def _choose(offered: list[str], hints: list[list[tuple[str, str | None]]]) -> list[str]:
-    """What of the offered was hinted at: of each hint's alternatives the first that there is."""
+    """Return the hinted representations: for each hint the first alternative that is offered."""
     if not hints:
         return offered
     found: dict[str, None] = {}
     for choice in hints:
         for kind, dimensions in choice:
-            names = [name for name in offered if _is_meant(name, kind, dimensions)]
+            names = [name for name in offered if _matches(name, kind, dimensions)]
             if names:
                 found |= dict.fromkeys(names)
                 break
     return list(found)
 
 
-def _is_meant(name: str, kind: str, dimensions: str | None) -> bool:
+def _matches(name: str, kind: str, dimensions: str | None) -> bool:
     if name == TEXT:
         return kind in (TEXT, "text")
     return PICTURES[name][0] == kind and dimensions in (None, f"{PICTURES[name][1]}x{PICTURES[name][1]}")
@@ -141,8 +144,8 @@ def entry(call: calls.Call, file: int, version: int, name: str, state: DerivedSt
     }
 
 
-async def _ask(opened: store.Store, wanted: list[tuple[str, str]]) -> None:
-    """Have the worker make what is not there yet."""
+async def _request_missing(opened: store.Store, wanted: list[tuple[str, str]]) -> None:
+    """Queue those that were not requested yet."""
     states = derived_files.states(opened.read, {sha1 for sha1, _ in wanted})
     missing = [one for one in wanted if one not in states]
     if missing:
@@ -150,12 +153,12 @@ async def _ask(opened: store.Store, wanted: list[tuple[str, str]]) -> None:
         await opened.write(lambda conn: derived_files.request(conn, missing, now=now))
 
 
-async def ensure(opened: store.Store, sha1: str, name: str) -> DerivedState:
-    """How it stands with a rendition, which is asked for if it was not.
+async def request_state(opened: store.Store, sha1: str, name: str) -> DerivedState:
+    """Return the state of a rendition, and request it if it was not requested yet.
 
     404 `preview_cannot_be_generated` if it is impossible.
     """
-    await _ask(opened, [(sha1, name)])
+    await _request_missing(opened, [(sha1, name)])
     state = derived_files.states(opened.read, [sha1])[sha1, name]
     if state is DerivedState.IMPOSSIBLE:
         raise problems.Refused(404, "preview_cannot_be_generated", "There is no such preview of this file.")
@@ -163,13 +166,13 @@ async def ensure(opened: store.Store, sha1: str, name: str) -> DerivedState:
 
 
 async def read(opened: store.Store, sha1: str, name: str) -> bytes | None:
-    """A rendition that is there; None if it is being made."""
-    if await ensure(opened, sha1, name) is DerivedState.ASKED:
+    """Return a rendition's bytes; None while it is being made."""
+    if await request_state(opened, sha1, name) is DerivedState.ASKED:
         return None
     try:
         return await threads.run_sync(opened.renditions.read, sha1, name)
     except FileNotFoundError:
-        # Whoever cleans a folder of what can be made again is right; so it is made again.
+        # Deleting these files is legitimate, since they can be made again; so it is requested again.
         now = opened.now()
         await opened.write(lambda conn: derived_files.record(conn, sha1, name, DerivedState.ASKED, now=now))
         return None

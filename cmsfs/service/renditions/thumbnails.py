@@ -1,10 +1,10 @@
 """`GET /files/:id/thumbnail.png` and `.jpg`: the thumbnail endpoint.
 
-The sizes that there are: 32, 64, 128 and 256 pixels as PNG, 32, 94, 160 and 320 as JPEG.  Of those within the
-bounds that were asked for the smallest is sent.  While it is being made the answer is 202 with the time to
-wait, and where a picture is to be had that says nothing; to that a file that has no pictures redirects.
+Available sizes: 32, 64, 128 and 256 pixels as PNG, 32, 94, 160 and 320 as JPEG.  The smallest one within the
+requested bounds is sent.  While it is being made, the response is 202 with the time to wait and the URL of a
+placeholder image; files without thumbnails are redirected to that.
 
-Rule: as representations.py.
+Rule: same rights as in representations.py.
 """
 
 import struct
@@ -36,33 +36,33 @@ _PLACE = "/thumbnails/placeholder.png"
 
 
 class Bounds(base.Model):
-    """How large a thumbnail shall be."""
+    """The requested size of a thumbnail."""
 
     min_height: int = pydantic.Field(0, ge=0, le=320)
     min_width: int = pydantic.Field(0, ge=0, le=320)
     max_height: int = pydantic.Field(320, ge=32)
     max_width: int = pydantic.Field(320, ge=32)
 
-    def holds(self, size: int) -> bool:
+    def contains(self, size: int) -> bool:
         return max(self.min_height, self.min_width) <= size <= min(self.max_height, self.max_width)
 
 
 async def get(extension: str, call: calls.Call) -> responses.Response:
     bounds = _bounds(call.request)
     row = calls.get_item(call.store.read, call.caller, ItemKind.FILE, call.id, needed=ItemRight.PREVIEW)
-    fitting = [name for size, name in _SIZES[extension].items() if bounds.holds(size)]
+    fitting = [name for size, name in _SIZES[extension].items() if bounds.contains(size)]
     if not fitting:
         raise problems.Refused(400, "requested_preview_unavailable", "There is no thumbnail of this size.")
     if row["extension"] not in representations.PICTURE_TYPES:
-        return responses.Response(status_code=302, headers=_elsewhere(call.request))
+        return responses.Response(status_code=302, headers=_placeholder_location(call.request))
     data = await representations.read(call.store, row["sha1"], fitting[0])
     if data is None:
-        headers = _elsewhere(call.request) | {"Retry-After": str(representations.RETRY_SECONDS)}
+        headers = _placeholder_location(call.request) | {"Retry-After": str(representations.RETRY_SECONDS)}
         return responses.Response(status_code=202, headers=headers)
     return responses.Response(data, media_type=representations.MEDIA_TYPES[extension])
 
 
-def _elsewhere(request: requests.Request) -> dict[str, str]:
+def _placeholder_location(request: requests.Request) -> dict[str, str]:
     url = request.url
     return {"Location": f"{url.scheme}://{url.netloc}{_PLACE}"}
 
@@ -71,12 +71,12 @@ def _bounds(request: requests.Request) -> Bounds:
     try:
         return Bounds.model_validate({name: one for name, one in request.query_params.items() if one})
     except pydantic.ValidationError:
-        said = "A thumbnail's bounds are numbers from 32 to 320."
-        raise problems.Refused(400, "requested_preview_unavailable", said) from None
+        format_name = "A thumbnail's bounds are numbers from 32 to 320."
+        raise problems.Refused(400, "requested_preview_unavailable", format_name) from None
 
 
-def _grey(size: int) -> bytes:
-    """A PNG that is grey all over."""
+def _gray_png(size: int) -> bytes:
+    """Return a PNG that is gray all over."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -86,7 +86,7 @@ def _grey(size: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
-_PLACEHOLDER = _grey(32)
+_PLACEHOLDER = _gray_png(32)
 
 
 async def placeholder(request: requests.Request) -> responses.Response:
@@ -97,12 +97,12 @@ routes = [
     Operation(
         f"GET /files/{{id}}/thumbnail.{extension}",
         partial(get, extension),
-        f"Get a small picture of a file as {said}",
+        f"Get a small picture of a file as {format_name}",
         operations.BYTES,
         query=Bounds,
         also={202: None, 302: None},
     )
-    for extension, said in (("png", "PNG"), ("jpg", "JPEG"))
+    for extension, format_name in (("png", "PNG"), ("jpg", "JPEG"))
 ]
 public_routes = [
     Operation(f"GET {_PLACE}", placeholder, "Get a picture that says nothing", operations.BYTES, public=True)

@@ -247,7 +247,7 @@ def _folder_scopes(
     if not is_foreign or asked.trash_content == "non_trashed_only":
         return found
     numbers = {row["id"] for row in tops}
-    trashed_ids = access_rights.trashed_elsewhere(read, caller)
+    trashed_ids = access_rights.trashed_from_others(read, caller)
     rows = read(
         "SELECT * FROM item WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
         json.dumps(trashed_ids),

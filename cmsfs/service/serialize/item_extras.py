@@ -1,7 +1,6 @@
 """Fields of items that come from other tables: watermarks, comments, shared links, sync state.
 
-`item_serializer.ItemSerializer` looks these up for all items of an answer together, only those that were
-asked for.
+`item_serializer.ItemSerializer` loads them for all items of a response together, only the requested ones.
 """
 
 import json
@@ -23,7 +22,7 @@ FIELDS = frozenset(
 
 _IN = "IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
 
-# Bundles that one desktop system shows as a file and packs into one on their way.
+# Bundles that macOS shows as one file and packs into one for the upload.
 _PACKAGES = frozenset(("key", "numbers", "pages", "rtfd"))
 
 
@@ -32,7 +31,7 @@ def is_package(row: Row) -> bool:
 
 
 class ItemExtras:
-    """Of the rows of one answer."""
+    """The extra fields of the rows of one response."""
 
     def __init__(self) -> None:
         self._watermarked: set[int] = set()
@@ -75,7 +74,7 @@ class ItemExtras:
         }
 
     def is_linked(self, row: Row) -> bool:
-        """Whether a shared link shows the item, its own or that of a folder above."""
+        """Return whether a shared link shows the item: its own or a parent folder's."""
         return any(one in self._linked for one in tree_paths.line(row))
 
     def comments(self, row: Row) -> int:
@@ -85,7 +84,7 @@ class ItemExtras:
         return self._synced.get(row["id"], "not_synced")
 
     def collections(self, row: Row) -> list[dict[str, str]]:
-        """Those of the user who asks; nobody else's are anybody's business."""
+        """Return the requesting user's collections that hold the item; those of others are private."""
         user = self._favorites.get(row["id"])
         return [] if user is None else [collection(user)]
 
@@ -98,7 +97,7 @@ class ItemExtras:
 
 
 def set_sync_state(conn: Connection, row: Row, state: str | None) -> bool:
-    """Mark a folder, or take the mark away; whether that changed anything."""
+    """Set or clear a folder's sync state; return whether that changed anything."""
     if state is None or row["kind"] != ItemKind.FOLDER:
         return False
     if state == "not_synced":
@@ -113,12 +112,12 @@ def set_sync_state(conn: Connection, row: Row, state: str | None) -> bool:
 
 
 def collection(user: int) -> dict[str, str]:
-    """The one collection of a user, whose id is theirs."""
+    """Return a user's only collection; its id is the user's."""
     return {"type": "collection", "id": str(user), "name": "Favorites", "collection_type": "favorites"}
 
 
 def set_favorite(conn: Connection, row: Row, user: int, is_one: bool, *, now: int) -> None:
-    """Have an item among a user's favorites, or not."""
+    """Add an item to a user's favorites, or remove it."""
     if is_one:
         conn.execute("INSERT INTO favorite VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (user, row["id"], now))
     else:

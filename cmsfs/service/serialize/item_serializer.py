@@ -1,11 +1,10 @@
 """Serializes item rows: mini, standard, and with requested fields.
 
-`ItemSerializer` is made for one answer and looks parents, owners and paths up for all of its rows together.
- What depends on who asks (permissions, the folders above) it has from access_rights.py.
-With `fields` an answer holds the mini representation and what was asked; names that mean nothing are
-ignored.
+Create an `ItemSerializer` for each response; it loads parents, owners and paths for all its rows together.
+Values that depend on the caller (permissions, visible parent folders) come from access_rights.py.
+With `fields` a response has the mini representation and the requested fields; unknown names are ignored.
 
-Rule: a moment that every item has is never null; some clients drop a whole listing over one.
+Rule: times that every item has are never null; some clients drop a whole listing over one.
 """
 
 import json
@@ -34,8 +33,8 @@ TRASH = {"type": "folder", "id": wire_names.TRASH_ID, "sequence_id": None, "etag
 
 @lru_cache(maxsize=4096)
 def to_timestamp(micros: int) -> str:
-    """A stored moment on the wire, exactly."""
-    # Most items were never changed and have one moment thrice; those of a page share most of their seconds.
+    """Convert a stored time to its exact form on the wire."""
+    # Most items never changed and have the same time thrice; those of a page share most of their seconds.
     seconds, rest = divmod(micros, 1_000_000)
     return f"{_second(seconds)}.{rest:06}+00:00" if rest else f"{_second(seconds)}+00:00"
 
@@ -46,7 +45,7 @@ def _second(seconds: int) -> str:
 
 
 def micros(when: datetime) -> int:
-    """A moment as it is stored."""
+    """Convert a time to its stored form."""
     return (when - EPOCH) // timedelta(microseconds=1)
 
 
@@ -55,7 +54,7 @@ def user_mini(row: Row) -> dict[str, Any]:
 
 
 def folder_mini(row: Row) -> dict[str, Any]:
-    """A folder as others refer to it; every root goes by the id 0."""
+    """Return a folder's mini representation; every root has the id 0."""
     if row["parent"] is None:
         return ROOT
     etag = str(row["etag"])
@@ -63,7 +62,7 @@ def folder_mini(row: Row) -> dict[str, Any]:
 
 
 class ItemSerializer:
-    """Makes items of rows, for one answer."""
+    """Converts rows to JSON items, for one response."""
 
     def __init__(
         self,
@@ -74,13 +73,13 @@ class ItemSerializer:
         caller: access_rights.Viewer | None = None,
         view: access_rights.View | None = None,
     ) -> None:
-        """As `caller` sees it, who without a `view` of their own has the usual; for nobody, as the owner."""
+        """Serialize as `caller` sees the items, through `view` if given; without a caller, as the owner."""
         self._read = read
         self._fields = fields
         self._mini = mini
         self._caller = caller
         self._view = access_rights.View(read, caller) if view is None else view
-        # Many items have the same owner and the same parent.
+        # Many items of a response have the same owner and the same parent.
         self._user_minis: dict[int, dict[str, Any]] = {}
         self._folder_minis: dict[int, dict[str, Any]] = {}
         self._users: dict[int, Row] = {}
@@ -103,7 +102,7 @@ class ItemSerializer:
     def _wanted(self, kind: ItemKind) -> list[str]:
         known = _FIELDS[kind]
         if self._fields is not None:
-            # Of `metadata.scope.template` the first part is the field.
+            # The first part of `metadata.scope.template` is the field.
             asked = dict.fromkeys(name.partition(".")[0] for name in self._fields)
             mini = _MINI[kind]
             return [*mini, *(name for name in asked if name in known and name not in mini)]
@@ -134,7 +133,7 @@ class ItemSerializer:
             self._instances = metadata_query.attached(self._read, rows)
         self.traits.look_up(self._read, rows, wanted, None if self._caller is None else self._caller.id)
         if "has_collaborations" in wanted:
-            self._collaborated = access_rights.collaborated(self._read, rows)
+            self._collaborated = access_rights.with_collaborations(self._read, rows)
         if wanted & TERMS.keys():
             self._terms = access_rights.folder_terms(self._read, rows)
         if wanted & {"is_externally_owned"} and self._caller is not None:
@@ -177,7 +176,7 @@ class ItemSerializer:
 
     def parent(self, row: Row) -> dict[str, Any] | None:
         if row["status"] == ItemStatus.TRASHED or row["parent"] is None:
-            # Where it was, for who may restore it.
+            # The original folder, for users who may restore the item.
             folder = self._folders.get(row["parent"])
             return None if folder is None else folder_mini(folder)
         if self._view.sees_all_above(row):
@@ -209,7 +208,7 @@ class ItemSerializer:
         return bool(users[row["owner"]]["enterprise"] != users[self._caller.id]["enterprise"])
 
     def term(self, row: Row, column: str) -> bool:
-        """What a folder says about collaborating."""
+        """Return a folder's setting on collaboration."""
         terms = self._terms.get(row["id"])
         return column != "restricted" if terms is None else bool(terms[column])
 
@@ -279,7 +278,7 @@ def _term(column: str) -> Maker:
     return lambda row, shaper: shaper.term(row, column)
 
 
-# What a folder says about collaborating on it (folder_terms), by field.
+# The folders' collaboration settings (folder_terms), by field.
 TERMS = {
     "is_collaboration_restricted_to_enterprise": "restricted",
     "can_non_owners_invite": "non_owners_invite",
@@ -288,7 +287,7 @@ TERMS = {
 
 _ITEM: dict[str, Maker] = {
     "id": _id,
-    "sequence_id": _etag,  # an item's changes are counted once; both names show the count
+    "sequence_id": _etag,  # both names return the number of changes of the item
     "etag": _etag,
     "name": _name,
     "description": _column("description"),
@@ -336,7 +335,7 @@ _FIELDS: dict[ItemKind, dict[str, Maker]] = {
         "is_package": lambda row, _: item_extras.is_package(row),
         "expires_at": _constant(lambda: None),
         "disposition_at": lambda row, shaper: shaper.disposition(row),
-        # Put in by representations.py and embed_links.py, which need the request.
+        # Filled in by representations.py and embed_links.py, which need the request.
         "representations": _constant(lambda: {"entries": []}),
         "expiring_embed_link": _constant(lambda: None),
         "uploader_display_name": lambda row, shaper: (shaper.user(row["created_by"]) or {}).get("name"),
@@ -353,7 +352,7 @@ _FIELDS: dict[ItemKind, dict[str, Maker]] = {
     | {"url": _column("url"), "permissions": lambda row, shaper: shaper.permissions(row)},
 }
 
-# What names the users of an item.
+# Fields with the users of an item.
 _OF_USERS = frozenset(
     ("created_by", "modified_by", "owned_by", "uploader_display_name", "is_externally_owned")
 )

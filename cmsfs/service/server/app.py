@@ -259,7 +259,7 @@ class Service:
     """The application.  Handlers access it as `request.app`, and the store through it.
 
     It uses Starlette's router without Starlette's application class, whose error pages would take precedence
-    over `problems.Edge`.
+    over `problems.ErrorMiddleware`.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class Service:
         self._rates = rates
         self._counts = counts
         self.searches = result_cache.ResultCache(store)
-        self.watch = event_watch.EventWatch(store, events.expire)
+        self.watch = event_watch.EventWatch(store, events.expire_collaborations)
         self.archives = zip_downloads.RequestedArchives(store)
         self.contents_probe = health.ContentsProbe(store)
         # The allowed audiences of an assertion.  The request's own URL does not count: with a stolen
@@ -363,4 +363,4 @@ def build(
     service = Service(
         store, url, public_url=public_url, rates=rates, webhook_networks=webhook_networks, counts=counts
     )
-    return problems.Edge(service)
+    return problems.ErrorMiddleware(service)

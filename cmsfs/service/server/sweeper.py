@@ -98,7 +98,7 @@ async def sweep(opened: store.Store, now: int, *, dispose: bool = True) -> None:
     await _process_due(
         "expired locks", opened, _DUE_LOCKS, now, partial(_end_link_or_lock, ("lock",), models_events.UNLOCK)
     )
-    await events.expire(opened, now)
+    await events.expire_collaborations(opened, now)
     await _end_uploads(opened, now)
     await _delete_expired_rows(opened, now)
     await _remove_contents(opened, now)
@@ -185,7 +185,7 @@ def _dispose_file(conn: Connection, number: int, now: int) -> bool:
         return False
     if row["status"] == ItemStatus.ACTIVE:
         # Records an event, so that clients learn of the removal.
-        trash.put(conn, row, by=row["owner"], now=now)
+        trash.move_to_trash(conn, row, by=row["owner"], now=now)
     conn.execute("DELETE FROM item WHERE id = ?", (number,))
     return True
 

@@ -1,10 +1,10 @@
 """Collaborations: create, change, accept, reject, remove.  Lists are in collaborations_list.py.
 
-Within the enterprise, and for groups, a collaboration begins at once; users of other enterprises, and
-addresses that nobody has yet, are invited and it is for them to accept.  The role `owner` hands the item
-over: it moves into the new owner's root, and who owned it before stays as a collaborator.
+Within the enterprise, and for groups, a collaboration takes effect at once; users of other enterprises, and
+unknown addresses, are invited and have to accept.  The role `owner` transfers the item: it moves into the new
+owner's root, and the previous owner stays as a collaborator.
 
-Rule: an item has one collaboration a user, and one a group; a rejected one makes place for the next.
+Rule: an item has one collaboration per user and one per group; a rejected one is replaced by the next.
 """
 
 from sqlite3 import Connection, Row
@@ -51,8 +51,8 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
     kind = KINDS[wish.item.type]
     item = calls.get_item(read, call.caller, kind, wish.item.id)
     if item["status"] == ItemStatus.ROOT:
-        said = "The root folder cannot be shared."
-        raise problems.Refused(400, "collaborations_not_available_on_root_folder", said)
+        message = "The root folder cannot be shared."
+        raise problems.Refused(400, "collaborations_not_available_on_root_folder", message)
     rights = calls.rights(read, call.caller, item)
     _check_role(kind, rights, wish.role)
     if wish.can_view_path:
@@ -65,7 +65,7 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
     else:
         user, email = _invited(read, wish.accessible_by)
         collaborations_allowlist.check(read, item, user, email)
-    _make_room(conn, item, user, email, group, now=now)
+    _check_not_collaborating(conn, item, user, email, group, now=now)
     at_once = group is not None or (user is not None and user["enterprise"] == owner["enterprise"])
     row = insert(
         conn,
@@ -78,12 +78,12 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
         status=collaborations.ACCEPTED if at_once else collaborations.PENDING,
         path=bool(wish.can_view_path),
         access_only=bool(wish.is_access_only),
-        expires_at=_end(wish.expires_at, now),
+        expires_at=_parse_expiry(wish.expires_at, now),
         by=call.caller.id,
         now=now,
         acknowledged_at=now if at_once else None,
     )
-    _tell(
+    _record_event(
         conn,
         row,
         models_events.COLLAB_ADD if at_once else models_events.COLLAB_INVITE,
@@ -91,20 +91,20 @@ def _invite(conn: Connection, call: calls.Call, wish: collaborations.NewCollabor
         now=now,
     )
     if at_once:
-        # It is made and accepted in one; an invitation is what is made otherwise.
+        # Created and accepted in one step; otherwise only an invitation is created.
         by, details = call.caller.id, _details(conn, row)
         webhook_triggers.enqueue(conn, "COLLABORATION.CREATED", item, by=by, now=now, details=details)
     return row
 
 
 def insert(conn: Connection, item: Row, **values: Any) -> Row:
-    """Write a collaboration down; nobody is told of it."""
+    """Insert a collaboration, without events."""
     row: Row = conn.execute(_INSERT, {"user_group": None} | values | {"item": item["id"]}).fetchone()
     return row
 
 
 def _invited(read: store.Read, wish: collaborations.Invited) -> tuple[Row | None, str | None]:
-    """Who is meant: a user, or the address of somebody who is none yet."""
+    """Return the invited user, or None and the address if it has no user yet."""
     if wish.id is not None:
         # Deleted users stay as rows of enterprise 0.
         found = read("SELECT * FROM account WHERE id = ? AND enterprise != 0", calls.parse_id(wish.id))
@@ -119,7 +119,7 @@ def _invited(read: store.Read, wish: collaborations.Invited) -> tuple[Row | None
 
 
 def _invited_group(read: store.Read, call: calls.Call, wish: collaborations.Invited, enterprise: int) -> Row:
-    """The group that is meant; 403 if the caller may not invite it, 404 if it is of another enterprise."""
+    """Return the invited group; 403 if the caller may not invite it, 404 if it is of another enterprise."""
     if wish.id is None:
         raise problems.invalid("accessible_by", "id is required for a group", reason="missing_parameter")
     group = group_rights.find(read, call.caller, calls.parse_id(wish.id))
@@ -131,10 +131,10 @@ def _invited_group(read: store.Read, call: calls.Call, wish: collaborations.Invi
     return group
 
 
-def _make_room(
+def _check_not_collaborating(
     conn: Connection, item: Row, user: Row | None, email: str | None, group: Row | None, *, now: int
 ) -> None:
-    """400 if they collaborate already; what they rejected, or what is over, goes."""
+    """Raise 400 if they collaborate already; delete a rejected or expired collaboration."""
     number = None if user is None else user["id"]
     party = None if group is None else group["id"]
     found = conn.execute(
@@ -147,14 +147,14 @@ def _make_room(
         or (found["expires_at"] is not None and found["expires_at"] <= now)
     )
     if (found is not None and not over) or number == item["owner"]:
-        said = "User is already a collaborator." if group is None else "The group collaborates already."
-        raise problems.Refused(400, "user_already_collaborator", said)
+        message = "User is already a collaborator." if group is None else "The group collaborates already."
+        raise problems.Refused(400, "user_already_collaborator", message)
     if found is not None:
         conn.execute("DELETE FROM collaboration WHERE id = ?", (found["id"],))
 
 
 def _check_role(kind: ItemKind, rights: ItemRight, role: str) -> None:
-    """403 for who may not invite, or not to this; 400 for a role that files do not have."""
+    """Raise 403 if the rights do not allow an invitation with this role; 400 if files do not have it."""
     if ItemRight.INVITE not in rights:
         raise _insufficient("You may see this item, but invite nobody to it.")
     if role not in roles.offered(kind, roles.ALL):
@@ -170,7 +170,7 @@ def _check_path(kind: ItemKind, rights: ItemRight) -> None:
         raise _insufficient("Only the owner and co-owners show the folders above.")
 
 
-def _end(when: Any, now: int) -> int | None:
+def _parse_expiry(when: Any, now: int) -> int | None:
     if when is None:
         return None
     ends = item_serializer.micros(when)
@@ -192,7 +192,7 @@ async def update(call: calls.Call) -> responses.Response:
         row = collaborations_list.get(read, call, call.id)
         now = call.store.now()
         if wish.role == roles.OWNER:
-            _hand_over(conn, call, row, now=now)
+            _make_owner(conn, call, row, now=now)
             return None
         columns = _changes(read, call, row, wish, now=now)
         if columns:
@@ -206,7 +206,7 @@ async def update(call: calls.Call) -> responses.Response:
 def _changes(
     read: store.Read, call: calls.Call, row: Row, wish: collaborations.UpdateCollaboration, *, now: int
 ) -> dict[str, Any]:
-    """The columns that a request changes."""
+    """Return the columns that a request changes."""
     item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
     rights = calls.rights(read, call.caller, item)
     columns: dict[str, Any] = {}
@@ -214,20 +214,20 @@ def _changes(
         if row["account"] != call.caller.id:
             raise _insufficient("Only who is invited accepts or rejects.")
         if row["status"] != collaborations.PENDING:
-            said = "The invitation was answered already."
-            raise problems.Refused(400, "invalid_status", said)
+            message = "The invitation was answered already."
+            raise problems.Refused(400, "invalid_status", message)
         if wish.status == collaborations.ACCEPTED:
             invited = read("SELECT * FROM account WHERE id = ?", row["account"])[0]
             collaborations_allowlist.check(read, item, invited, None)
         columns |= {"status": wish.status, "acknowledged_at": now}
     given = wish.model_fields_set
     if wish.role is not None and wish.role != row["role"]:
-        _check_hold(call, rights, row)
+        _check_may_change(call, rights, row)
         _check_role(ItemKind(item["kind"]), rights, wish.role)
         columns["role"] = wish.role
     if "expires_at" in given:
-        _check_hold(call, rights, row)
-        columns["expires_at"] = _end(wish.expires_at, now)
+        _check_may_change(call, rights, row)
+        columns["expires_at"] = _parse_expiry(wish.expires_at, now)
     if wish.can_view_path is not None and wish.can_view_path != bool(row["can_view_path"]):
         if ItemRight.OWN not in rights:
             raise _insufficient("Only the owner says whether the folders above are shown.")
@@ -236,8 +236,8 @@ def _changes(
     return columns
 
 
-def _check_hold(call: calls.Call, rights: ItemRight, row: Row) -> None:
-    """403 unless the caller may change this collaboration of somebody else."""
+def _check_may_change(call: calls.Call, rights: ItemRight, row: Row) -> None:
+    """Raise 403 unless the caller may change this collaboration of somebody else."""
     if ItemRight.INVITE not in rights or (row["role"] == roles.CO_OWNER and ItemRight.MANAGE not in rights):
         raise _insufficient("You may not change this collaboration.")
     if row["account"] == call.caller.id:
@@ -251,15 +251,15 @@ def _change(conn: Connection, call: calls.Call, row: Row, columns: dict[str, Any
     )
     row = conn.execute("SELECT * FROM collaboration WHERE id = ?", (row["id"],)).fetchone()
     if columns.get("status") == collaborations.ACCEPTED:
-        _tell(conn, row, models_events.COLLAB_ADD, by=call.caller.id, now=now)
+        _record_event(conn, row, models_events.COLLAB_ADD, by=call.caller.id, now=now)
     elif columns.get("status") == collaborations.REJECTED:
-        _tell(conn, row, models_events.COLLAB_REMOVE, by=call.caller.id, now=now)
+        _record_event(conn, row, models_events.COLLAB_REMOVE, by=call.caller.id, now=now)
     else:
-        _tell(conn, row, models_events.COLLAB_ROLE, by=call.caller.id, now=now)
+        _record_event(conn, row, models_events.COLLAB_ROLE, by=call.caller.id, now=now)
     return row
 
 
-def _hand_over(conn: Connection, call: calls.Call, row: Row, *, now: int) -> None:
+def _make_owner(conn: Connection, call: calls.Call, row: Row, *, now: int) -> None:
     """Make a collaborator the owner."""
     read = store.reader(conn)
     item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
@@ -275,12 +275,12 @@ def _hand_over(conn: Connection, call: calls.Call, row: Row, *, now: int) -> Non
     try:
         items.check_free(read, root["id"], item["name"])
     except problems.Refused as refused:
-        # What has the name is the other's business.
+        # The conflicting item is the other user's: do not show it.
         raise problems.Refused(refused.status, refused.code, refused.message) from None
-    columns = items.place(conn, item, root, item["name"])
-    items.grow(conn, item["path"], -item["size"])
-    items.grow(conn, columns["path"], item["size"])
-    ownership.hand_over(conn, item, new["id"], path=columns["path"], now=now)
+    columns = items.move_subtree(conn, item, root, item["name"])
+    items.add_to_folder_sizes(conn, item["path"], -item["size"])
+    items.add_to_folder_sizes(conn, columns["path"], item["size"])
+    ownership.change_owner(conn, item, new["id"], path=columns["path"], now=now)
     kind = ItemKind(item["kind"])
     insert(
         conn,
@@ -306,16 +306,16 @@ async def delete(call: calls.Call) -> responses.Response:
         row = collaborations_list.get(read, call, call.id)
         if row["account"] != call.caller.id:
             item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
-            _check_hold(call, calls.rights(read, call.caller, item), row)
+            _check_may_change(call, calls.rights(read, call.caller, item), row)
         conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
-        _tell(conn, row, models_events.COLLAB_REMOVE, by=call.caller.id, now=call.store.now())
+        _record_event(conn, row, models_events.COLLAB_REMOVE, by=call.caller.id, now=call.store.now())
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
 
 
 def end_all(conn: Connection, user: int, *, by: int, now: int) -> None:
-    """End whatever a user shares with others, and others with them: they are about to go."""
+    """End all collaborations of and on a user's items, before the user is deleted."""
     rows = conn.execute(
         "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item"
         " WHERE c.account = ?1 OR item.owner = ?1",
@@ -323,33 +323,33 @@ def end_all(conn: Connection, user: int, *, by: int, now: int) -> None:
     ).fetchall()
     for row in rows:
         conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
-        _tell(conn, row, models_events.COLLAB_REMOVE, by=by, now=now)
+        _record_event(conn, row, models_events.COLLAB_REMOVE, by=by, now=now)
 
 
 def end_group(conn: Connection, group: int, *, by: int, now: int) -> None:
-    """End all that a group collaborates on: it is about to go."""
+    """End all collaborations of a group, before it is deleted."""
     for row in conn.execute("SELECT * FROM collaboration WHERE user_group = ?", (group,)).fetchall():
         conn.execute("DELETE FROM collaboration WHERE id = ?", (row["id"],))
-        _tell(conn, row, models_events.COLLAB_REMOVE, by=by, now=now)
+        _record_event(conn, row, models_events.COLLAB_REMOVE, by=by, now=now)
 
 
-def tell_member(conn: Connection, group: int, user: int, word: str, *, by: int, now: int) -> None:
-    """Tell who came into a group, or left it, of everything that it collaborates on."""
+def record_for_member(conn: Connection, group: int, user: int, event_type: str, *, by: int, now: int) -> None:
+    """Record an event for a user who joined or left a group, for each of its collaborations."""
     for row in collaborations_list.of_group(store.reader(conn), group, now=now):
         item = items.find(conn, row["item"])
-        events.tell(conn, item, word, [user], by=by, now=now, details=_details(conn, row))
+        events.record_for_users(conn, item, event_type, [user], by=by, now=now, details=_details(conn, row))
 
 
-def _tell(conn: Connection, row: Row, word: str, *, by: int, now: int) -> None:
-    """Tell everybody who sees the item, and whom it is about."""
+def _record_event(conn: Connection, row: Row, event_type: str, *, by: int, now: int) -> None:
+    """Record an event for everybody who sees the item, and for the collaborator."""
     item = items.find(conn, row["item"])
     besides = group_rights.members(store.reader(conn), row["user_group"])
     besides += [] if row["account"] is None else [row["account"]]
-    events.record(conn, item, word, by=by, now=now, details=_details(conn, row), besides=besides)
+    events.record(conn, item, event_type, by=by, now=now, details=_details(conn, row), besides=besides)
 
 
 def _details(conn: Connection, row: Row) -> dict[str, Any]:
-    """What the events of a collaboration say of it."""
+    """Return the event details of a collaboration."""
     grantee = collaborations_list.grantee(store.reader(conn), row)
     return {
         "collab_id": str(row["id"]),
@@ -359,8 +359,8 @@ def _details(conn: Connection, row: Row) -> dict[str, Any]:
     }
 
 
-def _insufficient(said: str) -> problems.Refused:
-    return problems.Refused(403, "access_denied_insufficient_permissions", said)
+def _insufficient(message: str) -> problems.Refused:
+    return problems.Refused(403, "access_denied_insufficient_permissions", message)
 
 
 _SHOWN = collaborations.Collaboration

@@ -1,10 +1,10 @@
 """The collaboration allowlist: domains with which an enterprise may collaborate.
 
-Without a list everybody may be invited.  With one, users of other enterprises must have an address in a
-domain that is on it: inbound for content of ours, outbound for ours on theirs.  Exempt users (exemptions.py)
-collaborate with anybody; users with `is_external_collab_restricted` with nobody outside.
+Without a list anybody may be invited.  With one, users of other enterprises must have an address in a listed
+domain: inbound for our content, outbound for our users on theirs.  Exempt users (exemptions.py) collaborate
+with anybody; users with `is_external_collab_restricted` with nobody outside.
 
-Rule: `check` is asked when somebody is invited and again when they accept.
+Rule: `check` is called for an invitation and again when it is accepted.
 """
 
 import json
@@ -24,7 +24,7 @@ from cmsfs.service.storage import store, tree_paths
 
 
 def check(read: store.Read, item: Row, invited: Row | None, email: str | None) -> None:
-    """403 unless this user, or whoever will have this address, may collaborate on an item."""
+    """Raise 403 unless this user, or a future user of this address, may collaborate on an item."""
     owner = read("SELECT * FROM account WHERE id = ?", item["owner"])[0]
     if invited is not None and invited["enterprise"] == owner["enterprise"]:
         return
@@ -42,7 +42,7 @@ def check(read: store.Read, item: Row, invited: Row | None, email: str | None) -
 
 
 def _check_side(read: store.Read, user: Row, other: str | None, directions: tuple[str, str]) -> None:
-    """403 unless the enterprise of a user lets that one collaborate with somebody."""
+    """Raise 403 unless a user's enterprise allows them to collaborate with the other address."""
     entries = read("SELECT * FROM allowlist WHERE enterprise = ?", user["enterprise"])
     if not entries:
         return
@@ -53,8 +53,8 @@ def _check_side(read: store.Read, user: Row, other: str | None, directions: tupl
         raise _refused("The domain is not one that the enterprise collaborates with.")
 
 
-def _refused(said: str) -> problems.Refused:
-    return problems.Refused(403, "forbidden_by_policy", said)
+def _refused(message: str) -> problems.Refused:
+    return problems.Refused(403, "forbidden_by_policy", message)
 
 
 async def get_all(call: calls.Call) -> responses.Response:
@@ -62,7 +62,7 @@ async def get_all(call: calls.Call) -> responses.Response:
     params = call.request.query_params
     limit, after = marker_pagination.read_limit(params), marker_pagination.read_marker(params)
     sql = "SELECT * FROM allowlist WHERE enterprise = ? AND id > ? ORDER BY id LIMIT ?"
-    rows, marker = marker_pagination.cut(
+    rows, marker = marker_pagination.cut_page(
         call.store.read(sql, call.caller.enterprise, after, limit + 1), limit
     )
     return calls.answer(marker_pagination.envelope([_shape(call, row) for row in rows], limit, marker))

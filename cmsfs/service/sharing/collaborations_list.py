@@ -1,7 +1,7 @@
 """Lists collaborations: of an item including those of parent folders, one by id, and pending ones.
 
-Rule: who collaborates is seen by whom a collaboration is about, and by whoever sees the item, unless the
-folder shows it to its owner and co-owners only.
+Rule: a collaboration is visible to its collaborator, and to everybody who sees the item unless the folder
+shows collaborators only to its owner and co-owners.
 """
 
 import json
@@ -26,7 +26,7 @@ _MINI = ("id",)
 
 
 def get(read: store.Read, call: calls.Call, wire_id: str) -> Row:
-    """A collaboration that the caller may see; 404 otherwise."""
+    """Return a collaboration that the caller may see; 404 otherwise."""
     sql = f"SELECT * FROM collaboration WHERE id = ? AND {_LIVING}"
     found = read(sql, calls.parse_id(wire_id), call.store.now())
     if found:
@@ -36,14 +36,14 @@ def get(read: store.Read, call: calls.Call, wire_id: str) -> Row:
         is_mine = row["account"] == call.caller.id or group_rights.is_member(
             read, call.caller.id, row["user_group"]
         )
-        if is_there and (is_mine or _shows(read, call, item)):
+        if is_there and (is_mine or _shows_collaborators(read, call, item)):
             return row
     raise problems.not_found("collaboration", wire_id)
 
 
-def _shows(read: store.Read, call: calls.Call, item: Row) -> bool:
-    """Whether the caller sees who collaborates on an item."""
-    # What a link or a bound token shows is the item alone.
+def _shows_collaborators(read: store.Read, call: calls.Call, item: Row) -> bool:
+    """Return whether the caller sees who collaborates on an item."""
+    # A link or a bound token shows only the item.
     rights = access_rights.View(read, access_rights.NotifiedUser(call.caller.id, call.caller.bound)).rights(
         item
     )
@@ -60,11 +60,11 @@ def _shows(read: store.Read, call: calls.Call, item: Row) -> bool:
 async def of_item(kind: ItemKind, call: calls.Call) -> responses.Response:
     item = calls.get_item(call.store.read, call.caller, kind, call.id)
     if item["status"] == ItemStatus.ROOT:
-        said = "The root folder is shared with nobody."
-        raise problems.Refused(400, "collaborations_not_available_on_root_folder", said)
+        message = "The root folder is shared with nobody."
+        raise problems.Refused(400, "collaborations_not_available_on_root_folder", message)
     params = call.request.query_params
     limit, after = marker_pagination.read_limit(params), marker_pagination.read_marker(params)
-    shown = _shows(call.store.read, call, item)
+    shown = _shows_collaborators(call.store.read, call, item)
 
     def run(read: store.Read) -> dict[str, Any]:
         rows = read(
@@ -77,7 +77,7 @@ async def of_item(kind: ItemKind, call: calls.Call) -> responses.Response:
             json.dumps(tree_paths.line(item)),
             shown,
         )
-        page, marker = marker_pagination.cut([row for row in rows if row["id"] > after], limit)
+        page, marker = marker_pagination.cut_page([row for row in rows if row["id"] > after], limit)
         entries = [shape(read, call, row) for row in page]
         return marker_pagination.envelope(entries, limit, marker) | {"total_count": len(rows)}
 
@@ -85,13 +85,13 @@ async def of_item(kind: ItemKind, call: calls.Call) -> responses.Response:
 
 
 def of_group(read: store.Read, group: int, *, now: int) -> list[Row]:
-    """What a group collaborates on."""
+    """Return the collaborations of a group."""
     sql = "SELECT c.* FROM collaboration AS c JOIN item ON item.id = c.item WHERE c.user_group = ?"
     return read(f"{sql} AND item.status = 0 AND coalesce(c.expires_at > ?, true) ORDER BY c.id", group, now)
 
 
 def grantee(read: store.Read, row: Row) -> dict[str, Any] | None:
-    """Who collaborates, a user or a group; None if nobody has the address yet."""
+    """Return the collaborator, a user or a group; None if no user has the address yet."""
     if row["user_group"] is not None:
         return group_rights.mini(read("SELECT * FROM user_group WHERE id = ?", row["user_group"])[0])
     found = read("SELECT * FROM account WHERE id = ?", row["account"])
@@ -116,7 +116,7 @@ async def pending(call: calls.Call) -> responses.Response:
 
 
 def shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
-    """A collaboration as it is answered, with the fields that were asked for."""
+    """Return a collaboration as JSON, with the requested fields."""
     is_open = row["status"] == collaborations.PENDING
     item = read("SELECT * FROM item WHERE id = ?", row["item"])[0]
     found = read("SELECT * FROM account WHERE id IN (?, ?)", row["account"], row["created_by"])
@@ -124,7 +124,7 @@ def shape(read: store.Read, call: calls.Call, row: Row) -> dict[str, Any]:
     user = users.get(row["account"])
     accessible_by = grantee(read, row)
     if accessible_by is not None and is_open and user and user["enterprise"] != call.caller.enterprise:
-        # Who has not answered yet is to others no more than the address that was invited.
+        # Until they accept, others see only the address that was invited.
         accessible_by["name"] = ""
     seen = calls.rights(read, call.caller, item)
     whole = {

@@ -29,7 +29,7 @@ async def list_exemptions(call: calls.Call) -> responses.Response:
     params = call.request.query_params
     limit, after = marker_pagination.read_limit(params), marker_pagination.read_marker(params)
     sql = f"{_SELECT} AND exemption.id > ? ORDER BY exemption.id LIMIT ?"
-    rows, marker = marker_pagination.cut(
+    rows, marker = marker_pagination.cut_page(
         call.store.read(sql, call.caller.enterprise, after, limit + 1), limit
     )
     return calls.answer(marker_pagination.envelope([_whole(row) for row in rows], limit, marker))
@@ -49,7 +49,7 @@ async def create(call: calls.Call) -> responses.Response:
 
 
 def add(conn: Connection, enterprise: int, user: int, *, now: int) -> int:
-    """Exempt a user; 409 if that was done already."""
+    """Exempt a user; 409 if they are exempt already."""
     made = conn.execute(
         "INSERT INTO exemption (enterprise, account, created_at, modified_at) VALUES (?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING RETURNING id",

@@ -1,11 +1,11 @@
 """Web pages of open shared links: the item, a preview, its download.
 
-`/s/WORD` is the address that every client hands out.  A folder's page lists what is in it; a link with a
-password asks for it first, and a signed cookie remembers for an hour that it was right.  Links for an
-enterprise or for collaborators show nothing here: those come with a token (see shared_items.py).
+`/s/WORD` is the URL that every client hands out.  A folder's page lists its items; a link with a password
+asks for it first, and a signed cookie is valid for an hour after the right one.  Links for an enterprise or
+for collaborators show nothing here: those users come with a token (see shared_items.py).
 
-Rule: without the right word there is nothing, and nothing says whether there was.  What strangers uploaded
-is shown as what the service made of it, never as it is.
+Rule: an unknown or inaccessible link shows nothing, and the response does not tell which.  Untrusted uploads
+are shown as renditions, never as they are.
 """
 
 import hashlib
@@ -31,17 +31,17 @@ PICTURE = "jpg_1024x1024"
 
 _OPEN_SECONDS = 3600
 _KIND = "share"
-_MAX_WORDS = 20_000  # of a text, as characters on the page
+_MAX_WORDS = 20_000  # characters of a text on the page
 
 
 @dataclass(frozen=True, slots=True)
-class _Visit:
-    """Somebody who looks at what a link shows."""
+class _LinkVisit:
+    """A request for something that a link shows."""
 
     request: requests.Request
     store: store.Store
     shared: shared_links.Shared
-    row: Row  # the item that is asked for: the link's own, or one below
+    row: Row  # the requested item: the link's own, or one below it
 
     @property
     def may_download(self) -> bool:
@@ -50,31 +50,33 @@ class _Visit:
 
     @property
     def is_open(self) -> bool:
-        """Whether the link's password, if it has one, was given."""
+        """Return whether the link has no password or the right one was entered."""
         if self.shared.terms["password"] is None:
             return True
-        given = self.request.cookies.get(_cookie(self.shared.word), "")
-        return self.store.url_signer.verify(_KIND, given, now=self.store.now()) == [_secret(self.shared)]
+        given = self.request.cookies.get(_cookie(self.shared.token), "")
+        return self.store.url_signer.verify(_KIND, given, now=self.store.now()) == [
+            _cookie_value(self.shared)
+        ]
 
     def place(self, more: str = "", number: int | None = None) -> str:
         number = self.row["id"] if number is None else number
-        return f"/s/{self.shared.word}/{number}{more}"
+        return f"/s/{self.shared.token}/{number}{more}"
 
 
-def _cookie(word: str) -> str:
-    return f"cmsfs_share_{hashlib.sha256(word.encode()).hexdigest()[:16]}"
+def _cookie(token: str) -> str:
+    return f"cmsfs_share_{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
-def _secret(shared: shared_links.Shared) -> str:
-    """What a cookie proves: the word and the password that there is now."""
-    return hashlib.sha256(f"{shared.word}\0{shared.terms['password']}".encode()).hexdigest()
+def _cookie_value(shared: shared_links.Shared) -> str:
+    """Return what a cookie proves: the link and its current password."""
+    return hashlib.sha256(f"{shared.token}\0{shared.terms['password']}".encode()).hexdigest()
 
 
-def _find(request: requests.Request) -> _Visit | None:
-    """What the address shows to anybody; None if that is nothing."""
+def _find(request: requests.Request) -> _LinkVisit | None:
+    """Return what the URL shows to anybody, or None."""
     opened: store.Store = request.app.store
-    word = request.path_params["word"]
-    shared = shared_links.find(opened.read, word, user=0, enterprise=0, now=opened.now())
+    token = request.path_params["word"]
+    shared = shared_links.find(opened.read, token, user=0, enterprise=0, now=opened.now())
     if shared is None:
         return None
     found = opened.read("SELECT * FROM item WHERE id = ?", request.path_params.get("id", shared.item))
@@ -83,17 +85,17 @@ def _find(request: requests.Request) -> _Visit | None:
         return None
     if ItemRight.SEE not in access_rights.View(opened.read, viewer).rights(found[0]):
         return None
-    return _Visit(request, opened, shared, found[0])
+    return _LinkVisit(request, opened, shared, found[0])
 
 
-def _nothing() -> responses.Response:
+def _not_found_page() -> responses.Response:
     return pages.page(pages.text("shared/nothing.html"), status=404)
 
 
 async def show(request: requests.Request) -> responses.Response:
     visit = _find(request)
     if visit is None:
-        return _nothing()
+        return _not_found_page()
     if not visit.is_open:
         return _ask_password(visit)
     if visit.row["kind"] == ItemKind.FOLDER:
@@ -101,34 +103,34 @@ async def show(request: requests.Request) -> responses.Response:
     return await _item(visit)
 
 
-def _ask_password(visit: _Visit, *, said: str = "", status: int = 200) -> responses.Response:
-    document = pages.text("shared/password.html", said=said, where=visit.request.url.path)
+def _ask_password(visit: _LinkVisit, *, message: str = "", status: int = 200) -> responses.Response:
+    document = pages.text("shared/password.html", message=message, where=visit.request.url.path)
     return pages.page(document, status=status)
 
 
 async def unlock(request: requests.Request) -> responses.Response:
-    """The answer to the form for the password."""
+    """Handle the password form."""
     visit = _find(request)
     if visit is None:
-        return _nothing()
+        return _not_found_page()
     who = link_passwords.Guesser(visit.store.attempts, f"address:{request.app.address(request.scope)}")
     try:
         form = await tokens.read_form(request)
         link_passwords.check(visit.shared.terms, form.get("password", ""), who)
     except problems.OAuthRefused:
-        return _ask_password(visit, said="This is no form of ours.", status=400)
+        return _ask_password(visit, message="This form is not valid.", status=400)
     except problems.Refused as refused:
-        said = refused.message if refused.status == 429 else "This is not the password of the link."
-        answer = _ask_password(visit, said=said, status=refused.status)
+        message = refused.message if refused.status == 429 else "This is not the password of the link."
+        answer = _ask_password(visit, message=message, status=refused.status)
         answer.headers.update(refused.headers or {})
         return answer
     ends = visit.store.now() + _OPEN_SECONDS * 1_000_000
     answer = responses.RedirectResponse(request.url.path, 303, {"Cache-Control": "no-store"})
     answer.set_cookie(
-        _cookie(visit.shared.word),
-        visit.store.url_signer.sign(_KIND, _secret(visit.shared), expires=ends),
+        _cookie(visit.shared.token),
+        visit.store.url_signer.sign(_KIND, _cookie_value(visit.shared), expires=ends),
         max_age=_OPEN_SECONDS,
-        path=f"/s/{visit.shared.word}",
+        path=f"/s/{visit.shared.token}",
         httponly=True,
         samesite="lax",
         secure=request.url.scheme == "https",
@@ -136,7 +138,7 @@ async def unlock(request: requests.Request) -> responses.Response:
     return answer
 
 
-async def _folder(visit: _Visit) -> responses.Response:
+async def _folder(visit: _LinkVisit) -> responses.Response:
     params, number = visit.request.query_params, visit.row["id"]
     start = int(params["from"]) if params.get("from", "").isdecimal() and len(params["from"]) < 9 else 0
     sql = "SELECT * FROM item WHERE parent = ? AND status = 0 ORDER BY kind, name_key, id LIMIT ? OFFSET ?"
@@ -155,10 +157,10 @@ async def _folder(visit: _Visit) -> responses.Response:
     return _page(visit, "shared/folder.html", entries=entries, more=more, start=start)
 
 
-async def _item(visit: _Visit) -> responses.Response:
+async def _item(visit: _LinkVisit) -> responses.Response:
     await _count_preview(visit)
     words, picture, waits = "", "", False
-    name = _shown_by(visit.row)
+    name = _rendition_of(visit.row)
     if name is not None:
         try:
             data = await representations.read(visit.store, visit.row["sha1"], name)
@@ -175,19 +177,19 @@ async def _item(visit: _Visit) -> responses.Response:
     return answer
 
 
-def _shown_by(row: Row) -> str | None:
-    """The rendition that a page shows of a file."""
+def _rendition_of(row: Row) -> str | None:
+    """Return the name of the rendition that a page shows of a file."""
     if row["kind"] != ItemKind.FILE or row["size"] == 0:
         return None
     return PICTURE if row["extension"] in representations.PICTURE_TYPES else derived_files.TEXT
 
 
-async def _count_preview(visit: _Visit) -> None:
+async def _count_preview(visit: _LinkVisit) -> None:
     if visit.row["kind"] == ItemKind.FILE:
-        await visit.store.write(lambda conn: _counted(conn, visit.shared.item))
+        await visit.store.write(lambda conn: _insert_preview(conn, visit.shared.item))
 
 
-def _counted(conn: Connection, item: int) -> None:
+def _insert_preview(conn: Connection, item: int) -> None:
     conn.execute(
         "INSERT INTO link_use (item, previews) VALUES (?, 1)"
         " ON CONFLICT (item) DO UPDATE SET previews = link_use.previews + 1",
@@ -199,7 +201,7 @@ def _minute(moment: int | None) -> str:
     return "" if moment is None else item_serializer.to_timestamp(moment)[:16].replace("T", " ")
 
 
-def _page(visit: _Visit, template: str, **values: Any) -> responses.Response:
+def _page(visit: _LinkVisit, template: str, **values: Any) -> responses.Response:
     row, shared = visit.row, visit.shared
     owner = visit.store.read("SELECT name FROM account WHERE id = ?", row["owner"])[0]["name"]
     is_top = row["id"] == shared.item
@@ -219,23 +221,23 @@ def _page(visit: _Visit, template: str, **values: Any) -> responses.Response:
 async def download(request: requests.Request) -> responses.Response:
     visit = _find(request)
     if visit is None or not visit.is_open or visit.row["kind"] != ItemKind.FILE or not visit.may_download:
-        return _nothing()
+        return _not_found_page()
     await link_stats.count_download(visit.store, request, visit.shared.item)
     version = files.find_version(visit.store.read, visit.row, None)
     return files.send(visit.store, request, visit.row, version, may_redirect=True)
 
 
 async def preview(request: requests.Request) -> responses.Response:
-    """The picture that the page shows."""
+    """Return the image that the page shows."""
     visit = _find(request)
-    if visit is None or not visit.is_open or _shown_by(visit.row) != PICTURE:
-        return _nothing()
+    if visit is None or not visit.is_open or _rendition_of(visit.row) != PICTURE:
+        return _not_found_page()
     try:
         data = await representations.read(visit.store, visit.row["sha1"], PICTURE)
     except problems.Refused:
         data = None
     if data is None:
-        return _nothing()
+        return _not_found_page()
     headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
     return responses.Response(data, 200, headers, media_type="image/jpeg")
 

@@ -2,7 +2,7 @@
 
 The links themselves are in shared_links.py.
 
-Rule: without the right word there is nothing here, and nothing says whether there was.
+Rule: an unknown or inaccessible link gives 404, and the response does not tell which.
 """
 
 from starlette import requests, responses

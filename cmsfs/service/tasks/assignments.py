@@ -1,7 +1,7 @@
 """Assignments of tasks to users: list, create, resolve, delete.
 
-Rule: a task is assigned to who sees the file, once each; only they resolve it, and what they resolved stays
-for as long as the task.
+Rule: a task is assigned to users who see the file, once each; only the assignee resolves it, and a resolved
+assignment stays as long as the task.
 """
 
 from sqlite3 import Connection, Row
@@ -20,7 +20,7 @@ from cmsfs.service.tasks import tasks
 
 
 def _get(read: store.Read, call: calls.Call, wire_id: str) -> tuple[Row, Row, Row | None]:
-    """An assignment, its task and its file; 404 unless the caller has to do with the task."""
+    """Return an assignment, its task and its file; 404 unless the caller may see the task."""
     found = read("SELECT * FROM task_assignment WHERE id = ?", calls.parse_id(wire_id))
     if found:
         try:
@@ -58,7 +58,7 @@ async def create(call: calls.Call) -> responses.Response:
         ).fetchall()
         if not found:
             raise problems.Refused(409, "conflict", "The task is assigned to this user already.")
-        _tell(conn, call, task, file, found[0], models_events.TASK_ASSIGNED)
+        _record_event(conn, call, task, file, found[0], models_events.TASK_ASSIGNED)
         return tasks.shape_assignment(read, task, found[0], file)
 
     return calls.answer(await call.store.write(txn), 201)
@@ -103,7 +103,7 @@ async def update(call: calls.Call) -> responses.Response:
             (message, state, when, row["id"]),
         )
         row, task, file = _get(read, call, call.id)
-        _tell(conn, call, task, file, row, models_events.TASK_ASSIGNMENT_UPDATE)
+        _record_event(conn, call, task, file, row, models_events.TASK_ASSIGNMENT_UPDATE)
         return tasks.shape_assignment(read, task, row, file)
 
     return calls.answer(await call.store.write(txn))
@@ -115,18 +115,20 @@ async def delete(call: calls.Call) -> responses.Response:
         row, task, file = _get(read, call, call.id)
         tasks.check_owns(read, call, task, file, row["assigned_by"], row["account"])
         if row["state"] != "incomplete":
-            said = "The assignment is resolved; it can be opened again, or the task be deleted."
-            raise problems.Refused(403, "forbidden", said)
+            details = "The assignment is resolved; it can be opened again, or the task be deleted."
+            raise problems.Refused(403, "forbidden", details)
         conn.execute("DELETE FROM task_assignment WHERE id = ?", (row["id"],))
-        _tell(conn, call, task, file, row, models_events.TASK_ASSIGNMENT_DELETE)
+        _record_event(conn, call, task, file, row, models_events.TASK_ASSIGNMENT_DELETE)
 
     await call.store.write(txn)
     return responses.Response(status_code=204)
 
 
-def _tell(conn: Connection, call: calls.Call, task: Row, file: Row | None, row: Row, word: str) -> None:
-    said = {"task_assignment_id": str(row["id"]), "assigned_to": str(row["account"])}
-    tasks.tell(conn, call, task, file, word, **said)
+def _record_event(
+    conn: Connection, call: calls.Call, task: Row, file: Row | None, row: Row, event_type: str
+) -> None:
+    details = {"task_assignment_id": str(row["id"]), "assigned_to": str(row["account"])}
+    tasks.record_event(conn, call, task, file, event_type, **details)
 
 
 _SHOWN = models_tasks.TaskAssignment

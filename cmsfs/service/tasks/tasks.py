@@ -1,9 +1,9 @@
 """Tasks on files: list, create, change, delete.
 
-Whoever may comment on a file sets tasks.  A task outlives a file's stay in the trash, and its creator and
-assignees know of it when they do not see the file any more; its item is null then.
+Whoever may comment on a file may create tasks.  A task stays while its file is in the trash, and its creator
+and assignees see it even without access to the file; its item is null then.
 
-Rule: only who set a task changes it, and only that one or the file's owner takes it back.
+Rule: only the creator changes a task; the creator and the file's owner delete it.
 """
 
 from sqlite3 import Connection, Row
@@ -26,7 +26,7 @@ _OF_TASK = "SELECT * FROM task_assignment WHERE task = ? ORDER BY id"
 
 
 def get_task(read: store.Read, call: calls.Call, wire_id: str) -> tuple[Row, Row | None]:
-    """A task and its file, if the caller sees that; 404 for who has to do with neither."""
+    """Return a task and its file, None if the caller does not see that; 404 unless they may see the task."""
     found = read("SELECT * FROM task WHERE id = ?", calls.parse_id(wire_id))
     if found:
         row = found[0]
@@ -38,7 +38,7 @@ def get_task(read: store.Read, call: calls.Call, wire_id: str) -> tuple[Row, Row
 
 
 def visible_file(read: store.Read, call: calls.Call, number: int) -> Row | None:
-    """The file of a task, if the caller may look into it and it is in no trash."""
+    """Return a task's file, if the caller may preview it and it is not in the trash."""
     file = calls.find_item(read, call.caller, ItemKind.FILE, str(number))
     if file is None or file["status"] != ItemStatus.ACTIVE:
         return None
@@ -46,7 +46,7 @@ def visible_file(read: store.Read, call: calls.Call, number: int) -> Row | None:
 
 
 def check_owns(read: store.Read, call: calls.Call, row: Row, file: Row | None, *others: int) -> None:
-    """403 unless the caller set the task, owns the file, or is one of these."""
+    """Raise 403 unless the caller created the task, owns the file, or is one of these users."""
     if call.caller.id in (row["created_by"], *others):
         return
     if file is None or ItemRight.OWN not in calls.rights(read, call.caller, file):
@@ -113,13 +113,13 @@ async def update(call: calls.Call) -> responses.Response:
         if "due_at" in wish.model_fields_set:
             columns["due_at"] = None if wish.due_at is None else item_serializer.micros(wish.due_at)
         if columns.get("action", row["action"]) != row["action"]:
-            said = "SELECT 1 FROM task_assignment WHERE task = ? AND state != 'incomplete'"
-            if read(said, row["id"]):
+            sql = "SELECT 1 FROM task_assignment WHERE task = ? AND state != 'incomplete'"
+            if read(sql, row["id"]):
                 raise problems.invalid("action", "cannot change once somebody has resolved the task")
         if columns:
             parts = ", ".join(f"{name} = ?" for name in columns)
             conn.execute(f"UPDATE task SET {parts} WHERE id = ?", (*columns.values(), row["id"]))
-            tell(conn, call, row, file, models_events.TASK_UPDATE)
+            record_event(conn, call, row, file, models_events.TASK_UPDATE)
         return shape(read, call, *get_task(read, call, call.id))
 
     return calls.answer(await call.store.write(txn))
@@ -135,15 +135,19 @@ async def delete(call: calls.Call) -> responses.Response:
     return responses.Response(status_code=204)
 
 
-def tell(conn: Connection, call: calls.Call, task: Row, file: Row | None, word: str, **details: str) -> None:
-    """Tell whoever sees the file what became of a task."""
+def record_event(
+    conn: Connection, call: calls.Call, task: Row, file: Row | None, event_type: str, **details: str
+) -> None:
+    """Record an event of a task for everybody who sees the file."""
     if file is not None:
-        said = {"task_id": str(task["id"])} | details
-        events.record(conn, file, word, by=call.caller.id, now=call.store.now(), details=said)
+        details_with_id = {"task_id": str(task["id"])} | details
+        events.record(
+            conn, file, event_type, by=call.caller.id, now=call.store.now(), details=details_with_id
+        )
 
 
 def shape(read: store.Read, call: calls.Call, row: Row, file: Row | None) -> dict[str, Any]:
-    """A task as it is answered."""
+    """Return a task as JSON."""
     assigned = read(_OF_TASK, row["id"])
     resolved = [one["state"] in ("approved", "completed") for one in assigned]
     is_completed = any(resolved) if row["rule"] == "any_assignee" else bool(resolved) and all(resolved)
@@ -151,7 +155,7 @@ def shape(read: store.Read, call: calls.Call, row: Row, file: Row | None) -> dic
     return {
         "type": "task",
         "id": str(row["id"]),
-        "item": _mini(read, file),
+        "item": _file_mini(read, file),
         "due_at": _moment(row["due_at"]),
         "action": row["action"],
         "message": row["message"],
@@ -164,11 +168,11 @@ def shape(read: store.Read, call: calls.Call, row: Row, file: Row | None) -> dic
 
 
 def shape_assignment(read: store.Read, task: Row, row: Row, file: Row | None) -> dict[str, Any]:
-    """An assignment as it is answered."""
+    """Return an assignment as JSON."""
     return {
         "type": "task_assignment",
         "id": str(row["id"]),
-        "item": _mini(read, file),
+        "item": _file_mini(read, file),
         "assigned_to": _user(read, row["account"]),
         "message": row["message"],
         "completed_at": _moment(row["resolved_at"]),
@@ -179,7 +183,7 @@ def shape_assignment(read: store.Read, task: Row, row: Row, file: Row | None) ->
     }
 
 
-def _mini(read: store.Read, file: Row | None) -> dict[str, Any] | None:
+def _file_mini(read: store.Read, file: Row | None) -> dict[str, Any] | None:
     return None if file is None else item_serializer.ItemSerializer(read, mini=True).item(file)
 
 

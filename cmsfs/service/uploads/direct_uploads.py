@@ -49,7 +49,7 @@ class UploadedContent:
 
     sha1: str
     size: int
-    inspection: extraction.Look  # for search
+    inspection: extraction.FirstLook  # for search
 
 
 async def new_file(call: calls.Call) -> responses.Response:
@@ -103,7 +103,7 @@ def add_file(
     row = items.insert(conn, parent, new, by=call.caller.id, now=now)
     call.store.blobs.ensure(conn, content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now)
-    indexing.note(conn, row, content.inspection)
+    indexing.record_content(conn, row, content.inspection)
     return row
 
 
@@ -138,8 +138,8 @@ def add_content(
     row = check_new_version(read, call, file_id, name)
     quota.check_upload(read, row["owner"], content.size)
     now = call.store.now()
-    columns = items.relocation(conn, call, row, parent_id=None, name=name)
-    items.grow(conn, row["path"], content.size - row["size"])
+    columns = items.plan_move(conn, call, row, parent_id=None, name=name)
+    items.add_to_folder_sizes(conn, row["path"], content.size - row["size"])
     columns |= more | {
         "sha1": content.sha1,
         "size": content.size,
@@ -151,7 +151,7 @@ def add_content(
     row = items.touch(conn, row, by=call.caller.id, now=now, event=None, **columns)
     call.store.blobs.ensure(conn, content.sha1)
     row = files.add_version(conn, row, by=call.caller.id, now=now, renamed="name" in columns)
-    indexing.note(conn, row, content.inspection)
+    indexing.record_content(conn, row, content.inspection)
     return row
 
 
@@ -317,12 +317,12 @@ def _boundary(call: calls.Call) -> str:
 async def _keep(call: calls.Call, incoming: blobs.IncomingBlob) -> UploadedContent:
     """Store the received content; 400 if it does not match the client's SHA-1."""
     expected = call.request.headers.get(wire_names.SHA1_HEADER)
-    inspection: list[extraction.Look] = []
+    inspection: list[extraction.FirstLook] = []
 
     def check(actual: str) -> None:
         if expected is not None and expected.lower() != actual:
             raise problems.Refused(400, "bad_digest", f"The file has the SHA-1 {actual}, not {expected}.")
-        inspection.append(extraction.look(incoming.head, incoming.size))
+        inspection.append(extraction.first_look(incoming.head, incoming.size))
 
     sha1 = await incoming.keep(check)
     return UploadedContent(sha1, incoming.size, inspection[0])

@@ -212,7 +212,7 @@ async def commit(call: calls.Call) -> responses.Response:
         # It was idle for so long that another process swept it at startup.
         call.store.parts.drop_assembly(session["id"])
         return _processing()
-    inspection = await indexing.look(assembly.incoming.head, session["size"])
+    inspection = await indexing.first_look(assembly.incoming.head, session["size"])
     content = direct_uploads.UploadedContent(actual, session["size"], inspection)
 
     def txn(conn: Connection) -> dict[str, Any]:

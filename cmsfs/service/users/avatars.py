@@ -1,6 +1,6 @@
-"""Pictures of users: users set their own, administrators those of all.
+"""Avatars: users set their own, administrators anybody's.
 
-One picture serves every size that clients ask for.
+One image serves every size that clients request.
 """
 
 from sqlite3 import Connection, Row
@@ -17,15 +17,15 @@ from cmsfs.service.api.operations import Operation
 from cmsfs.service.storage import store
 
 MAX_SIZE = 1024 * 1024
-_ENVELOPE = 16 * 1024  # what a form is beyond the picture in it
+_ENVELOPE = 16 * 1024  # of the multipart form around the image
 
-# By what a file begins with.
+# Media types by the first bytes of a file.
 _KINDS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 _SIZES = ("small", "large", "preview")
 
 
 def _user(read: store.Read, call: calls.Call) -> Row:
-    """The user in the path, whose picture the caller may change."""
+    """Return the user in the path, whose avatar the caller may change."""
     if call.id != str(call.caller.id):
         calls.require_admin(call.caller)
     row = calls.get_user(read, call.caller, call.id)
@@ -65,7 +65,7 @@ async def create(call: calls.Call) -> responses.Response:
 
 
 async def _picture(call: calls.Call) -> bytes:
-    """The part `pic` of the form."""
+    """Read the form's part `pic`."""
     kind, options = multipart.parse_options_header(call.request.headers.get("content-type", ""))
     if kind != "multipart/form-data" or not options.get("boundary"):
         raise problems.Refused(415, "unsupported_media_type", "The body must be multipart/form-data.")

@@ -1,4 +1,4 @@
-"""Device pinners: devices that an enterprise allows by name.  This service pins none, and says so."""
+"""Device pinners: devices that an enterprise allows by name.  Not supported: the list is always empty."""
 
 from starlette import responses
 
@@ -24,7 +24,7 @@ async def list_of_enterprise(call: calls.Call) -> responses.Response:
 
 
 async def refuse(call: calls.Call) -> responses.Response:
-    """404: there is none."""
+    """Raise 404: there are no device pinners."""
     calls.require_admin(call.caller)
     raise problems.not_found("device_pinner", call.id)
 

@@ -1,6 +1,6 @@
-"""Further addresses that a user is known by: for logging in, and for invitations to collaborate.
+"""Further email addresses of a user, for logging in and for invitations to collaborate.
 
-Rule: an address is one user's, as a login or as an alias.
+Rule: an address belongs to one user, as the login or as an alias.
 """
 
 from sqlite3 import Connection, Row
@@ -16,12 +16,12 @@ from cmsfs.service.events import events_admin
 from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import app_users, store
 
-# As many as clients show.
+# The most that clients show.
 MOST = 100
 
 
 def _user(read: store.Read, call: calls.Call, *, changes: bool = False) -> Row:
-    """The user in the path, for administrators; 404 if the enterprise has none."""
+    """Return the user in the path, for administrators; 404 if the enterprise has none."""
     if changes or call.id != str(call.caller.id):
         calls.require_admin(call.caller)
     row = calls.get_user(read, call.caller, call.id)
@@ -31,7 +31,7 @@ def _user(read: store.Read, call: calls.Call, *, changes: bool = False) -> Row:
 
 
 def _shape(row: Row) -> dict[str, Any]:
-    # An administrator vouches for it.
+    # Set by an administrator, so it needs no confirmation.
     return {"type": "email_alias", "id": str(row["id"]), "email": row["email"], "is_confirmed": True}
 
 
@@ -79,9 +79,9 @@ async def delete(call: calls.Call) -> responses.Response:
     return responses.Response(status_code=204)
 
 
-def _log(conn: Connection, call: calls.Call, word: str, user: Row) -> None:
+def _log(conn: Connection, call: calls.Call, event_type: str, user: Row) -> None:
     source = item_serializer.user_mini(user)
-    events_admin.record(conn, user["enterprise"], word, source, by=call.caller.id, now=call.store.now())
+    events_admin.record(conn, user["enterprise"], event_type, source, by=call.caller.id, now=call.store.now())
 
 
 routes = [

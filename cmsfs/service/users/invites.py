@@ -1,6 +1,6 @@
 """Invitations of users of other enterprises into one's own.
 
-An invitation is pending until the user is in the enterprise, which whoever runs the service sees to: no
+An invitation is pending until the user is in the enterprise; the operator of the service has to do that: no
 operation moves a user into another enterprise.
 """
 
@@ -32,7 +32,7 @@ async def create(call: calls.Call) -> responses.Response:
             raise problems.not_found("actionable_by", login)
         if found[0]["enterprise"] == call.caller.enterprise:
             raise problems.Refused(409, "conflict", "The user is in the enterprise already.")
-        # Who was invited before is reminded: the invitation is the same.
+        # A repeated invitation returns the existing one.
         (made,) = read(
             "INSERT INTO invite (enterprise, account, invited_by, created_at, modified_at)"
             " VALUES (?1, ?2, ?3, ?4, ?4)"

@@ -1,7 +1,7 @@
 """Ends all sessions of users: they must log in again, and applications need new consent.
 
-What ends is everything that was given out: access tokens, consents with their refresh tokens, codes, and
-logins in browsers.  An application whose grant needs no user gets a new token as soon as it asks for one.
+This revokes access tokens, consents with their refresh tokens, authorization codes and browser logins.  An
+application whose grant needs no user gets a new token as soon as it requests one.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from cmsfs.service.access import callers, calls
 from cmsfs.service.api.operations import Operation
 from cmsfs.service.storage import store
 
-# What clients of the public API expect to be told, word by word: there the sessions end after the response.
+# The exact text that clients of the public API expect: there the sessions end after the response.
 _MESSAGE = "Request is successful, please check the admin events for the status of the job"
 _GIVEN_OUT = ("token", "family", "code", "login")
 
@@ -54,7 +54,7 @@ def _end(conn: Connection, call: calls.Call, rows: list[Row]) -> None:
 
 
 def _members(read: store.Read, caller: calls.Caller, wish: users.TerminateGroupSessions) -> Iterator[Row]:
-    """The users of the enterprise in these groups; 404 for a group that it does not have."""
+    """Yield the enterprise's users in these groups; 404 for a group that it does not have."""
     for wire_id in wish.group_ids:
         number = calls.parse_id(wire_id)
         if not read("SELECT 1 FROM user_group WHERE id = ? AND enterprise = ?", number, caller.enterprise):
@@ -68,7 +68,7 @@ def _members(read: store.Read, caller: calls.Caller, wish: users.TerminateGroupS
 
 
 def _named(read: store.Read, caller: calls.Caller, wish: users.TerminateSessions) -> Iterator[Row]:
-    """The users by id and by login; 404 for one that the enterprise does not have."""
+    """Yield the users by id and by login; 404 for one that the enterprise does not have."""
     for wire_id in wish.user_ids:
         yield calls.get_user(read, caller, wire_id, name="user_ids")
     for login in wish.user_logins:

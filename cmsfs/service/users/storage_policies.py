@@ -1,9 +1,9 @@
-"""Storage policies: where contents are to be kept.  There is one place, this service's store.
+"""Storage policies: where contents are to be stored.  There is one place, this service's store.
 
-The enterprise has this service's policy, and its users through it; a user may be given that one by name, or
-another that the enterprise file lists.  It is written down for whom, and moves nothing.
+The enterprise, and through it its users, have this service's policy; a user may be assigned that one
+explicitly, or another one that the enterprise file lists.  Assignments are recorded only; no content moves.
 
-Rule: administrators only.  An assignment's id names whom it is for.
+Rule: administrators only.  The id of an assignment contains its target.
 """
 
 from sqlite3 import Connection, Row
@@ -24,7 +24,7 @@ _OWN = {"type": "storage_policy", "id": _ID, "name": "This service"}
 
 
 def add(conn: Connection, enterprise: int, name: str) -> bool:
-    """A policy of an enterprise; False if it has one of this name."""
+    """Add a policy to an enterprise; return False if it has one of this name."""
     sql = "INSERT INTO storage_policy (enterprise, name) VALUES (?, ?) ON CONFLICT DO NOTHING"
     return conn.execute(sql, (enterprise, name)).rowcount == 1
 
@@ -52,7 +52,7 @@ async def get(call: calls.Call) -> responses.Response:
 
 
 def _policy(read: store.Read, call: calls.Call, wire_id: str) -> Row | None:
-    """A policy of the enterprise; None is this service's own, 404 none."""
+    """Return a policy of the enterprise; None is this service's own; 404 if there is none."""
     if wire_id == _ID:
         return None
     sql = "SELECT * FROM storage_policy WHERE id = ? AND enterprise = ?"
@@ -74,7 +74,7 @@ def _assignment(read: store.Read, kind: str, number: int) -> dict[str, Any]:
 
 
 def _target(read: store.Read, call: calls.Call, kind: str, wire_id: str) -> int:
-    """The number of a user, or of the enterprise; 404 if that is no one of the enterprise."""
+    """Return the row id of a user or of the enterprise; 404 if it is not in the caller's enterprise."""
     if kind == "user":
         return int(calls.get_user(read, call.caller, wire_id)["id"])
     if wire_id != str(call.caller.enterprise):
@@ -87,7 +87,7 @@ def _has_own(read: store.Read, number: int) -> bool:
 
 
 def _find(read: store.Read, call: calls.Call) -> tuple[str, int]:
-    """The assignment in the path; 404 if there is none."""
+    """Return the target of the assignment in the path; 404 if there is none."""
     kind, _, wire_id = call.id.partition("_")
     if kind in ("user", "enterprise"):
         number = calls.parse_id(wire_id)
@@ -144,8 +144,8 @@ async def update(call: calls.Call) -> responses.Response:
         if wish.storage_policy is not None:
             policy = _policy(read, call, wish.storage_policy.id)
             if kind == "enterprise" and policy is not None:
-                said = "The enterprise has this service's storage policy always."
-                raise problems.Refused(403, "forbidden", said)
+                message = "The enterprise has this service's storage policy always."
+                raise problems.Refused(403, "forbidden", message)
             sql = "UPDATE storage_assignment SET policy = ? WHERE account = ?"
             conn.execute(sql, (policy["id"] if policy else None, number if kind == "user" else None))
         return _assignment(read, kind, number)

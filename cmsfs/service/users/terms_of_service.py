@@ -1,9 +1,9 @@
-"""Terms of service: what an enterprise has its users agree to, a text for each kind of user.
+"""Terms of service that users of an enterprise have to agree to: one text for each kind of user.
 
-Who has agreed is in terms_statuses.py.  Who has not is kept from items (access/terms.py): clients show the
-text, and ask.
+The users' answers are in terms_statuses.py.  Until a user agrees, access to items is refused
+(access/terms.py): clients show the text and ask.
 
-Rule: all users read them, administrators make and change them.
+Rule: all users read the terms, administrators create and change them.
 """
 
 from sqlite3 import Connection, Row
@@ -23,7 +23,7 @@ KINDS = ("managed", "external")
 
 
 def find(read: store.Read, call: calls.Call, wire_id: str) -> Row:
-    """Terms of the caller's enterprise; 404 if there are none with this id."""
+    """Return terms of the caller's enterprise; 404 if there are none with this id."""
     sql = "SELECT * FROM terms_of_service WHERE id = ? AND enterprise = ?"
     found = read(sql, calls.parse_id(wire_id), call.caller.enterprise)
     if not found:
@@ -67,8 +67,8 @@ async def create(call: calls.Call) -> responses.Response:
             (call.caller.enterprise, wish.tos_type, wish.status, wish.text, now, now),
         ).fetchone()
         if done is None:
-            said = "The enterprise has terms of service for these users already."
-            raise problems.Refused(409, "conflict", said)
+            message = "The enterprise has terms of service for these users already."
+            raise problems.Refused(409, "conflict", message)
         return _shape(read, find(read, call, str(done["id"])))
 
     return calls.answer(await call.store.write(txn), 201)

@@ -1,6 +1,6 @@
-"""Who has agreed to terms of service, and who has declined them.
+"""Which users have accepted or declined the terms of service.
 
-Rule: users say so for themselves, administrators for all.
+Rule: users answer for themselves, administrators for anybody.
 """
 
 from sqlite3 import Connection, Row
@@ -22,7 +22,7 @@ _KIND = "terms_of_service_user_status"
 
 
 def _user(read: store.Read, call: calls.Call, wire_id: str) -> Row:
-    """Whose status it is; 403 for another one's, but to administrators."""
+    """Return the user of a status; 403 for another user's, except for administrators."""
     if wire_id != str(call.caller.id):
         calls.require_admin(call.caller)
     return calls.get_user(read, call.caller, wire_id)
@@ -97,9 +97,9 @@ async def update(call: calls.Call) -> responses.Response:
 
 
 def _log(conn: Connection, call: calls.Call, user: Row, is_accepted: bool) -> None:
-    word = "TERMS_OF_SERVICE_ACCEPT" if is_accepted else "TERMS_OF_SERVICE_REJECT"
+    event_type = "TERMS_OF_SERVICE_ACCEPT" if is_accepted else "TERMS_OF_SERVICE_REJECT"
     source = item_serializer.user_mini(user)
-    events_admin.record(conn, user["enterprise"], word, source, by=call.caller.id, now=call.store.now())
+    events_admin.record(conn, user["enterprise"], event_type, source, by=call.caller.id, now=call.store.now())
 
 
 _SHOWN = models_terms.TermsStatus

@@ -1,11 +1,12 @@
-"""Gives everything that a user owns to another user of the enterprise: one folder in that user's root.
+"""Transfers everything that a user owns to another user of the enterprise: into a folder in that user's root.
 
-Shared links, collaborations, metadata and versions go with the items.  What is in the trash stays there.
+Shared links, collaborations, metadata and versions stay with the items.  Items in the trash stay where they
+are.
 
-The streams of both users and of the administrators tell of each item that has moved.
+Each moved item is an event in the streams of both users and of the administrators.
 
-Rule: all of it or nothing: what does not fit into the other's space, or may not change hands (ownership.py),
-leaves everything where it is.
+Rule: all or nothing: if the content exceeds the new owner's quota, or any of it may not change its owner
+(ownership.py), nothing moves.
 """
 
 import re
@@ -37,35 +38,35 @@ async def transfer(call: calls.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        giver = calls.get_user(read, call.caller, call.id)
-        taker = calls.get_user(read, call.caller, wish.owned_by.id, name="owned_by")
-        for user in (giver, taker):
+        from_user = calls.get_user(read, call.caller, call.id)
+        to_user = calls.get_user(read, call.caller, wish.owned_by.id, name="owned_by")
+        for user in (from_user, to_user):
             callers.check_rank(call.caller.role, user)
-        if giver["id"] == taker["id"]:
+        if from_user["id"] == to_user["id"]:
             raise problems.invalid("owned_by", "is the user who has it already")
-        made = _give(conn, giver, taker, by=call.caller.id, now=call.store.now())
+        made = _move_contents(conn, from_user, to_user, by=call.caller.id, now=call.store.now())
         return item_serializer.ItemSerializer(read, call.fields).item(made)
 
     return calls.answer(await call.store.write(txn))
 
 
-def _give(conn: Connection, giver: Row, taker: Row, *, by: int, now: int) -> Row:
-    """Move what is in a user's root into a new folder of another's; that folder."""
+def _move_contents(conn: Connection, from_user: Row, to_user: Row, *, by: int, now: int) -> Row:
+    """Move the items of a user's root into a new folder of another user; return the folder."""
     read = store.reader(conn)
-    root = items.find(conn, taker["root"])
-    new = items.New(ItemKind.FOLDER, _free_name(read, root, giver["name"]))
+    root = items.find(conn, to_user["root"])
+    new = items.New(ItemKind.FOLDER, _free_name(read, root, from_user["name"]))
     folder = items.insert(conn, root, new, by=by, now=now)
-    for row in read(_CHILDREN, giver["root"]):
-        items.grow(conn, row["path"], -row["size"])
-        items.grow(conn, tree_paths.below(folder)[0], row["size"])
-        columns = items.place(conn, row, folder, row["name"])
-        ownership.hand_over(conn, row, taker["id"], path=columns["path"], now=now)
+    for row in read(_CHILDREN, from_user["root"]):
+        items.add_to_folder_sizes(conn, row["path"], -row["size"])
+        items.add_to_folder_sizes(conn, tree_paths.below(folder)[0], row["size"])
+        columns = items.move_subtree(conn, row, folder, row["name"])
+        ownership.change_owner(conn, row, to_user["id"], path=columns["path"], now=now)
         items.touch(conn, row, by=by, now=now, event=models_events.MOVE, **columns)
     return items.find(conn, folder["id"])
 
 
 def _free_name(read: store.Read, root: Row, user: str) -> str:
-    """`USER's Files and Folders`, with a number if there is such a folder already."""
+    """Return `USER's Files and Folders`, with a number if that name is in use."""
     name = re.sub(r"[/\\]", "_", f"{user}'s Files and Folders")
     found, number = name, 1
     while read(_SAME_NAME, root["id"], wire_names.name_key(found)):

@@ -1,9 +1,10 @@
 """Users: the current one, by id, the list; administrators create, change and delete them.
 
-Managed users and app users belong to the caller's enterprise.  An external user belongs to another one and
-collaborates here: such a user is listed by the whole login only, and shows no more than a name.
+Managed users and app users belong to the caller's enterprise.  External users belong to another one and
+collaborate here: they are found only by the complete login, and show little more than a name.
 
-Rule: a deleted user's row stays, without login and in enterprise 0, because versions of others name it.
+Rule: the row of a deleted user is kept, without login and in enterprise 0, because versions of others refer
+to it.
 """
 
 import json
@@ -36,9 +37,9 @@ _STANDARD = (
     "notification_email",
 )
 _MINI = ("id", "name", "login")
-# What an enterprise may know of a user of another one.
+# The fields of an external user that the enterprise may see.
 _EXTERNAL = ("type", "id", "name", "login", "avatar_url")
-# What is a column of its own, and under which name.
+# Fields with a column of their own, and its name.
 _COLUMNS = {name: name for name in ("name", "login", "role", "status", "space_amount")}
 _COLUMNS["can_search_enterprise_content"] = "enterprise_content"
 
@@ -59,7 +60,7 @@ async def get(call: calls.Call) -> responses.Response:
 
 
 def _find(call: calls.Call, wire_id: str) -> Row:
-    """A user that the caller's enterprise knows; 404 otherwise."""
+    """Return a user that the caller's enterprise may see; 404 otherwise."""
     sql = f"{_EXTERNAL_USERS} AND account.id = ?2"
     external = call.store.read(sql, call.caller.enterprise, calls.parse_id(wire_id))
     return external[0] if external else calls.get_user(call.store.read, call.caller, wire_id)
@@ -81,7 +82,7 @@ async def list_users(call: calls.Call) -> responses.Response:
     def run(read: store.Read) -> dict[str, Any]:
         found = _matching(read, call.caller, params)
         rows = [row for row in found if row["id"] > after] if use_marker else found[offset:]
-        page, marker = marker_pagination.cut(rows, limit)
+        page, marker = marker_pagination.cut_page(rows, limit)
         answer: dict[str, Any] = {
             "total_count": len(found),
             "entries": [_shown(call, read, row) for row in page],
@@ -89,7 +90,7 @@ async def list_users(call: calls.Call) -> responses.Response:
             "offset": offset,
             "order": [{"by": "id", "direction": "ASC"}],
         }
-        # The specification calls it `marker` here, and `next_marker` where it speaks of pages.
+        # The specification names it `marker` here, and `next_marker` in its text on paging.
         marked = {"marker": marker, "next_marker": marker, "prev_marker": None}
         return answer | (marked if use_marker else {})
 
@@ -97,7 +98,7 @@ async def list_users(call: calls.Call) -> responses.Response:
 
 
 def _matching(read: store.Read, caller: calls.Caller, params: datastructures.QueryParams) -> list[Row]:
-    """The users that a list's filters leave, by id."""
+    """Return the users that match a list's filters, by id."""
     kind = params.get("user_type") or "all"
     if kind not in ("all", "managed", "external"):
         raise problems.invalid("user_type", "must be all, managed or external", code="invalid_parameter")
@@ -113,10 +114,10 @@ def _matching(read: store.Read, caller: calls.Caller, params: datastructures.Que
     rows = read("SELECT * FROM account WHERE enterprise = ? ORDER BY id", caller.enterprise)
     if wanted:
         rows = [row for row in rows if _app_user_id(row) == wanted]
-    return [row for row in rows if _begins(row["name"], term) or _begins(row["login"], term)]
+    return [row for row in rows if _starts_with(row["name"], term) or _starts_with(row["login"], term)]
 
 
-def _begins(text: str | None, term: str) -> bool:
+def _starts_with(text: str | None, term: str) -> bool:
     return wire_names.name_key(text or "").startswith(term)
 
 
@@ -156,7 +157,7 @@ async def update(call: calls.Call) -> responses.Response:
         _change(conn, row["id"], wish, now=call.store.now())
         _log(conn, call, "EDIT_USER", row["id"])
         if "enterprise" in wish.model_fields_set:
-            _let_go(conn, row, now=call.store.now())
+            _move_to_own_enterprise(conn, row, now=call.store.now())
         return _shown(call, read, read("SELECT * FROM account WHERE id = ?", row["id"])[0])
 
     return calls.answer(await call.store.write(txn))
@@ -174,8 +175,8 @@ async def delete(call: calls.Call) -> responses.Response:
             raise problems.Refused(403, "forbidden", "The caller and the users of applications stay.")
         owned = conn.execute("SELECT 1 FROM item WHERE owner = ? AND status != 3", (row["id"],)).fetchone()
         if owned and not force:
-            said = "The user owns content; move it first, or use force to delete it too."
-            raise problems.Refused(400, "bad_request", said)
+            message = "The user owns content; move it first, or use force to delete it too."
+            raise problems.Refused(400, "bad_request", message)
         protection.check_owner(conn, row["id"], now=call.store.now())
         _log(conn, call, "DELETE_USER", row["id"])
         collaborations.end_all(conn, row["id"], by=call.caller.id, now=call.store.now())
@@ -185,16 +186,16 @@ async def delete(call: calls.Call) -> responses.Response:
     return responses.Response(status_code=204)
 
 
-def _log(conn: Connection, call: calls.Call, word: str, number: int) -> None:
+def _log(conn: Connection, call: calls.Call, event_type: str, number: int) -> None:
     user = item_serializer.user_mini(conn.execute("SELECT * FROM account WHERE id = ?", (number,)).fetchone())
     by, now = call.caller.id, call.store.now()
-    events_admin.record(conn, call.caller.enterprise, word, user, by=by, now=now)
+    events_admin.record(conn, call.caller.enterprise, event_type, user, by=by, now=now)
 
 
 def insert(
     conn: Connection, enterprise: int, name: str, login: str | None, *, role: str = "user", now: int
 ) -> Row:
-    """Make a user with an empty root folder; without a login it is an app user."""
+    """Create a user with an empty root folder; without a login it is an app user."""
     number = conn.execute(
         "INSERT INTO account (enterprise, name, login, role, space_amount, max_upload_size, created_at,"
         " modified_at, enterprise_content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
@@ -216,10 +217,10 @@ def insert(
 def _check(
     read: store.Read, caller: calls.Caller, wish: users.UpdateUser, *, besides: int | None = None
 ) -> None:
-    """The rules that a model cannot know; 400, and 409 for a login that somebody has."""
+    """Check the rules that the model cannot express; 400, and 409 for a login that is in use."""
     if wish.can_search_enterprise_content is not None and caller.role != "admin":
-        said = "Only an administrator says who may search the content of the whole enterprise."
-        raise problems.Refused(403, "forbidden", said)
+        message = "Only an administrator says who may search the content of the whole enterprise."
+        raise problems.Refused(403, "forbidden", message)
     if wish.timezone is not None and _zones() and wish.timezone not in _zones():
         raise problems.invalid("timezone", "is not the name of a time zone")
     if wish.tracking_codes:
@@ -234,18 +235,18 @@ def _check(
             raise problems.invalid("login", f"{app_users.DOMAIN} is for app users")
         alias = read("SELECT account AS id FROM email_alias WHERE email = lower(?)", wish.login)
         if (found and found[0]["id"] != besides) or alias:
-            said = "A user with this login exists already."
-            raise problems.Refused(409, "user_login_already_used", said)
+            message = "A user with this login exists already."
+            raise problems.Refused(409, "user_login_already_used", message)
 
 
 @cache
 def _zones() -> frozenset[str]:
-    """The names of time zones; none where the system does not know them."""
+    """Return the names of time zones; empty if the system has no time zone data."""
     return frozenset(zoneinfo.available_timezones())
 
 
 def _change(conn: Connection, number: int, wish: users.UpdateUser, *, now: int | None = None) -> None:
-    """Set what the wish sets.  A null changes nothing, but takes the notification's address away."""
+    """Apply the request's fields.  Null changes nothing, except that it clears the notification address."""
     row = conn.execute("SELECT * FROM account WHERE id = ?", (number,)).fetchone()
     given = wish.model_dump(mode="json", exclude_none=True, exclude={"notify"})
     if "notification_email" in wish.model_fields_set:
@@ -267,8 +268,8 @@ def _change(conn: Connection, number: int, wish: users.UpdateUser, *, now: int |
     conn.execute(f"UPDATE account SET {parts} WHERE id = ?", (*columns.values(), number))
 
 
-def _let_go(conn: Connection, row: Row, *, now: int) -> None:
-    """Into an enterprise of their own, with everything that they own; 403 if some of that is protected."""
+def _move_to_own_enterprise(conn: Connection, row: Row, *, now: int) -> None:
+    """Move a user into an enterprise of their own, with all they own; 403 if any of it is protected."""
     protection.check_owner(conn, row["id"], now=now)
     made = conn.execute(
         "INSERT INTO enterprise (name, created_at) VALUES (?, ?) RETURNING id", (row["name"], now)
@@ -277,14 +278,14 @@ def _let_go(conn: Connection, row: Row, *, now: int) -> None:
         "UPDATE account SET enterprise = ?, role = 'admin', enterprise_content = 0 WHERE id = ?",
         (made["id"], row["id"]),
     )
-    _forget(conn, row["id"])
+    _revoke_access(conn, row["id"])
 
 
 def _remove(conn: Connection, number: int, *, now: int) -> None:
     conn.execute("DELETE FROM item WHERE owner = ?", (number,))
     for table in ("email_alias", "avatar", "invite", "terms_status", "storage_assignment"):
         conn.execute(f"DELETE FROM {table} WHERE account = ?", (number,))
-    _forget(conn, number)
+    _revoke_access(conn, number)
     conn.execute(
         "INSERT INTO enterprise (id, name, created_at) VALUES (0, '', ?) ON CONFLICT DO NOTHING", (now,)
     )
@@ -295,16 +296,16 @@ def _remove(conn: Connection, number: int, *, now: int) -> None:
     )
 
 
-def _forget(conn: Connection, number: int) -> None:
-    """End the user's part in the enterprise."""
+def _revoke_access(conn: Connection, number: int) -> None:
+    """Revoke the user's tokens and exemptions in the enterprise."""
     conn.execute("DELETE FROM token WHERE account = ?", (number,))
     conn.execute("DELETE FROM exemption WHERE account = ?", (number,))
 
 
 def _shown(call: calls.Call, read: store.Read, row: Row) -> dict[str, Any]:
-    """A user as the caller may see them."""
+    """Return a user as the caller may see them."""
     enterprise = read("SELECT * FROM enterprise WHERE id = ?", row["enterprise"])[0]
-    whole = _whole(row, enterprise)
+    whole = _full(row, enterprise)
     if read("SELECT 1 FROM avatar WHERE account = ?", row["id"]):
         url = call.request.url
         whole["avatar_url"] = f"{url.scheme}://{url.netloc}/2.0/users/{row['id']}/avatar"
@@ -313,7 +314,7 @@ def _shown(call: calls.Call, read: store.Read, row: Row) -> dict[str, Any]:
     return marker_pagination.select_fields(whole, _MINI, call.fields, _STANDARD)
 
 
-def _whole(row: Row, enterprise: Row) -> dict[str, Any]:
+def _full(row: Row, enterprise: Row) -> dict[str, Any]:
     whole: dict[str, Any] = {
         "type": "user",
         "language": "en",

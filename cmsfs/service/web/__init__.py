@@ -1,1 +1,1 @@
-"""Pages for people without the drive: browse, upload, download, share and restore in a browser."""
+"""Web pages for users without the drive: browse, upload, download, share and restore in a browser."""

@@ -1,6 +1,6 @@
-"""The bytes of files, and the pictures that pages show of them.
+"""Downloads of files, and the preview images on pages.
 
-Rule: bytes come as a download, never as a page; pictures are the service's own.
+Rule: bytes are sent as a download, never as a page; images are the service's own renditions.
 """
 
 from starlette import responses
@@ -18,13 +18,13 @@ PICTURE = "jpg_1024x1024"
 
 
 async def content(session: WebSession) -> responses.Response:
-    """A file's bytes, or a version's; a folder as an archive."""
+    """Send a file's bytes, or a version's; a folder as an archive."""
     if session.kind == "folder":
         return await folders.download(session, [("folder", session.id)])
     if session.kind != "file":
         raise Mistake("A web link has nothing to download.", status=404)
     query = {"version": session.request.query_params.get("version", "")}
-    return await inner_calls.answer(
+    return await inner_calls.call_operation(
         session.request,
         session.store,
         session.caller,
@@ -35,7 +35,7 @@ async def content(session: WebSession) -> responses.Response:
 
 
 async def preview(session: WebSession) -> responses.Response:
-    """The picture of a file."""
+    """Send the preview image of a file."""
     try:
         row = calls.get_item(
             session.store.read, session.caller, ItemKind.FILE, session.id, needed=ItemRight.PREVIEW
@@ -44,7 +44,7 @@ async def preview(session: WebSession) -> responses.Response:
             raise problems.not_found("preview", session.id)
         data = await representations.read(session.store, row["sha1"], PICTURE)
     except problems.Refused as refused:
-        raise inner_calls.mistake(refused) from None
+        raise inner_calls.as_mistake(refused) from None
     if data is None:
         raise Mistake("The picture is being made.", status=404)
     headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}

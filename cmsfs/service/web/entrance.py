@@ -1,9 +1,9 @@
-"""The people's way in: everybody of the service who has a password.
+"""The users' log-in: for every user of the service with a password.
 
-Who has yet to agree to the enterprise's terms is asked first, and sees nothing else.  Requests of pages count
-as those of programs do.
+A user with pending terms of service is asked first, and sees nothing else.  Page requests count towards the
+same rate limits as API requests.
 
-Rule: `shown` stands before every page, `posted` before every form, `sent` before every upload.
+Rule: every page is wrapped in `shown`, every form in `posted`, every upload in `sent`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,14 +29,14 @@ ENTRANCE = Entrance(
     where="your files",
     wrong=_WRONG,
     admits=lambda user: True,
-    keeps_way=True,
+    returns_to_page=True,
 )
 
 
 def shown(page: Page) -> Endpoint:
-    """A page for who has logged in and agreed to the terms."""
+    """Wrap a page for users who have logged in and agreed to the terms."""
 
-    async def judged(session: WebSession) -> responses.Response:
+    async def checked(session: WebSession) -> responses.Response:
         _count(session)
         row = _pending(session)
         if row is not None:
@@ -44,36 +44,36 @@ def shown(page: Page) -> Endpoint:
         try:
             return await page(session)
         except Mistake as mistake:
-            return session.page("nothing.html", said=str(mistake), status=mistake.status)
+            return session.page("nothing.html", message=str(mistake), status=mistake.status)
 
-    return ENTRANCE.admitted(_answered(judged))
+    return ENTRANCE.admitted(_with_error_page(checked))
 
 
 def posted(form: Form, page: Refilled[WebSession] | None = None, *, to: str = "") -> Endpoint:
-    """As `Entrance.posted`, for who has agreed to the terms."""
+    """Like `Entrance.posted`, for users who have agreed to the terms."""
 
-    async def judged(session: WebSession, fields: dict[str, str]) -> responses.Response:
+    async def checked(session: WebSession, fields: dict[str, str]) -> responses.Response:
         _count(session)
         if _pending(session) is not None:
             return session.go("/folders/0")
         return await form(session, fields)
 
-    return ENTRANCE.posted(judged, page, to=to)
+    return ENTRANCE.posted(checked, page, to=to)
 
 
 def sent(handler: Page) -> Endpoint:
-    """As `Entrance.sent`, for who has agreed to the terms."""
+    """Like `Entrance.sent`, for users who have agreed to the terms."""
 
-    async def judged(session: WebSession) -> responses.Response:
+    async def checked(session: WebSession) -> responses.Response:
         _count(session)
         terms.check(session.store.read, session.caller, "/files")
         return await handler(session)
 
-    return ENTRANCE.sent(judged)
+    return ENTRANCE.sent(checked)
 
 
 async def agree(session: WebSession, form: dict[str, str]) -> responses.Response:
-    """The answer to the question about the terms."""
+    """Handle the form that accepts the terms."""
     row = _pending(session)
     if row is not None and form.get("terms") == str(row["id"]):
         now = session.store.now()
@@ -89,10 +89,10 @@ def _count(session: WebSession) -> None:
     session.request.app.admit(session.request, session.user["id"], session.user["enterprise"])
 
 
-def _answered(page: Page) -> Page:
-    """The page, or why there were too many requests for it."""
+def _with_error_page(page: Page) -> Page:
+    """Wrap a page: a refused request, such as a rate-limited one, shows the error as a page."""
 
-    async def judged(session: WebSession) -> responses.Response:
+    async def checked(session: WebSession) -> responses.Response:
         try:
             return await page(session)
         except problems.Refused as refused:
@@ -100,4 +100,4 @@ def _answered(page: Page) -> Page:
             answer.headers.update(refused.headers)
             return answer
 
-    return judged
+    return checked

@@ -1,22 +1,22 @@
-"""Lists of items from all over: what a search finds, what was last worked on, favorites."""
+"""Lists of items from everywhere: search results, recent items, favorites."""
 
 from typing import Any
 
 from starlette import responses
 
-from cmsfs.service.web.folders import name_of
+from cmsfs.service.web.folders import display_name
 from cmsfs.service.web.session import FIELDS, PAGE, WebSession
 
 _FIELDS = f"{FIELDS},path_collection"
 
 
-def _offset(session: WebSession) -> int:
+def _read_offset(session: WebSession) -> int:
     text = session.request.query_params.get("from", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 async def search(session: WebSession) -> responses.Response:
-    words, start = session.request.query_params.get("q", "").strip(), _offset(session)
+    words, start = session.request.query_params.get("q", "").strip(), _read_offset(session)
     entries, total = [], 0
     if words:
         found = await session.ask("GET /search", query=words, limit=PAGE, offset=start, fields=_FIELDS)
@@ -26,7 +26,7 @@ async def search(session: WebSession) -> responses.Response:
 
 
 def _entry(session: WebSession, item: dict[str, Any]) -> dict[str, Any]:
-    path = " / ".join(name_of(one) for one in item["path_collection"]["entries"])
+    path = " / ".join(display_name(one) for one in item["path_collection"]["entries"])
     return session.entry(item) | {"path": path}
 
 

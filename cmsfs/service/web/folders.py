@@ -1,6 +1,6 @@
-"""A folder's page: what is in it, a page at a time; new folders, and what is done to several items at once.
+"""A folder's page: its items, paged; creating folders, and actions on several items.
 
-Rule: each of several items is asked about by itself; what was not done is said by its name.
+Rule: an action is a separate request for each item; failures are reported by the item's name.
 """
 
 from collections.abc import Iterable
@@ -50,31 +50,31 @@ async def show(
 
 
 def crumbs(session: WebSession, item: dict[str, Any]) -> list[tuple[str, str]]:
-    """The folders above an item, as far as they are seen: name and address."""
+    """Return the visible folders above an item: name and address."""
     above = item["path_collection"]["entries"]
-    return [(f"{session.at}/folders/{one['id']}", name_of(one)) for one in above]
+    return [(f"{session.base_path}/folders/{one['id']}", display_name(one)) for one in above]
 
 
-def name_of(folder: dict[str, Any]) -> str:
-    """A folder's name; the root's says whose it is."""
+def display_name(folder: dict[str, Any]) -> str:
+    """Return a folder's name; "All files" for the root."""
     return "All files" if folder["id"] == "0" else folder["name"]
 
 
 async def make(session: WebSession, form: dict[str, str]) -> responses.Response:
-    """A new folder, or a web link."""
+    """Create a folder, or a web link."""
     name, parent = form.get("name", "").strip(), {"id": session.id}
     if form.get("action") == "link":
         body = {"url": form.get("url", "").strip(), "parent": parent} | ({"name": name} if name else {})
         made = await session.ask("POST /web_links", body=body)
-        return session.done(f"The link {made['name']} is there.", to=f"/folders/{session.id}")
+        return session.done(f"Link {made['name']} created.", to=f"/folders/{session.id}")
     made = await session.ask("POST /folders", body={"name": name, "parent": parent})
-    return session.done(f"The folder {made['name']} is there.", to=f"/folders/{session.id}")
+    return session.done(f"Folder {made['name']} created.", to=f"/folders/{session.id}")
 
 
 async def act(session: WebSession, form: dict[str, str]) -> responses.Response:
-    """What is done to the items that are ticked."""
+    """Run an action on the ticked items."""
     here = f"/folders/{session.id}"
-    action, chosen = form.get("action", ""), picked(form)
+    action, chosen = form.get("action", ""), ticked_items(form)
     if not chosen:
         raise Mistake("Tick the files and folders that you mean.")
     if action in ("move", "copy"):
@@ -83,7 +83,7 @@ async def act(session: WebSession, form: dict[str, str]) -> responses.Response:
     if action == "download":
         return await download(session, chosen)
     if action == "delete":
-        failed = await each(session, chosen, _trash)
+        failed = await for_each(session, chosen, _trash)
         if failed:
             return session.done(" ".join(failed), failed=True, to=here)
         count = "It is" if len(chosen) == 1 else f"{len(chosen)} items are"
@@ -91,13 +91,13 @@ async def act(session: WebSession, form: dict[str, str]) -> responses.Response:
     raise Mistake("Choose what to do.")
 
 
-def picked(form: dict[str, str]) -> list[tuple[str, str]]:
-    """The items whose boxes are ticked."""
-    return parsed(name.removeprefix("pick.") for name in form if name.startswith("pick."))
+def ticked_items(form: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the ticked items."""
+    return parse_items(name.removeprefix("pick.") for name in form if name.startswith("pick."))
 
 
-def parsed(words: Iterable[str]) -> list[tuple[str, str]]:
-    """Items that are named by kind and id, with a hyphen between; what means nothing is left out."""
+def parse_items(words: Iterable[str]) -> list[tuple[str, str]]:
+    """Parse items written as kind and id with a hyphen between; invalid ones are skipped."""
     found = [tuple(word.split("-", 1)) for word in words]
     return [
         (one[0], one[1])
@@ -106,8 +106,8 @@ def parsed(words: Iterable[str]) -> list[tuple[str, str]]:
     ]
 
 
-async def each(session: WebSession, chosen: list[tuple[str, str]], do: Any) -> list[str]:
-    """Do something to each item; what was refused, in sentences."""
+async def for_each(session: WebSession, chosen: list[tuple[str, str]], do: Any) -> list[str]:
+    """Call `do` for each item; return the errors as sentences."""
     failed = []
     for kind, wire_id in chosen:
         try:
@@ -133,7 +133,7 @@ async def _trash(session: WebSession, kind: str, wire_id: str) -> None:
 
 
 async def download(session: WebSession, chosen: list[tuple[str, str]]) -> responses.Response:
-    """Several items, or a folder, as one archive."""
+    """Download several items, or a folder, as one archive."""
     items = [{"type": kind, "id": wire_id} for kind, wire_id in chosen if kind != "web_link"]
     if not items:
         raise Mistake("Web links have nothing to download.")

@@ -1,4 +1,4 @@
-"""An item's page: a look at what is in it, its details and earlier versions, and what can be done with it."""
+"""An item's page: a preview, its details and earlier versions, and actions on it."""
 
 import mimetypes
 from typing import Any
@@ -12,7 +12,7 @@ from cmsfs.service.renditions import representations
 from cmsfs.service.storage import derived_files
 from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.web import downloads, folders
-from cmsfs.service.web.session import PAGE, Mistake, WebSession, moment
+from cmsfs.service.web.session import PAGE, Mistake, WebSession, format_time
 
 _ALL = (
     "name,description,path_collection,permissions,shared_link,has_collaborations,owned_by,created_by,"
@@ -23,7 +23,7 @@ _MORE = {
     "folder": ",allowed_invitee_roles",
     "web_link": ",url",
 }
-_MAX_WORDS = 20_000  # of a text, as characters on the page
+_MAX_WORDS = 20_000  # characters of a text on the page
 
 
 async def show(
@@ -32,7 +32,7 @@ async def show(
     kind = session.kind
     item = await session.ask(f"GET /{kind}s/{{id}}", wire_id=session.id, fields=_ALL + _MORE[kind])
     if kind == "folder" and session.id == "0":
-        raise Mistake("This is where all folders are; it is what it is.", status=404)
+        raise Mistake("The root folder cannot be changed.", status=404)
     may = item.get("permissions") or {}
     look = await _look(session, item) if kind == "file" else {"words": "", "media": "", "waits": False}
     versions, earlier = await _versions(session) if kind == "file" else ([], 0)
@@ -44,9 +44,9 @@ async def show(
         kind=kind,
         crumbs=folders.crumbs(session, item),
         may=may,
-        changed=moment(item.get("content_modified_at") or item["modified_at"] or ""),
-        made=moment(item["created_at"] or ""),
-        place=f"{session.at}/items/{kind}/{session.id}",
+        changed=format_time(item.get("content_modified_at") or item["modified_at"] or ""),
+        made=format_time(item["created_at"] or ""),
+        place=f"{session.base_path}/items/{kind}/{session.id}",
         versions=versions,
         earlier=earlier,
         collaborations=await _collaborations(session) if kind != "web_link" else [],
@@ -60,7 +60,7 @@ async def show(
 
 
 async def _look(session: WebSession, item: dict[str, Any]) -> dict[str, Any]:
-    """What is shown of a file: its words, its picture, or the player for it."""
+    """Return the preview of a file: its text, its image, or a media player."""
     found = {"words": "", "media": "", "waits": False}
     try:
         row = calls.get_item(
@@ -87,9 +87,9 @@ async def _look(session: WebSession, item: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _versions(session: WebSession) -> tuple[list[dict[str, Any]], int]:
-    """A page of earlier versions, the newest first, and the offset of the next one; 0: this is the last."""
-    said = session.request.query_params.get("versions", "")
-    start = int(said) if said.isascii() and said.isdecimal() and len(said) < 8 else 0
+    """Return a page of earlier versions, newest first, and the next offset; 0 on the last page."""
+    offset = session.request.query_params.get("versions", "")
+    start = int(offset) if offset.isascii() and offset.isdecimal() and len(offset) < 8 else 0
     found = await session.ask("GET /files/{id}/versions", wire_id=session.id, limit=PAGE, offset=start)
     following = start + PAGE if found["total_count"] > start + PAGE else 0
     shown = [
@@ -97,7 +97,7 @@ async def _versions(session: WebSession) -> tuple[list[dict[str, Any]], int]:
             "id": one["id"],
             "name": one["name"],
             "size": one["size"],
-            "made": moment(one["created_at"]),
+            "made": format_time(one["created_at"]),
             "by": one["uploader_display_name"],
             "is_trashed": one["trashed_at"] is not None,
         }
@@ -126,7 +126,7 @@ async def _collaborations(session: WebSession) -> list[dict[str, Any]]:
 
 
 async def change(session: WebSession, form: dict[str, str]) -> responses.Response:
-    """Rename, describe, delete; favorites; earlier versions."""
+    """Rename, describe or delete an item; change favorites; restore earlier versions."""
     kind, action = session.kind, form.get("action", "")
     line = f"/{kind}s/{{id}}"
     here = f"/items/{kind}/{session.id}"
@@ -144,19 +144,19 @@ async def change(session: WebSession, form: dict[str, str]) -> responses.Respons
         found = await session.ask("GET /collections")
         wanted = [{"id": one["id"]} for one in found["entries"]] if action == "favor" else []
         await session.ask(f"PUT {line}", wire_id=session.id, body={"collections": wanted})
-        said = "This is among your favorites." if wanted else "This is no favorite any more."
-        return session.done(said, to=here)
-    word, _, version = action.partition(" ")
-    if kind == "file" and word == "promote":
+        offset = "This is among your favorites." if wanted else "This is no favorite any more."
+        return session.done(offset, to=here)
+    verb, _, version = action.partition(" ")
+    if kind == "file" and verb == "promote":
         body = {"type": "file_version", "id": version}
         await session.ask("POST /files/{id}/versions/current", wire_id=session.id, body=body)
         return session.done("The earlier version is the current one again.", to=here)
     params = {"version": version}
-    if kind == "file" and word == "remove":
+    if kind == "file" and verb == "remove":
         await session.ask("DELETE /files/{id}/versions/{version}", wire_id=session.id, params=params)
         return session.done("The version is in the trash now.", to=here)
-    if kind == "file" and word == "restore":
+    if kind == "file" and verb == "restore":
         line = "PUT /files/{id}/versions/{version}"
         await session.ask(line, wire_id=session.id, params=params, body={"trashed_at": None})
-        return session.done("The version is back.", to=here)
+        return session.done("The version is restored.", to=here)
     raise Mistake("Choose what to do.")

@@ -1,4 +1,4 @@
-"""Where to: the page that leads through folders to the one that items are moved or copied to."""
+"""The page for choosing the target folder when items are moved or copied."""
 
 from starlette import responses
 
@@ -10,7 +10,7 @@ _WORDS = {"move": "Move", "copy": "Copy"}
 
 async def show(session: WebSession) -> responses.Response:
     action = session.request.path_params["action"]
-    chosen = folders.parsed(dict.fromkeys(session.request.query_params.getlist("item")))
+    chosen = folders.parse_items(dict.fromkeys(session.request.query_params.getlist("item")))
     if action not in _WORDS or not chosen:
         raise Mistake("There is nothing to move.", status=404)
     folder = await session.ask("GET /folders/{id}", wire_id=session.id, fields="name,path_collection")
@@ -29,19 +29,19 @@ async def show(session: WebSession) -> responses.Response:
         action=action,
         word=_WORDS[action],
         folder=folder,
-        name=folders.name_of(folder),
+        name=folders.display_name(folder),
         above=folder["path_collection"]["entries"],
-        name_of=folders.name_of,
+        name_of=folders.display_name,
         inside=[one for one in inside if ("folder", one["id"]) not in chosen],
         chosen=chosen,
         query=query,
-        # Folders come before everything else.
+        # Folders are listed before other items.
         next=found["next_marker"] if len(inside) == PAGE else "",
     )
 
 
 async def act(session: WebSession, form: dict[str, str]) -> responses.Response:
-    action, chosen = session.request.path_params["action"], folders.picked(form)
+    action, chosen = session.request.path_params["action"], folders.ticked_items(form)
     if action not in _WORDS or not chosen:
         raise Mistake("There is nothing to move.")
     parent = {"parent": {"id": session.id}}
@@ -54,9 +54,9 @@ async def act(session: WebSession, form: dict[str, str]) -> responses.Response:
         else:
             await session.ask(f"POST /{kind}s/{{id}}/copy", wire_id=wire_id, body=parent)
 
-    failed = await folders.each(session, chosen, do)
+    failed = await folders.for_each(session, chosen, do)
     if failed:
         return session.done(" ".join(failed), failed=True, to=f"/folders/{session.id}")
-    said = "moved" if action == "move" else "copied"
+    message = "moved" if action == "move" else "copied"
     count = "It was" if len(chosen) == 1 else f"{len(chosen)} items were"
-    return session.done(f"{count} {said} here.", to=f"/folders/{session.id}")
+    return session.done(f"{count} {message} here.", to=f"/folders/{session.id}")

@@ -1,4 +1,4 @@
-"""The routes of the people's pages, and their script."""
+"""The routes of the users' pages, and their script."""
 
 from starlette import requests, responses, routing
 
@@ -14,7 +14,7 @@ _HERE = "/items/{kind}/{id}"
 
 
 async def script(request: requests.Request) -> responses.Response:
-    """The one script, which the pages name by what is in it."""
+    """Send the script; pages change its URL with its content."""
     headers = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
     return responses.Response(pages.script()[0], 200, headers, media_type="text/javascript")
 

@@ -1,6 +1,6 @@
-"""The context of a person's page: who looks, what they may ask, and how items look in lists.
+"""The context of a user's page: the user, calls of the API, and how lists show items.
 
-Rule: a name is a text, whatever it looks like; what is inside a file is shown as what the service made of it.
+Rule: names are always treated as text; the content of a file is shown only as the service's renditions.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from cmsfs.service.oauth.page_sessions import PageSession
 
 PAGE = 100
 
-# What lists show of an item.
+# The fields of items that lists show.
 FIELDS = "name,size,content_modified_at,modified_at,shared_link,has_collaborations,extension,url,permissions"
 
 KINDS = ("file", "folder", "web_link")
@@ -31,11 +31,11 @@ _TABS = (
 
 @dataclass(frozen=True, slots=True)
 class WebSession(PageSession):
-    """One request of a person."""
+    """One request of a user."""
 
     @property
     def kind(self) -> str:
-        """The kind of the item in the path; `Mistake` if there is none of that name."""
+        """Return the kind of the item in the path; `Mistake` if there is no such kind."""
         kind: str = self.request.path_params["kind"]
         if kind not in KINDS:
             raise Mistake("There is no such page.", status=404, code="not_found")
@@ -43,7 +43,7 @@ class WebSession(PageSession):
 
     @property
     def id(self) -> str:
-        """The id in the path."""
+        """Return the id in the path."""
         wire_id: str = self.request.path_params["id"]
         return wire_id
 
@@ -56,16 +56,16 @@ class WebSession(PageSession):
         status: int = 200,
         **values: Any,
     ) -> responses.Response:
-        """A page; with the form as it was filled in, if that was a mistake."""
+        """Render a page; after a mistake, with the form as it was filled in."""
         nonce = chance.token_urlsafe(16)
         document = pages.text(
             f"web/{template}",
-            at=self.at,
-            tabs=[(self.at + path, title) for path, title in _TABS],
+            at=self.base_path,
+            tabs=[(self.base_path + path, title) for path, title in _TABS],
             here=self.request.url.path,
             user=self.user,
             proof=self.proof,
-            notice=None if mistake else self.take_notice(),
+            notice=None if mistake else self.take_message(),
             form=form or {},
             mistake=mistake,
             nonce=nonce,
@@ -75,7 +75,7 @@ class WebSession(PageSession):
         return pages.page(document, status=400 if mistake else status, pictures=True, nonce=nonce)
 
     def entry(self, item: dict[str, Any]) -> dict[str, Any]:
-        """An item as lists show it."""
+        """Return an item for a list."""
         kind, wire_id = item["type"], item["id"]
         place = f"/folders/{wire_id}" if kind == "folder" else f"/items/{kind}/{wire_id}"
         changed = item.get("content_modified_at") or item.get("modified_at") or ""
@@ -84,14 +84,14 @@ class WebSession(PageSession):
             "id": wire_id,
             "name": item["name"],
             "size": item.get("size") if kind == "file" else None,
-            "changed": moment(changed),
-            "place": self.at + place,
-            "details": f"{self.at}/items/{kind}/{wire_id}",
+            "changed": format_time(changed),
+            "place": self.base_path + place,
+            "details": f"{self.base_path}/items/{kind}/{wire_id}",
             "is_shared": bool(item.get("shared_link") or item.get("has_collaborations")),
             "may_download": bool((item.get("permissions") or {}).get("can_download")),
         }
 
 
-def moment(timestamp: str) -> str:
-    """A time of the API for people: to the minute."""
+def format_time(timestamp: str) -> str:
+    """Format an API time for people, to the minute."""
     return timestamp[:16].replace("T", " ")

@@ -1,4 +1,4 @@
-"""Sharing of an item: its shared link and its collaborators; and the page of what is shared by others."""
+"""Sharing of an item: its shared link and its collaborators; and the page of what others share."""
 
 import re
 from typing import Any
@@ -11,12 +11,12 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 async def change(session: WebSession, form: dict[str, str]) -> responses.Response:
-    """Make, change or take away the link; invite, change or remove collaborators."""
+    """Create, change or remove the link; invite, change or remove collaborators."""
     kind, action = session.kind, form.get("action", "")
     line, here = f"PUT /{kind}s/{{id}}", f"/items/{kind}/{session.id}"
     if action == "link":
         await session.ask(line, wire_id=session.id, body={"shared_link": _link(form)})
-        return session.done("The shared link is as you want it.", to=here)
+        return session.done("The shared link is changed.", to=here)
     if action == "unlink":
         await session.ask(line, wire_id=session.id, body={"shared_link": None})
         return session.done("The shared link has ended.", to=here)
@@ -28,14 +28,14 @@ async def change(session: WebSession, form: dict[str, str]) -> responses.Respons
         }
         await session.ask("POST /collaborations", body=body)
         return session.done(f"{form.get('login', '').strip()} is invited.", to=here)
-    word, _, number = action.partition(" ")
-    if word == "role":
+    verb, _, number = action.partition(" ")
+    if verb == "role":
         body = {"role": form.get(f"role.{number}", "")}
         await session.ask("PUT /collaborations/{id}", wire_id=number, body=body)
         return session.done("The role is changed.", to=here)
-    if word == "end":
+    if verb == "end":
         await session.ask("DELETE /collaborations/{id}", wire_id=number)
-        return session.done("It is shared with them no more.", to=here)
+        return session.done("It is no longer shared with them.", to=here)
     raise Mistake("Choose how to share this.")
 
 
@@ -47,7 +47,7 @@ def _link(form: dict[str, str]) -> dict[str, Any]:
         wish["password"] = form.get("password") or None
     if ends := form.get("ends", ""):
         if not _DAY.fullmatch(ends):
-            raise Mistake("The last day of the link is no date.")
+            raise Mistake("The last day of the link is not a valid date.")
         wish["unshared_at"] = f"{ends}T23:59:59+00:00"
     else:
         wish["unshared_at"] = None
@@ -55,13 +55,13 @@ def _link(form: dict[str, str]) -> dict[str, Any]:
 
 
 async def show(session: WebSession) -> responses.Response:
-    """Invitations, and what others share."""
+    """Show invitations and the items that others share."""
     waiting = await session.ask("GET /collaborations", status="pending", limit=PAGE)
     return session.page("shared.html", waiting=waiting["entries"], entries=await _shared(session))
 
 
 async def _shared(session: WebSession) -> list[dict[str, Any]]:
-    """The folders and files of others that are among the person's own."""
+    """Return other users' folders and files in this user's root."""
     found = await session.ask(
         "GET /folders/{id}/items", wire_id="0", limit=1000, fields="name,owned_by,size,content_modified_at"
     )

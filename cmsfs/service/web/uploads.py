@@ -1,8 +1,8 @@
-"""What the script of a folder's page sends: files as they are, and the folders that they are in.
+"""Uploads by the script of a folder's page: files as they are, and the folders that contain them.
 
-The body goes on to the API's own upload as it arrives.
+The body is streamed to the API's own upload operation.
 
-Rule: a body is not touched before its proof is.
+Rule: a body is not read before its CSRF token is checked.
 """
 
 from starlette import responses
@@ -12,17 +12,17 @@ from cmsfs.service.web.session import WebSession
 
 
 async def file(session: WebSession) -> responses.Response:
-    """A new file; its folder is among its attributes."""
-    return await inner_calls.hand_on(session.request, session.store, session.caller, "POST /files/content")
+    """Upload a new file; its folder is among the attributes."""
+    return await inner_calls.forward(session.request, session.store, session.caller, "POST /files/content")
 
 
 async def version(session: WebSession) -> responses.Response:
-    """A new version of the file in the path."""
-    return await inner_calls.hand_on(
+    """Upload a new version of the file in the path."""
+    return await inner_calls.forward(
         session.request, session.store, session.caller, "POST /files/{id}/content", wire_id=session.id
     )
 
 
 async def folder(session: WebSession) -> responses.Response:
-    """A folder that files are dropped with."""
-    return await inner_calls.hand_on(session.request, session.store, session.caller, "POST /folders")
+    """Create a folder of a dropped folder tree."""
+    return await inner_calls.forward(session.request, session.store, session.caller, "POST /folders")

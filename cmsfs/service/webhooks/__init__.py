@@ -1,1 +1,1 @@
-"""Webhooks: addresses of applications that are told what happens."""
+"""Webhooks: URLs of applications that are notified of events."""

@@ -1,10 +1,9 @@
 """Webhooks: list, create, get, change, delete.
 
-A webhook is of one application and one of its users; nobody else sees it.  It is told of what happens to a
-file, or to a folder and everything below, by POST to its address (deliveries.py), signed with the keys of the
-application.
+A webhook belongs to one application and one of its users; nobody else sees it.  Events of its file, or of its
+folder and everything below, are POSTed to its address (deliveries.py), signed with the application's keys.
 
-Rule: an address inside this machine's networks is taken only where the administrator allows that.
+Rule: an internal address is accepted only where the administrator allows it.
 """
 
 import json
@@ -25,7 +24,7 @@ from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KIND_NAMES, KINDS, ItemKind, ItemStatus
 from cmsfs.service.webhooks import receivers
 
-# Of one application and user; each event looks through those on its folders.
+# Per application and user; each event searches the webhooks on its parent folders.
 MAX_WEBHOOKS = 1000
 
 _SELECT = """
@@ -48,7 +47,7 @@ async def list_webhooks(call: calls.Call) -> responses.Response:
     sql = f"{_SELECT} AND webhook.id > ? ORDER BY webhook.id LIMIT ?"
     after = marker_pagination.read_marker(params)
     rows = call.store.read(sql, call.caller.client_id, call.caller.id, after, limit + 1)
-    page, marker = marker_pagination.cut(rows, limit)
+    page, marker = marker_pagination.cut_page(rows, limit)
     return calls.answer(marker_pagination.envelope([_mini(row) for row in page], limit, marker))
 
 
@@ -58,11 +57,11 @@ async def create(call: calls.Call) -> responses.Response:
 
     def txn(conn: Connection) -> dict[str, Any]:
         read = store.reader(conn)
-        target = _target(read, call, wish.target, wish.triggers)
+        target = _find_target(read, call, wish.target, wish.triggers)
         sql = "SELECT count(*) AS n FROM webhook WHERE app = ? AND created_by = ?"
         if read(sql, call.caller.client_id, call.caller.id)[0]["n"] >= MAX_WEBHOOKS:
-            said = f"There are {MAX_WEBHOOKS} webhooks already."
-            raise problems.Refused(403, "operation_limit_exceeded", said)
+            message = f"There are {MAX_WEBHOOKS} webhooks already."
+            raise problems.Refused(403, "operation_limit_exceeded", message)
         made = conn.execute(
             "INSERT INTO webhook (app, target, address, triggers, created_by, created_at)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
@@ -76,7 +75,7 @@ async def create(call: calls.Call) -> responses.Response:
             ),
         ).fetchall()
         if not made:
-            raise _taken()
+            raise _already_exists()
         return _shape(_one(read, call, made[0]["id"]))
 
     return calls.answer(await call.store.write(txn), 201)
@@ -86,8 +85,10 @@ def _one(read: store.Read, call: calls.Call, number: int) -> Row:
     return read(f"{_SELECT} AND webhook.id = ?", call.caller.client_id, call.caller.id, number)[0]
 
 
-def _target(read: store.Read, call: calls.Call, wish: webhooks.WebhookTarget, triggers: list[str]) -> Row:
-    """The item that is meant; 400 for the root folder, and for triggers that it does not have."""
+def _find_target(
+    read: store.Read, call: calls.Call, wish: webhooks.WebhookTarget, triggers: list[str]
+) -> Row:
+    """Return the target item; 400 for the root folder, and for triggers that it does not support."""
     kind = KINDS[wish.type]
     row = calls.get_item(read, call.caller, kind, wish.id)
     if row["status"] == ItemStatus.ROOT:
@@ -105,7 +106,7 @@ def _check_address(call: calls.Call, address: str) -> None:
         raise problems.invalid("address", str(error)) from None
 
 
-def _taken() -> problems.Refused:
+def _already_exists() -> problems.Refused:
     return problems.Refused(409, "conflict", "The item has a webhook of this application and user already.")
 
 
@@ -125,10 +126,10 @@ async def update(call: calls.Call) -> responses.Response:
         kept = webhooks.WebhookTarget(type=KIND_NAMES[row["kind"]], id=str(row["target"]))
         target = row["target"]
         if wish.target is not None or wish.triggers is not None:
-            target = _target(read, call, wish.target or kept, triggers)["id"]
+            target = _find_target(read, call, wish.target or kept, triggers)["id"]
         sql = "SELECT 1 FROM webhook WHERE target = ? AND app = ? AND created_by = ? AND id != ?"
         if read(sql, target, row["app"], row["created_by"], row["id"]):
-            raise _taken()
+            raise _already_exists()
         conn.execute(
             "UPDATE webhook SET target = ?, address = ?, triggers = ? WHERE id = ?",
             (target, wish.address or row["address"], json.dumps(triggers), row["id"]),
@@ -145,7 +146,7 @@ async def delete(call: calls.Call) -> responses.Response:
         if "WEBHOOK.DELETED" in json.loads(row["triggers"]):
             source = {"id": str(row["id"]), "type": "webhook"}
             by, now = call.caller.id, call.store.now()
-            webhook_triggers.put(conn, row, "WEBHOOK.DELETED", source, by=by, now=now)
+            webhook_triggers.enqueue_for_webhook(conn, row, "WEBHOOK.DELETED", source, by=by, now=now)
 
     await call.store.write(txn)
     return responses.Response(status_code=204)

@@ -1,14 +1,14 @@
 """Extracts text from documents, for search and for the text representation.
 
-Runs in the worker (see worker.py) and nowhere else: a library that parses what strangers uploaded may eat
-the processor, the memory or the process, and there it may.  What a file is, is told by its beginning, not by
-its name.  Formats: text in UTF-8, UTF-16, UTF-32 and, for lack of anything better, Latin-1; HTML; RTF; PDF;
-Word, Excel and PowerPoint since 2007; OpenDocument.
+Runs only in the worker (see worker.py): a library that parses untrusted uploads may exhaust the processor or
+the memory, or crash the process.  The type of a file is detected from its first bytes, not from its name.
+Formats: text in UTF-8, UTF-16, UTF-32 and, as a fallback, Latin-1; HTML; RTF; PDF; Word, Excel and PowerPoint
+since 2007; OpenDocument.
 
-Only the first look at what arrived (`look`) happens in the service's own process, in a thread.  It takes time
-in proportion to the bytes, whatever they are: no expression that it uses can go back over what it has read.
+Only the first check of new content (`first_look`) runs in the service's own process, in a thread.  Its time
+is linear in the number of bytes, whatever they are: none of its regular expressions can backtrack.
 
-Rule: whatever is not a document has no words; what is one but cannot be read is `Unreadable`.
+Rule: a file that is not a document has no text; a document that cannot be read raises `Unreadable`.
 """
 
 import codecs
@@ -20,70 +20,70 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# About a hundred pages.  Every file's words are stored once more for search.
+# About a hundred pages.  The text of every file is stored a second time for search.
 MAX_TEXT = 250_000
 
-# Pages that take longer than this all together are not read any more; what was found is kept.
+# Time limit for all pages together; the text found until then is kept.
 SOFT_SECONDS = 10.0
 
-# What a document's XML may unpack to, and everything in it.  The tree of an XML is many times its size; a
-# presentation may well hold a film.
+# Limits on the unpacked size of a document's XML, and of all its parts.  A parsed XML tree is many times its
+# size; a presentation may contain a film.
 MAX_XML = 64 * 1024 * 1024
 MAX_UNPACKED = 512 * 1024 * 1024
 MAX_PARTS = 20_000
 
-# More of a text or its markup is not looked at.
+# Only this much of a text or markup file is read.
 MAX_MARKUP = 4 * 1024 * 1024
 
 _HEAD = 4096
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose BOM is a prefix of this one
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SPACE = re.compile(rb"\s*+")
 _HTML = re.compile(rb"<(?:!doctype\s++html|html)\b", re.I)
-# A font's number and character set in RTF, a few words between them; the third group is its name, for which
-# nobody asks.
+# An RTF font's number and character set with a few control words between; the third group is its name, which
+# is not used.
 _FONT = re.compile(r"\\f(\d{1,5})(?:[ ]?\\(?!fcharset)[a-z]{1,20}\d{0,6}){0,8}+[ ]?\\fcharset(\d{1,5})()")
 _NEVER = re.compile(r"(?!)()()")
-# Bytes that texts do not hold: control characters but tab, line ends, form feed and escape.
+# Bytes that do not occur in text: control characters except tab, line ends, form feed and escape.
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b")) + b"\x7f"
 
 
-# A drive's package comes without the libraries of documents: a trial of the service does without them.
-NO_READER = "what reads it is not installed (the package cmsfs-server; with pip the extra `server`)"
+# The package of the drive does not include the document libraries: a trial of the service does without them.
+MISSING_LIBRARY = "what reads it is not installed (the package cmsfs-server; with pip the extra `server`)"
 
 
 class Unreadable(Exception):
-    """A document whose words cannot be had; the text says why, in a few words."""
+    """A document whose text cannot be extracted; the message is a short reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What the beginning of a content says: words that are found at once, and whether to look for more."""
+class FirstLook:
+    """The result of the first check: text found at once, and whether the worker should look for more."""
 
     text: str
     promising: bool
 
 
-def look(head: bytes, size: int) -> Look:
-    """The first look at a content that begins like this; for a thread."""
-    return Look(plain(head, size), is_promising(head, size))
+def first_look(head: bytes, size: int) -> FirstLook:
+    """Check content by its first bytes; blocking, run it in a thread."""
+    return FirstLook(plain_text(head, size), may_have_more_text(head, size))
 
 
-def is_promising(head: bytes, size: int) -> bool:
-    """Whether a file that begins like this may have words that `plain` does not find in its beginning."""
+def may_have_more_text(head: bytes, size: int) -> bool:
+    """Return whether a file that begins like this may have text that `plain_text` does not find in `head`."""
     if _is_marked_up(head):
         return True
     text = _decoded(head, final=size <= len(head))
-    return text != "" and (size > len(head) or plain(head, size) != text)
+    return text != "" and (size > len(head) or plain_text(head, size) != text)
 
 
-def plain(head: bytes, size: int) -> str:
-    """The words of the beginning of a file if it is plain text in UTF-8, the usual case."""
+def plain_text(head: bytes, size: int) -> str:
+    """Return the text at the beginning of a file if it is plain UTF-8, the usual case."""
     if b"\0" in head or _is_marked_up(head):
         return ""
     try:
@@ -97,7 +97,7 @@ def _is_marked_up(head: bytes) -> bool:
 
 
 def _is_html(head: bytes) -> bool:
-    """Whether this is HTML, after an XML declaration and comments perhaps."""
+    """Return whether this is HTML, perhaps after an XML declaration and comments."""
     at = _after_space(head, 0)
     if head.startswith(b"<?xml", at):
         if (end := head.find(b">", at)) < 0:
@@ -116,8 +116,8 @@ def _after_space(data: bytes, at: int) -> int:
     return found.end()
 
 
-def words(path: Path) -> str:
-    """The words of a file, MAX_TEXT characters at most.  Raises `Unreadable`, and `OSError`."""
+def extract_text(path: Path) -> str:
+    """Extract a file's text, at most MAX_TEXT characters.  Raises `Unreadable`, and `OSError`."""
     with path.open("rb") as file:
         head = file.read(_HEAD)
     try:
@@ -125,9 +125,9 @@ def words(path: Path) -> str:
     except (Unreadable, OSError, MemoryError):
         raise
     except ImportError:
-        raise Unreadable(NO_READER) from None
+        raise Unreadable(MISSING_LIBRARY) from None
     except Exception as error:
-        # Each library has its own ways to say that a file is damaged, and some have many.
+        # Each library raises its own exceptions for damaged files, some of them many.
         raise Unreadable(f"{type(error).__name__}: {error}"[:200]) from error
 
 
@@ -146,7 +146,7 @@ def _pieces(path: Path, head: bytes) -> Iterable[str]:
 
 
 def _cut(pieces: Iterable[str]) -> str:
-    """The pieces, each a line, until there is enough of them or no more time."""
+    """Join the pieces, each a line, up to the limits of size and time."""
     found: list[str] = []
     size = 0
     ends = time.monotonic() + SOFT_SECONDS
@@ -156,12 +156,12 @@ def _cut(pieces: Iterable[str]) -> str:
         if size >= MAX_TEXT or time.monotonic() > ends:
             break
     text = "\n".join(found).replace("\0", " ")
-    # Half a pair of surrogates, which some documents hold, is no character.
+    # Lone surrogates, which some documents contain, are no characters.
     return text.encode("utf-8", "replace").decode("utf-8").strip()
 
 
 def _decoded(data: bytes, *, final: bool) -> str:
-    """Bytes as text; nothing if they are none."""
+    """Decode bytes as text; empty if they are not text."""
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return codecs.getincrementaldecoder(encoding)("replace").decode(data)
@@ -190,7 +190,7 @@ def _html(data: bytes) -> Iterable[str]:
 def _rtf(data: bytes) -> Iterable[str]:
     from striprtf import striprtf
 
-    # Its own two go back over the whole text for each place where they could begin.
+    # The library's own two expressions rescan the whole text from every possible start.
     striprtf.HYPERLINKS = _NEVER
     striprtf.FONTTABLE = _FONT
     found: str = striprtf.rtf_to_text(data.decode("latin-1"), errors="ignore")  # type: ignore[no-untyped-call]
@@ -215,7 +215,7 @@ def _pdf(path: Path) -> Iterator[str]:
 
 
 def _zip(path: Path) -> Iterable[str]:
-    """The words of whatever kind of document a ZIP file is; it may well be none."""
+    """Extract the text of a document in ZIP format; not every ZIP file is one."""
     with zipfile.ZipFile(path) as archive:
         parts = archive.infolist()
         names = {part.filename for part in parts}
@@ -237,7 +237,7 @@ def _zip(path: Path) -> Iterable[str]:
 
 
 def _check_size(parts: list[zipfile.ZipInfo]) -> None:
-    # What a part says of its size is what is read of it at most.
+    # No more is read of a part than its declared size.
     xml = sum(part.file_size for part in parts if part.filename.endswith((".xml", ".rels", ".bin")))
     if len(parts) > MAX_PARTS or xml > MAX_XML or sum(part.file_size for part in parts) > MAX_UNPACKED:
         raise Unreadable("it unpacks to more than any document does")
@@ -248,7 +248,7 @@ def _docx(path: Path) -> Iterator[str]:
     from docx.oxml import ns, parser
 
     main = docx.Document(str(path)).part
-    # What stands beside the text is in parts of its own; the library makes objects of some of them only.
+    # Text outside the body is in separate parts; the library has objects for only some of them.
     beside = ("/header", "/footer", "/footnotes", "/endnotes", "/comments")
     yield from _paragraphs(main.element, ns)
     for relation in main.rels.values():
@@ -257,7 +257,7 @@ def _docx(path: Path) -> Iterator[str]:
 
 
 def _paragraphs(element: Any, ns: Any) -> Iterator[str]:
-    """Each paragraph with words, those of tables and text boxes too."""
+    """Yield each paragraph with text, including those in tables and text boxes."""
     text, tab = ns.qn("w:t"), (ns.qn("w:tab"), ns.qn("w:br"))
     for paragraph in element.iter(ns.qn("w:p")):
         runs = paragraph.iter(text, *tab)

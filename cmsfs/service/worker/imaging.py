@@ -1,9 +1,9 @@
 """Makes thumbnails of images and of the first page of a PDF.
 
-Runs in the worker (see worker.py), like extraction.py and for the same reasons.  A picture keeps its
-proportions and its right way up, and is never made larger than it is.
+Runs in the worker (see worker.py), for the same reasons as extraction.py.  A thumbnail keeps the aspect ratio
+and the orientation, and is never larger than the image.
 
-Rule: how many pixels a picture has is looked at before the first of them is unpacked.
+Rule: the number of pixels is checked before the image is decoded.
 """
 
 import io
@@ -13,10 +13,10 @@ from typing import Any
 
 from cmsfs.service.worker import extraction
 
-# 80 megapixels are 240 MB of memory: larger than any camera of a telephone, smaller than the worker's limit.
+# 80 megapixels take 240 MB of memory: more than any phone camera has, less than the worker's limit.
 MAX_PIXELS = 80_000_000
 
-# What may be opened.  Others among the library's formats start programs, or need memory without bounds.
+# Formats that may be opened.  Others of the library's start programs, or need unbounded memory.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 _SAVED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -26,8 +26,8 @@ _SAVED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def draw(path: Path, extension: str, width: int, height: int) -> bytes:
-    """A picture of the file, at most so wide and high.  Raises `extraction.Unreadable`, and `OSError`."""
-    # Here and not above: a worker that only reads texts does without.
+    """Draw a thumbnail within this width and height.  Raises `extraction.Unreadable`, and `OSError`."""
+    # Imported here: a worker that only extracts text does not need it.
     from PIL import Image, ImageOps
 
     Image.init()
@@ -40,26 +40,26 @@ def draw(path: Path, extension: str, width: int, height: int) -> bytes:
                 picture = _first_page(path, width, height)
             else:
                 opened = Image.open(file, formats=FORMATS)
-                # A JPEG is unpacked at an eighth of its size where that is enough.
+                # A JPEG is decoded at down to an eighth of its size where that suffices.
                 opened.draft(None, (2 * width, 2 * height))
                 picture = ImageOps.exif_transpose(opened)
             picture.thumbnail((width, height), Image.Resampling.LANCZOS)
             kind, options = _SAVED[extension]
             made = io.BytesIO()
-            _for(picture, kind).save(made, kind, **options)
+            _convert(picture, kind).save(made, kind, **options)
             return made.getvalue()
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise extraction.Unreadable(f"it has more than {MAX_PIXELS} pixels") from None
     except (extraction.Unreadable, MemoryError):
         raise
     except ImportError:
-        raise extraction.Unreadable(extraction.NO_READER) from None
+        raise extraction.Unreadable(extraction.MISSING_LIBRARY) from None
     except Exception as error:
         raise extraction.Unreadable(f"{type(error).__name__}: {error}"[:200]) from error
 
 
-def _for(picture: Any, kind: str) -> Any:
-    """The picture in a mode that the format has; what is transparent is white in a JPEG."""
+def _convert(picture: Any, kind: str) -> Any:
+    """Convert an image to a mode that the format supports; in a JPEG, transparent pixels become white."""
     from PIL import Image
 
     if kind == "PNG":
@@ -78,7 +78,7 @@ def _first_page(path: Path, width: int, height: int) -> Any:
     try:
         page = document[0]
         across, down = page.get_size()
-        # A page has a size in points of its author's choice; what is drawn is never larger than asked.
+        # A page's size in points is up to its author; the drawing is never larger than requested.
         return page.render(scale=min(width / across, height / down)).to_pil().convert("RGB")
     finally:
         document.close()

@@ -1,9 +1,9 @@
-"""Sandboxes this process for good (Landlock): no files but those it needs, no network.
+"""Sandboxes this process for good (Landlock): access only to the files it needs, no network.
 
-The worker confines itself before it opens what strangers wrote.  Where the kernel cannot (older than 5.13, or
-built without), it goes on as any process of the user, and `cmsfs doctor` says so.
+The worker sandboxes itself before it opens untrusted documents.  On kernels without Landlock (older than
+5.13, or built without it) it runs with the user's normal rights, and `cmsfs doctor` reports that.
 
-Rule: what is asked of the kernel is what it knows; nothing here fails because it knows less.
+Rule: we request only what the running kernel supports; an older one never makes this fail.
 """
 
 import ctypes
@@ -13,22 +13,22 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# The same on every architecture.
+# System call numbers, the same on every architecture.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
-_VERSION = 1  # a flag: give the version
+_VERSION = 1  # flag: return the Landlock version
 _PATH_BENEATH = 1
 _NO_NEW_PRIVS = 38
 
 _EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE, _MAKE, _TRUNCATE = 1 << 5, 1 << 8, 1 << 14
 
-# How many rights over files a version of Landlock knows.
+# The number of file access rights by Landlock version.
 _RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 _LATEST_RIGHTS = 16
-_NETWORK = 0b11  # bind and connect, of TCP; since version 4
-_SCOPES = 0b11  # sockets without a name, and signals; since version 6
+_NETWORK = 0b11  # TCP bind and connect; since version 4
+_SCOPES = 0b11  # abstract sockets and signals; since version 6
 
-# Libraries, fonts, time zones: what programs read of a system.
+# Libraries, fonts, time zones: the system files that programs read.
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/opt", "/nix/store", "/gnu/store")
 
 
@@ -47,16 +47,16 @@ class _Beneath(ctypes.Structure):
 
 
 def version() -> int:
-    """The version of Landlock that the kernel has; 0 if it has none."""
+    """Return the kernel's Landlock version; 0 if it has none."""
     if platform.system() != "Linux":
         return 0
     return max(0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
 
 
-def confine(*, reads: Iterable[Path], writes: Iterable[Path]) -> bool:
-    """Leave this process the system's files, these to read and those folders to write; whether that was done.
+def restrict(*, reads: Iterable[Path], writes: Iterable[Path]) -> bool:
+    """Restrict this process to the system's files, `reads` and `writes`; return False if the kernel cannot.
 
-    No network either, where the kernel can do that.
+    Blocks the network, too, where the kernel supports it.
     """
     known = version()
     if not known:
@@ -88,7 +88,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there needs no right
+        return  # a missing path needs no right
     try:
         if not path.is_dir():
             rights &= _EXECUTE | _READ | _WRITE | _TRUNCATE

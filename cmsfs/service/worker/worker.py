@@ -1,14 +1,14 @@
 """The worker process that parses untrusted documents: `python -P -m cmsfs.service.worker.worker`.
 
-The service starts it (see workshop.py) and hands it one job after the other, each a line of JSON on its
-standard input; it answers each with a line on its standard output, and writes what it made into the file
-that the job names.  It has limits of its own of memory, time and output, so that a hostile document ends
-this process and nothing else.
+The service starts it (see worker_client.py) and sends it jobs one at a time, each a line of JSON on its
+standard input; it answers each with a line on its standard output, and writes the result to the file that the
+job names.  It has its own limits on memory, time and output size, so that a hostile document kills only this
+process.
 
-It is told which folder it may read and which it may write; beyond the system's own files it has no other
-where the kernel can see to that (confinement.py), and no network.
+Its arguments name the folder it may read and the folder it may write; where the kernel supports it
+(sandbox.py), it can access no others except the system's files, and no network.
 
-Rule: it lives no longer than the service: it ends when its input does, in the middle of a job too.
+Rule: it never outlives the service: it exits when its input closes, even in the middle of a job.
 """
 
 import json
@@ -24,11 +24,12 @@ from typing import Any
 
 from cmsfs.service.worker import extraction, imaging, sandbox
 
-# Twice what the largest picture that is opened needs.
+# Twice the memory that the largest supported image needs.
 MEMORY = 1024 * 1024 * 1024
 
-# More time than any honest document takes: one has 10 s for its pages (see extraction.py).  What waits for a
-# disk has more than what computes: there may be thousands of hostile ones, and others' wait behind them.
+# Longer than any honest document takes: its pages get 10 s (see extraction.py).  A job
+# may wait for a disk for longer than it may compute: there may be thousands of hostile documents, with other
+# users' jobs queued behind them.
 JOB_SECONDS = 30
 JOB_PROCESSOR_SECONDS = 15
 
@@ -36,15 +37,15 @@ MAX_OUTPUT = 64 * 1024 * 1024
 
 
 def main() -> None:
-    _limit()
+    _set_limits()
     if len(sys.argv) == 3:
-        sandbox.confine(reads=[Path(sys.argv[1])], writes=[Path(sys.argv[2])])
-    threading.Thread(target=_end_with_the_service, daemon=True).start()
+        sandbox.restrict(reads=[Path(sys.argv[1])], writes=[Path(sys.argv[2])])
+    threading.Thread(target=_exit_with_service, daemon=True).start()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    # A library that prints would answer in our place.
+    # Output that a library prints must not end up among our answers.
     os.dup2(2, 1)
     for line in sys.stdin:
-        # Not handled: the signal ends the process whatever it is doing, in a library's C too.
+        # Not handled: the signal kills the process whatever it is doing, even inside a library's C code.
         signal.alarm(JOB_SECONDS)
         signal.setitimer(signal.ITIMER_PROF, JOB_PROCESSOR_SECONDS)
         answer = run(json.loads(line))
@@ -54,11 +55,11 @@ def main() -> None:
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
-    """Do a job; {} if its target is written, else {"error": why}."""
+    """Run a job; return {} if its target is written, else {"error": reason}."""
     source, target = Path(job["source"]), Path(job["target"])
     try:
         if job["what"] == "text":
-            data = extraction.words(source).encode()
+            data = extraction.extract_text(source).encode()
         else:
             data = imaging.draw(source, job["extension"], job["width"], job["height"])
         with target.open("wb") as file:
@@ -74,7 +75,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _limit() -> None:
+def _set_limits() -> None:
     for what, most in (
         (resource.RLIMIT_AS, MEMORY),
         (resource.RLIMIT_FSIZE, MAX_OUTPUT),
@@ -83,13 +84,13 @@ def _limit() -> None:
     ):
         resource.setrlimit(what, (most, most))
     os.umask(0o077)
-    os.nice(10)  # whoever waits for a page comes first
+    os.nice(10)  # requests of clients come first
     warnings.simplefilter("ignore")
 
 
-def _end_with_the_service() -> None:
+def _exit_with_service() -> None:
     watch = select.poll()
-    watch.register(0, 0)  # its end alone, not what comes
+    watch.register(0, 0)  # reports only its end, not input
     watch.poll()
     os._exit(0)
 

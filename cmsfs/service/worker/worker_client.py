@@ -1,9 +1,9 @@
 """Runs the worker process: starts it for a job, stops it when idle.
 
-One job at a time.  A worker that dies of its job, or takes longer than a job may, is replaced by the next
-job's; whoever handed the job in hears why it is not done.
+One job at a time.  A worker that crashes or exceeds the time limit is replaced for the next job; the caller
+gets the reason as an exception.
 
-Rule: when the context is left the worker has ended.
+Rule: when the context exits, the worker process has ended.
 """
 
 import json
@@ -18,22 +18,22 @@ import trio
 
 from cmsfs.service.worker import worker
 
-# The worker's own limit ends it before this.
-_DEADLINE = worker.JOB_SECONDS + 5
+# The worker's own time limit ends it before this.
+_TIMEOUT = worker.JOB_SECONDS + 5
 
-# In the safe way: nothing is imported from the folder where the service was started.
+# -P: nothing is imported from the folder where the service was started.
 COMMAND = [sys.executable, "-P", "-m", "cmsfs.service.worker.worker"]
 
-# What a worker has of the environment: nothing that is secret.
+# The environment variables that the worker inherits: no secrets.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR")
 
 
 class WorkerFailed(Exception):
-    """A job that was not done; the text says why."""
+    """A job failed; the message is the reason."""
 
 
 class WorkerClient:
-    """Construct with `open_workshop`."""
+    """A client of at most one worker process.  Construct with `open_worker`."""
 
     def __init__(self, *folders: Path) -> None:
         self._folders = [str(one.absolute()) for one in folders]
@@ -41,32 +41,32 @@ class WorkerClient:
 
     @property
     def pid(self) -> int | None:
-        """The worker's, while there is one."""
+        """The worker's process id, or None."""
         return None if self._process is None else self._process.pid
 
-    async def do(self, job: dict[str, Any]) -> None:
-        """Have a job done.  Raises `WorkerFailed`.  Cancelled: the worker has ended with the job."""
+    async def run_job(self, job: dict[str, Any]) -> None:
+        """Run a job.  Raises `WorkerFailed`.  Cancellation kills the worker with the job."""
         process = self._process or await self._start()
         done = False
         try:
-            with trio.move_on_after(_DEADLINE):
-                answer = await _exchange(process, json.dumps(job).encode() + b"\n")
+            with trio.move_on_after(_TIMEOUT):
+                answer = await _send_job(process, json.dumps(job).encode() + b"\n")
                 done = answer is not None
         finally:
             if not done:
-                await self.rest()
+                await self.stop()
         if not done:
-            raise WorkerFailed(_reason(process.returncode))
+            raise WorkerFailed(_exit_reason(process.returncode))
         assert answer is not None
         if "error" in answer:
             raise WorkerFailed(answer["error"])
 
-    async def rest(self) -> None:
-        """End the worker; the next job starts another."""
+    async def stop(self) -> None:
+        """Kill the worker; the next job starts another one."""
         process, self._process = self._process, None
         if process is None:
             return
-        with trio.CancelScope(shield=True):  # short: it is killed
+        with trio.CancelScope(shield=True):  # short, since the process is killed
             process.kill()
             await process.wait()
             for stream in (process.stdin, process.stdout):
@@ -74,7 +74,7 @@ class WorkerClient:
                 await stream.aclose()
 
     async def _start(self) -> trio.Process:
-        # In the root folder it holds no drive that somebody wants to unmount.
+        # With the root as its working directory it does not keep a drive from being unmounted.
         self._process = process = await trio.lowlevel.open_process(
             [*COMMAND, *self._folders],
             stdin=-1,
@@ -86,8 +86,8 @@ class WorkerClient:
         return process
 
 
-async def _exchange(process: trio.Process, line: bytes) -> dict[str, Any] | None:
-    """The answer to a job; None if the worker ended without one."""
+async def _send_job(process: trio.Process, line: bytes) -> dict[str, Any] | None:
+    """Send a job and return the answer; None if the worker ended without one."""
     assert process.stdin is not None and process.stdout is not None
     got = b""
     with suppress(trio.BrokenResourceError):
@@ -104,17 +104,17 @@ async def _exchange(process: trio.Process, line: bytes) -> dict[str, Any] | None
     return None
 
 
-def _reason(code: int | None) -> str:
+def _exit_reason(code: int | None) -> str:
     if code is not None and code < 0:
         return f"it ended the process that read it (signal {-code})"
     return f"it ended the process that read it (exit code {code})"
 
 
 @asynccontextmanager
-async def open_workshop(*folders: Path) -> AsyncIterator[WorkerClient]:
-    """A workshop whose workers have two folders, one to read and one to write; without: what the user has."""
+async def open_worker(*folders: Path) -> AsyncIterator[WorkerClient]:
+    """Open a client whose workers may access two folders, one to read and one to write; none: no sandbox."""
     shop = WorkerClient(*folders)
     try:
         yield shop
     finally:
-        await shop.rest()
+        await shop.stop()

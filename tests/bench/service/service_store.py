@@ -111,7 +111,7 @@ class _Tree:
         row = self._insert(conn, self._folders[path], new)
         row = files.add_version(conn, row, by=self._owner["id"], now=row["created_at"], event=None)
         if number % 10 == 5:
-            indexing.note(conn, row, extraction.Look(_TEXT.decode(), promising=False))
+            indexing.record_content(conn, row, extraction.FirstLook(_TEXT.decode(), promising=False))
         if number % 1000 == 3:
             events.record(conn, row, "ITEM_UPLOAD", by=self._owner["id"], now=row["created_at"])
 

@@ -30,7 +30,7 @@ async def test_a_groups_folder_comes_and_goes_with_the_membership(
     def enter(conn: Connection) -> int:
         row = conn.execute("SELECT * FROM user_group WHERE id = ?", (group,)).fetchone()
         who = conn.execute("SELECT * FROM account WHERE id = ?", (user,)).fetchone()
-        made = memberships.add(conn, row, who, role=None, by=stranger, now=service.now())
+        made = memberships.add_member(conn, row, who, role=None, by=stranger, now=service.now())
         assert made is not None
         return int(made["id"])
 

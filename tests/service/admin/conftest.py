@@ -56,7 +56,7 @@ class Person:
 
 @pytest.fixture
 async def person(service: store.Store) -> AsyncIterator[Person]:
-    await service.write(lambda conn: passwords.keep(conn, 2001, PASSWORD_HASH))
+    await service.write(lambda conn: passwords.store_hash(conn, 2001, PASSWORD_HASH))
     one = Person(service)
     yield one
     await one.http.aclose()

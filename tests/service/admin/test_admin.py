@@ -62,7 +62,7 @@ async def test_admin_cookie_is_same_site(admin, service):
 async def test_over_tls_the_cookies_names_say_so(service):
     person = Person(service)
     person.http.base_url = HOST.replace("http:", "https:")
-    await service.write(lambda conn: passwords.keep(conn, 2001, PASSWORD_HASH))
+    await service.write(lambda conn: passwords.store_hash(conn, 2001, PASSWORD_HASH))
     assert "Test Enterprise" in await person.log_in()
     cookie = person.page.history[0].headers["set-cookie"]
     assert cookie.startswith("__Secure-cmsfs_admin=") and "; Secure" in cookie
@@ -189,7 +189,7 @@ async def test_passwords_need_enterprise_users_with_login(admin):
 async def test_what_a_coadministrator_may_not(person, path):
     def txn(conn):
         conn.execute("UPDATE account SET role = 'coadmin' WHERE id = 2002")
-        passwords.keep(conn, 2002, PASSWORD_HASH)
+        passwords.store_hash(conn, 2002, PASSWORD_HASH)
 
     await person.store.write(txn)
     assert "Test Enterprise" in await person.log_in("uwe@example.com")

@@ -65,9 +65,9 @@ async def test_metadata_is_made_to_go_down(admin, api, uwe):
     below = f"/files/{file['id']}/metadata/enterprise/birds"
     await admin.open("/admin/cascades")
     form = {"folder": "77", "template": "birds"}
-    assert "not there" in await admin.post("/admin/cascades", **form)
+    assert "does not exist" in await admin.post("/admin/cascades", **form)
     shown = await admin.post("/admin/cascades", **(form | {"folder": folder["id"]}))
-    assert "goes down from now on" in shown
+    assert "now cascades to everything below" in shown
     assert "has no such metadata yet" in shown
     assert "cascades already" in await admin.post("/admin/cascades", **(form | {"folder": folder["id"]}))
     path = f"/folders/{folder['id']}/metadata/enterprise/birds"
@@ -80,5 +80,5 @@ async def test_metadata_is_made_to_go_down(admin, api, uwe):
         assert "was applied" in await admin.post(f"/admin/cascades/{policy}", action=action)
         assert (await uwe.ask("GET", below))["bird"] == bird
     assert "has ended" in await admin.post(f"/admin/cascades/{policy}", action="end")
-    assert "not there" in await admin.post(f"/admin/cascades/{policy}", action="end")
+    assert "does not exist" in await admin.post(f"/admin/cascades/{policy}", action="end")
     assert (await uwe.ask("GET", below))["bird"] == "teal"

@@ -12,7 +12,7 @@ async def test_a_user_is_changed_and_deleted_on_the_page(admin, uwe):
     (row,) = admin.rows("SELECT * FROM account WHERE id = 2002")
     assert (row["role"], row["status"], row["space_amount"]) == ("coadmin", "inactive", 1 << 29)
     assert "number of GiB" in await admin.post(here, action="save", name="Uwe U", space="much")
-    assert "write the login" in await admin.post(here, action="delete", confirm="ann@example.com")
+    assert "type the exact login" in await admin.post(here, action="delete", confirm="ann@example.com")
     assert "owns content" in await admin.post(here, action="delete", confirm="uwe@example.com")
     assert "is deleted" in await admin.post(
         here, action="delete", confirm="uwe@example.com", everything="yes"
@@ -37,7 +37,7 @@ async def test_holds_and_retention_are_assigned_and_ended_on_their_pages(admin, 
 
     await admin.open("/admin/retention")
     form = {"policy_name": "Ten days", "days": "10", "disposition_action": "remove_retention"}
-    assert "Ten days is there" in await admin.post("/admin/retention", modifiable="yes", **form)
+    assert "Policy Ten days created." in await admin.post("/admin/retention", modifiable="yes", **form)
     here = admin.page.url.path.replace(admin.at, "/admin")
     assert "is assigned" in await admin.post(here, action="assign", target="folder", target_id=folder["id"])
     assert "is changed" in await admin.post(here, action="save", **(form | {"days": "12"}))
@@ -57,7 +57,9 @@ async def test_templates_applications_and_the_trash_are_changed_on_their_pages(a
     )
     made = await api.ask("GET", "/metadata_templates/enterprise/order/schema")
     assert (made["displayName"], made["hidden"]) == ("Orders", True)
-    assert "write its key" in await admin.post("/admin/templates/order", action="remove", confirm="orders")
+    assert "type its exact key" in await admin.post(
+        "/admin/templates/order", action="remove", confirm="orders"
+    )
     assert "is removed" in await admin.post("/admin/templates/order", action="remove", confirm="order")
     await api.ask("GET", "/metadata_templates/enterprise/order/schema", expect=404)
 
@@ -76,7 +78,7 @@ async def test_templates_applications_and_the_trash_are_changed_on_their_pages(a
     # The token that was given out before is good for no more than that.
     await uwe.ask("POST", "/folders", json=body, expect=403)
     name = admin.rows("SELECT name FROM app WHERE client_id = 'tests'")[0][0]
-    assert "write its name" in await admin.post("/admin/apps/tests", action="remove", confirm="no")
+    assert "type its exact name" in await admin.post("/admin/apps/tests", action="remove", confirm="no")
     assert "is removed" in await admin.post("/admin/apps/tests", action="remove", confirm=name)
     await uwe.ask("GET", "/users/me", expect=401)
 
@@ -97,7 +99,7 @@ async def test_fields_of_a_template_are_changed_on_its_page(admin, api):
     page = "/admin/templates/order/fields"
     assert "Nothing is changed" in (await admin.open(page)) + await admin.post(page)
     form = {"name.number": "No.", "options.state": "open, late", "field.new": "Due", "type.new": "date"}
-    assert "write the word remove" in await admin.post(page, **form)
+    assert "type the word remove" in await admin.post(page, **form)
     assert (await api.ask("GET", "/metadata_templates/enterprise/order/schema"))["fields"][0][
         "displayName"
     ] == "Number"
@@ -125,7 +127,7 @@ async def test_collaborations_and_links_are_changed_and_ended(admin, api, uwe):
     assert "role" in await admin.post(here, action="save", role="emperor")
     assert (await uwe.ask("GET", f"/collaborations/{made['id']}"))["role"] == "editor"
     assert "has ended" in await admin.post(here, action="end")
-    assert "shared no more" in await admin.post(here, action="end")
+    assert "no longer shared" in await admin.post(here, action="end")
     await uwe.ask("GET", f"/collaborations/{made['id']}", expect=404)
 
     file = await uwe.upload("=open.txt", b"1")
@@ -136,9 +138,9 @@ async def test_collaborations_and_links_are_changed_and_ended(admin, api, uwe):
     assert "5ecre7" not in text
     assert f"{file['id']},'=open.txt,uwe@example.com,open," in await admin.open("/admin/reports/links")
     await admin.open("/admin/links")
-    assert "by no link any more" in await admin.post(f"/admin/links/file-{file['id']}")
+    assert "no longer has a shared link" in await admin.post(f"/admin/links/file-{file['id']}")
     assert (await uwe.ask("GET", f"/files/{file['id']}"))["shared_link"] is None
-    assert "shared no more" in await admin.post("/admin/links/file-999")
+    assert "no longer shared" in await admin.post("/admin/links/file-999")
     # Another's act is logged as the owner's, by the administrator.
     assert "UNSHARE" in await admin.open("/admin/reports/events")
 

@@ -5,7 +5,9 @@ import re
 
 async def test_a_group_and_its_members(admin, api, uwe):
     await admin.open("/admin/groups")
-    assert "is there" in await admin.post("/admin/groups", name="Builders", description="All of them")
+    assert "Group Builders created." in await admin.post(
+        "/admin/groups", name="Builders", description="All of them"
+    )
     (group,) = (await api.ask("GET", "/groups"))["entries"]
     path = f"/admin/groups/{group['id']}"
     assert "no user with the login" in await admin.post(path, action="add", login="nobody@example.com")
@@ -16,7 +18,7 @@ async def test_a_group_and_its_members(admin, api, uwe):
     shown = await admin.open(path)
     assert {"Bridge", "uwe@example.com"} <= set(re.findall(r"[\w@.]+", shown))
     (member,) = re.findall(r'value="(remove \d+)"', shown)
-    assert "no more" in await admin.post(path, action=member)
+    assert "no longer in the group" in await admin.post(path, action=member)
     assert (await uwe.ask("GET", "/folders/0/items"))["entries"] == []
     assert "is deleted" in await admin.post(path, action="delete")
     assert "not found" in await admin.open(path)

@@ -131,7 +131,7 @@ async def test_an_archive_that_breaks_off_is_failed(api, service):
     file = await api.upload("large", LARGE)
     asked = await ask(api, file)
     with service.blobs.path(file["sha1"]).open("r+b") as damaged:
-        damaged.truncate(zip_stream.WHOLE + 1)
+        damaged.truncate(zip_stream.MAX_WHOLE_FILE + 1)
     with pytest.raises(ExceptionGroup):  # the connection ends
         await fetch(api, asked)
     assert (await status(api, asked))["state"] == "failed"

@@ -107,7 +107,7 @@ async def test_no_space_no_copy(api, tree, kind):
 
 
 async def test_a_large_copy_is_made_in_slices(api, tree, monkeypatch):
-    monkeypatch.setattr(folder_copies, "SLICE", 2)
+    monkeypatch.setattr(folder_copies, "BATCH", 2)
     body = {"parent": {"id": "0"}, "name": "twin"}
     made = await api.ask("POST", f"/folders/{tree['id']}/copy", json=body, expect=201)
     assert (made["size"], made["item_collection"]["total_count"]) == (17, 2)
@@ -128,11 +128,11 @@ async def test_no_more_is_copied_than_a_bound(api, tree, monkeypatch):
 @pytest.mark.parametrize("what", ["space", "lock", "trash"])
 async def test_failed_copy_is_trashed(api, uwe, service, tree, monkeypatch, what):
     """Between two slices others write, and the rules are asked anew."""
-    monkeypatch.setattr(folder_copies, "SLICE", 2)
+    monkeypatch.setattr(folder_copies, "BATCH", 2)
     await share(api, tree, uwe)
     used = (await api.ask("GET", "/users/me"))["space_used"]
     file = (await entries(api, (await entries(api, tree["id"]))["deep"]["id"]))["b.txt"]["id"]
-    go_on = folder_copies.FolderCopy.go_on
+    copy_next_batch = folder_copies.FolderCopy.copy_next_batch
 
     def later(copy, conn):
         if what == "space":
@@ -142,12 +142,12 @@ async def test_failed_copy_is_trashed(api, uwe, service, tree, monkeypatch, what
             conn.execute("UPDATE item SET lock = ? WHERE id = ?", (json.dumps(lock | known), int(file)))
         else:
             conn.execute("UPDATE item SET status = 1, trash = id WHERE id = ?", (copy.top,))
-        return go_on(copy, conn)
+        return copy_next_batch(copy, conn)
 
     await uwe.ask("PUT", f"/files/{file}", json={"lock": {"access": "lock", "is_download_prevented": True}})
     known = json.loads(service.read("SELECT lock FROM item WHERE id = ?", int(file))[0]["lock"])
     await uwe.ask("PUT", f"/files/{file}", json={"lock": None})
-    monkeypatch.setattr(folder_copies.FolderCopy, "go_on", later)
+    monkeypatch.setattr(folder_copies.FolderCopy, "copy_next_batch", later)
     body = {"parent": {"id": "0"}, "name": "twin"}
     expect = 409 if what == "trash" else 403
     await api.ask("POST", f"/folders/{tree['id']}/copy", json=body, expect=expect)

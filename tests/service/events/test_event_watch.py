@@ -30,7 +30,7 @@ def queries(service, monkeypatch):
 
 @pytest.fixture
 def watch(service):
-    return event_watch.EventWatch(service, events.expire)
+    return event_watch.EventWatch(service, events.expire_collaborations)
 
 
 class Drives:
@@ -43,7 +43,7 @@ class Drives:
 
     async def start(self, user, *, count=1, session=None):
         """`count` of them, which wait by now; the scope of each."""
-        top = self._service.read(event_watch.TOP)[0]["top"]
+        top = self._service.read(event_watch.LAST_EVENT)[0]["top"]
         scopes = [trio.CancelScope() for _ in range(count)]
         for scope in scopes:
             self._nursery.start_soon(self._wait, scope, user, top, session)
@@ -64,7 +64,7 @@ class Drives:
 @pytest.fixture
 def drives(service, watch, nursery, monkeypatch):
     # What a process is not told it looks for; here nobody writes but itself.
-    monkeypatch.setattr(event_watch, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(event_watch, "POLL_SECONDS", 3600)
     return Drives(service, watch, nursery)
 
 
@@ -110,7 +110,7 @@ async def test_whoever_looked_for_all_may_leave(api, uwe, drives, nursery):
 async def test_news_between_two_looks_are_not_missed(api, service, watch):
     """Whoever comes is told of what was written a moment before or after, by whichever way."""
     for round in range(20):
-        position = service.read(event_watch.TOP)[0]["top"]
+        position = service.read(event_watch.LAST_EVENT)[0]["top"]
         with trio.fail_after(SECONDS):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(watch.wait, api.user, position, None)
@@ -119,7 +119,7 @@ async def test_news_between_two_looks_are_not_missed(api, service, watch):
 
 
 async def test_more_news_than_one_look_takes(api, uwe, drives, monkeypatch):
-    monkeypatch.setattr(event_watch, "_MOST", 2)
+    monkeypatch.setattr(event_watch, "_BATCH", 2)
     await drives.start(api.user)
     for number in range(4):
         await uwe.folder(f"f{number}")
@@ -127,8 +127,8 @@ async def test_more_news_than_one_look_takes(api, uwe, drives, monkeypatch):
     def many(conn):
         row = conn.execute("SELECT * FROM item WHERE name = 'f0'").fetchone()
         for _ in range(7):
-            events.tell(conn, row, "ITEM_MODIFY", [uwe.user], by=uwe.user, now=api.store.now())
-        events.tell(conn, row, "ITEM_MODIFY", [api.user], by=uwe.user, now=api.store.now())
+            events.record_for_users(conn, row, "ITEM_MODIFY", [uwe.user], by=uwe.user, now=api.store.now())
+        events.record_for_users(conn, row, "ITEM_MODIFY", [api.user], by=uwe.user, now=api.store.now())
 
     await api.store.write(many)
     await drives.until(1)
@@ -141,7 +141,7 @@ async def test_they_wait_on_while_the_database_is_away(api, service, drives, mon
     def away(sql, *args):
         raise engine.DatabaseUnavailable("away")
 
-    monkeypatch.setattr(event_watch, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(event_watch, "RETRY_SECONDS", 0.01)
     with monkeypatch.context() as patched:
         patched.setattr(service.db, "rows", away)
         service.notify_written()

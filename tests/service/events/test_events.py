@@ -232,7 +232,7 @@ async def test_waiting_ends_with_a_change(api, nursery, monkeypatch):
         await answers.receive()
     assert early.cancelled_caught
     # Looking every hour would not be soon enough for this.
-    monkeypatch.setattr(event_watch, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(event_watch, "POLL_SECONDS", 3600)
     await trio.sleep(0.5)
     await api.folder("f")
     with trio.fail_after(5):

@@ -294,7 +294,7 @@ async def test_users_of_another_enterprise_are_turned_away(browser, service):
     def txn(conn):
         other = demo.add_enterprise(conn, "Other", now=1)
         user = demo.add_user(conn, other, "Out Sider", "out@example.com", now=1)
-        passwords.keep(conn, user["id"], passwords.hashed("pw"))
+        passwords.store_hash(conn, user["id"], passwords.hashed("pw"))
 
     await service.write(txn)
     await browser.open()

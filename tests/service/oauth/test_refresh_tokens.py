@@ -14,7 +14,7 @@ async def pair(api, service):
 
     def txn(conn):
         family = access_tokens.begin_family(conn, "tests", api.user, granted=None, now=service.now())
-        return access_tokens.pair(conn, family, now=service.now())
+        return access_tokens.issue_pair(conn, family, now=service.now())
 
     return await service.write(txn)
 

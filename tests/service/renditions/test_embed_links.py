@@ -75,7 +75,7 @@ async def test_the_page_shows_words_and_runs_nothing(api, service, nursery):
 
 
 async def test_what_cannot_be_shown_says_so(api, service, nursery, expect_log):
-    expect_log("there is no jpg_1024x1024 of the content")
+    expect_log("cannot make jpg_1024x1024 of content")
     nursery.start_soon(indexing.run, service)
     page = await shown(api, service, (await link(api, await api.upload("a.png", b"no picture")))["url"])
     assert "There is no preview" in page.text

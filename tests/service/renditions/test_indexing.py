@@ -95,13 +95,13 @@ async def test_purged_file_leaves_index_queue(api, service):
 
 async def test_the_same_content_is_read_once(api, service, nursery, monkeypatch):
     jobs = []
-    do = worker_client.WorkerClient.do
+    do = worker_client.WorkerClient.run_job
 
     async def counted(self, job):
         jobs.append(job["what"])
         await do(self, job)
 
-    monkeypatch.setattr(worker_client.WorkerClient, "do", counted)
+    monkeypatch.setattr(worker_client.WorkerClient, "run_job", counted)
     for name in ("a.pdf", "b.pdf"):
         await api.upload(name, sample_documents.pdf("heron"))
     nursery.start_soon(indexing.run, service)
@@ -266,14 +266,14 @@ async def test_service_leaves_no_worker_behind(root, fill, as_user, monkeypatch)
 async def test_a_worker_without_work_is_ended(api, service, nursery, monkeypatch):
     monkeypatch.setattr(indexing, "POLL_SECONDS", 0.3)
     rested = trio.Event()
-    rest = worker_client.WorkerClient.rest
+    stop = worker_client.WorkerClient.stop
 
     async def noted(self):
         if self.pid is not None:
             rested.set()
-        await rest(self)
+        await stop(self)
 
-    monkeypatch.setattr(worker_client.WorkerClient, "rest", noted)
+    monkeypatch.setattr(worker_client.WorkerClient, "stop", noted)
     await api.upload("a.pdf", sample_documents.pdf("heron"))
     nursery.start_soon(indexing.run, service)
     with trio.fail_after(10):
@@ -282,9 +282,9 @@ async def test_a_worker_without_work_is_ended(api, service, nursery, monkeypatch
 
 
 async def test_internal_failure_is_logged(api, service, nursery, expect_log, monkeypatch):
-    expect_log("the indexing failed")
+    expect_log("indexing failed")
     monkeypatch.setattr(indexing, "_RETRY_SECONDS", 0.01)
-    do = worker_client.WorkerClient.do
+    do = worker_client.WorkerClient.run_job
     failures = [OSError("no space")]
 
     async def sometimes(self, job):
@@ -292,7 +292,7 @@ async def test_internal_failure_is_logged(api, service, nursery, expect_log, mon
             raise failures.pop()
         await do(self, job)
 
-    monkeypatch.setattr(worker_client.WorkerClient, "do", sometimes)
+    monkeypatch.setattr(worker_client.WorkerClient, "run_job", sometimes)
     await api.upload("a.pdf", sample_documents.pdf("heron"))
     nursery.start_soon(indexing.run, service)
     await all_indexed(service)
@@ -301,7 +301,7 @@ async def test_internal_failure_is_logged(api, service, nursery, expect_log, mon
 
 @pytest.mark.embedded  # its plan, in its planner's words
 async def test_backlog_query_uses_an_index(service):
-    for sql, args in ((indexing.NEXT, ()), (indexing.SAME, ("", indexing.BATCH))):
+    for sql, args in ((indexing.NEXT_IN_BACKLOG, ()), (indexing.SAME_CONTENT, ("", indexing.BATCH))):
         steps = service.read(f"EXPLAIN QUERY PLAN {sql}", *args)
         assert not [step["detail"] for step in steps if step["detail"].startswith("SCAN item")]
 

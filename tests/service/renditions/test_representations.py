@@ -118,7 +118,7 @@ async def test_hints_choose(api, hints, found):
 
 
 async def test_what_is_impossible_is_not_offered_any_more(api, service, nursery, expect_log):
-    expect_log("there is no jpg_thumb_320x320 of the content [0-9a-f]{40}: it has more than 80000000 pixels")
+    expect_log("cannot make jpg_thumb_320x320 of content [0-9a-f]{40}: it has more than 80000000 pixels")
     file = await api.upload("bomb.png", sample_documents.picture(size=(20_000, 20_000), mode="1"))
     entries = await offered(api, file, "[jpg?dimensions=320x320]")
     nursery.start_soon(indexing.run, service)

@@ -90,7 +90,10 @@ PIECES = [
 
 
 READERS: dict[str, tuple[Callable[[str], object], int]] = {
-    "content": (lambda text: extraction.look(text.encode()[: blobs.HEAD_BYTES], 10**9), blobs.HEAD_BYTES),
+    "content": (
+        lambda text: extraction.first_look(text.encode()[: blobs.HEAD_BYTES], 10**9),
+        blobs.HEAD_BYTES,
+    ),
     "query": (lambda text: _compiled(text), 8_192),
     "name": (lambda text: (wire_names.name_problem(text), wire_names.name_key(text)), 16_384),
     "comment": (comments.untagged, comments.MAX_MESSAGE),
@@ -131,7 +134,7 @@ def test_html_lookahead_is_prologue_independent():
     for prologue in ("", " \n", "<?xml version='1.0'?>", "<!-- a -->", "<?xml ?>\n<!-- --> <!--b-->\n"):
         for start in ("<html>", "<HTML lang=en>", "<!DOCTYPE html>", "<!doctype  HTML PUBLIC>"):
             head = (prologue + start).encode()
-            assert extraction.look(head, len(head)) == extraction.Look("", True)
+            assert extraction.first_look(head, len(head)) == extraction.FirstLook("", True)
     for other in ("<!-- a --><svg>", "<?xml <html>", "<!-- <html>", "<htmlx>", "<!-->-<html>", "a<html>"):
         head = other.encode()
-        assert extraction.look(head, len(head)).text == other
+        assert extraction.first_look(head, len(head)).text == other

@@ -181,7 +181,7 @@ async def test_a_refresh_token_is_good_once(servers, ann, at_database):
     def begin(conn):
         now = moments.StoreClock().now()
         family = access_tokens.begin_family(conn, "tests", user, granted=None, now=now)
-        return access_tokens.pair(conn, family, now=now)
+        return access_tokens.issue_pair(conn, family, now=now)
 
     for _ in range(ROUNDS):
         form = {"grant_type": tokens.REFRESH_TOKEN, "refresh_token": at_database(begin)["refresh_token"]}

@@ -120,7 +120,7 @@ async def test_an_upload_in_parts_goes_on_when_the_bucket_does(api, service, pla
 @pytest.mark.parametrize("fault", FAULTS, ids=IDS)
 async def test_a_download_says_so_or_breaks_off(api, service, plan, fault, nursery, monkeypatch, expect_log):
     expect_log("the contents are out of reach")
-    expect_log("a download breaks off")
+    expect_log("download aborted")
     monkeypatch.setattr(s3_reader, "WINDOW", 100_000)
     data = os.urandom(300_000)
     file = await api.upload("a.bin", data)

@@ -98,7 +98,7 @@ async def test_users_of_other_enterprises_are_invited(api, uwe, people):
 
 
 async def test_logging_in_by_an_alias(api, uwe, service):
-    await service.write(lambda conn: passwords.keep(conn, uwe.user, PASSWORD_HASH))
+    await service.write(lambda conn: passwords.store_hash(conn, uwe.user, PASSWORD_HASH))
     await api.ask("POST", f"/users/{uwe.user}/email_aliases", json={"email": "u@example.com"}, expect=201)
     found = await passwords.check(service, "U@example.com", PASSWORD)
     assert found == uwe.user

@@ -58,7 +58,7 @@ class Visitor:
 
 @pytest.fixture
 async def visitor(service: store.Store) -> AsyncIterator[Visitor]:
-    await service.write(lambda conn: passwords.keep(conn, 2001, PASSWORD_HASH))
+    await service.write(lambda conn: passwords.store_hash(conn, 2001, PASSWORD_HASH))
     one = Visitor(service)
     assert "All files" in await one.log_in()
     yield one

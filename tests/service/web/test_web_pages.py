@@ -13,7 +13,7 @@ from tests.service.web.conftest import PASSWORD_HASH, Visitor
 @pytest.fixture
 async def other(service) -> AsyncIterator[Visitor]:
     """Uwe's browser, not yet logged in."""
-    await service.write(lambda conn: passwords.keep(conn, 2002, PASSWORD_HASH))
+    await service.write(lambda conn: passwords.store_hash(conn, 2002, PASSWORD_HASH))
     one = Visitor(service)
     yield one
     await one.http.aclose()

@@ -157,7 +157,7 @@ async def test_it_is_given_up_in_the_end(hooked, service, receiver, delivering):
     await hooked.upload("file.txt", b"x", folder["id"])
     await until(service, lambda: [row["attempts"] for row in queue(service)] == [1])
     sql = "UPDATE webhook_delivery SET due_at = 0, attempts = ?"
-    await service.write(lambda conn: conn.execute(sql, (deliveries.ATTEMPTS - 1,)))
+    await service.write(lambda conn: conn.execute(sql, (deliveries.MAX_ATTEMPTS - 1,)))
     await until(service, lambda: queue(service) == [])
     assert len(receiver.came) == 2
 

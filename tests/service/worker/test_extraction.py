@@ -17,7 +17,7 @@ HTML = b"<!DOCTYPE html><html><head><style>p{}</style><title>Egret</title><p>One
 def words(tmp_path, data: bytes) -> str:
     path = tmp_path / "content"
     path.write_bytes(data)
-    return extraction.words(path)
+    return extraction.extract_text(path)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def words(tmp_path, data: bytes) -> str:
     ],
 )
 def test_inline_and_worker_extraction(head, size, text, promising):
-    assert extraction.plain(head, size) == text
-    assert extraction.is_promising(head, size) == promising
+    assert extraction.plain_text(head, size) == text
+    assert extraction.may_have_more_text(head, size) == promising
 
 
 @pytest.mark.parametrize(

@@ -99,19 +99,19 @@ async def test_every_attack_costs_a_bounded_processor_time(tmp_path):
     cost, error = {}, {}
     bad, good = tmp_path / "bad", tmp_path / "good"
     good.write_bytes(sample_documents.pdf("heron"))
-    async with worker_client.open_workshop() as shop:
+    async with worker_client.open_worker() as shop:
         for name, make in ATTACKS.items():
             bad.write_bytes(make())
-            await shop.do(derived_files.worker_job(derived_files.TEXT, good, tmp_path / "made"))
+            await shop.run_job(derived_files.worker_job(derived_files.TEXT, good, tmp_path / "made"))
             pid = shop.pid
             assert pid is not None
             before = _processor_seconds(pid)
             try:
-                await shop.do(derived_files.worker_job(derived_files.TEXT, bad, tmp_path / "made"))
+                await shop.run_job(derived_files.worker_job(derived_files.TEXT, bad, tmp_path / "made"))
             except worker_client.WorkerFailed as failed:
                 error[name] = str(failed)
             cost[name] = _processor_seconds(pid) - before
-        await shop.do(derived_files.worker_job(derived_files.TEXT, good, tmp_path / "made"))
+        await shop.run_job(derived_files.worker_job(derived_files.TEXT, good, tmp_path / "made"))
     assert (tmp_path / "made").read_text() == "heron"
     assert {name: took for name, took in cost.items() if took > worker.JOB_PROCESSOR_SECONDS / 2} == {}
     assert {name: why for name, why in error.items() if "invalid group" in why} == {}
@@ -133,10 +133,10 @@ async def test_a_job_that_computes_without_end_is_ended(tmp_path, monkeypatch):
     program = (
         "from cmsfs.service.worker import extraction, worker\n"
         "worker.JOB_PROCESSOR_SECONDS = 0.2\n"
-        "extraction.words = lambda path: [0 for _ in iter(int, 1)]\n"
+        "extraction.extract_text = lambda path: [0 for _ in iter(int, 1)]\n"
         "worker.main()"
     )
     monkeypatch.setattr(worker_client, "COMMAND", [sys.executable, "-P", "-c", program])
-    async with worker_client.open_workshop() as shop:
+    async with worker_client.open_worker() as shop:
         with pytest.raises(worker_client.WorkerFailed, match="signal 27"):
-            await shop.do(derived_files.worker_job(derived_files.TEXT, source, tmp_path / "made"))
+            await shop.run_job(derived_files.worker_job(derived_files.TEXT, source, tmp_path / "made"))

@@ -35,8 +35,8 @@ async def test_crashed_worker_is_replaced(tmp_path, monkeypatch):
     good.write_bytes(sample_documents.pdf("heron"))
     os.mkfifo(endless)  # reading it ends never
     target = tmp_path / "made"
-    async with worker_client.open_workshop() as shop:
-        await shop.do(job(good, target))
+    async with worker_client.open_worker() as shop:
+        await shop.run_job(job(good, target))
         assert target.read_text() == "heron"
         first = shop.pid
         assert first is not None
@@ -44,18 +44,18 @@ async def test_crashed_worker_is_replaced(tmp_path, monkeypatch):
 
             async def hopeless() -> None:
                 with pytest.raises(worker_client.WorkerFailed, match="signal 9"):
-                    await shop.do(job(endless, target))
+                    await shop.run_job(job(endless, target))
 
             nursery.start_soon(hopeless)
             await trio.testing.wait_all_tasks_blocked(0.05)
             os.kill(first, signal.SIGKILL)
         assert shop.pid is None
         # One that takes too long is ended.
-        monkeypatch.setattr(worker_client, "_DEADLINE", 0.2)
+        monkeypatch.setattr(worker_client, "_TIMEOUT", 0.2)
         with pytest.raises(worker_client.WorkerFailed):
-            await shop.do(job(endless, target))
+            await shop.run_job(job(endless, target))
         monkeypatch.undo()
-        await shop.do(job(good, target))
+        await shop.run_job(job(good, target))
         assert shop.pid not in (None, first)
 
 
@@ -104,12 +104,12 @@ async def test_hostile_document_costs_one_worker(tmp_path, hostile):
     bad.write_bytes(hostile(tmp_path))
     good.write_bytes(sample_documents.pdf("heron"))
     assert bad.stat().st_size < 100_000
-    async with worker_client.open_workshop() as shop:
+    async with worker_client.open_worker() as shop:
         with trio.fail_after(worker.JOB_SECONDS + 10):
             with suppress(worker_client.WorkerFailed):
-                await shop.do(job(bad, tmp_path / "made"))
+                await shop.run_job(job(bad, tmp_path / "made"))
                 assert (tmp_path / "made").stat().st_size < 100
-            await shop.do(job(good, tmp_path / "made"))
+            await shop.run_job(job(good, tmp_path / "made"))
         assert (tmp_path / "made").read_text() == "heron"
 
 
@@ -119,13 +119,13 @@ async def test_worker_aborts_endless_document(tmp_path, monkeypatch):
     os.mkfifo(endless)
     # The real one has 30 seconds.
     program = "from cmsfs.service.worker import worker; worker.JOB_SECONDS = 1; worker.main()"
-    async with worker_client.open_workshop() as shop:
+    async with worker_client.open_worker() as shop:
         monkeypatch.setattr(worker_client, "COMMAND", [sys.executable, "-P", "-c", program])
         with (
             trio.fail_after(10),
             pytest.raises(worker_client.WorkerFailed, match=f"signal {int(signal.SIGALRM)}"),
         ):
-            await shop.do(job(endless, tmp_path / "made"))
+            await shop.run_job(job(endless, tmp_path / "made"))
 
 
 async def test_a_worker_has_limits(tmp_path):
@@ -133,8 +133,8 @@ async def test_a_worker_has_limits(tmp_path):
     os.environ["CMSFS_SECRET_OF_A_TEST"] = "x"
     good = tmp_path / "good"
     good.write_bytes(sample_documents.pdf("heron"))
-    async with worker_client.open_workshop() as shop:
-        await shop.do(job(good, tmp_path / "made"))
+    async with worker_client.open_worker() as shop:
+        await shop.run_job(job(good, tmp_path / "made"))
         place = Path("/proc") / str(shop.pid)
         limits = {
             line[:26].strip(): line[26:46].strip() for line in (place / "limits").read_text().splitlines()
@@ -179,12 +179,12 @@ async def test_worker_has_no_files_or_network(tmp_path, monkeypatch):
         "        except PermissionError:\n"
         "            pass\n"
         "    return ', '.join(told) or real(path)\n"
-        "real, extraction.words = extraction.words, words\n"
+        "real, extraction.extract_text = extraction.extract_text, words\n"
         "worker.main()"
     )
     monkeypatch.setattr(worker_client, "COMMAND", [sys.executable, "-P", "-c", program])
-    async with worker_client.open_workshop(blobs, made) as shop:
-        await shop.do(job(blobs / "good", made / "text"))
+    async with worker_client.open_worker(blobs, made) as shop:
+        await shop.run_job(job(blobs / "good", made / "text"))
     assert (made / "text").read_text() == ("heron" if sandbox.version() >= 4 else "bound")
 
 
@@ -193,13 +193,13 @@ async def test_when_the_service_stops_the_worker_is_gone(tmp_path):
     good.write_bytes(sample_documents.pdf("heron"))
     endless = tmp_path / "endless"
     os.mkfifo(endless)
-    async with worker_client.open_workshop() as shop:
-        await shop.do(job(good, tmp_path / "made"))
+    async with worker_client.open_worker() as shop:
+        await shop.run_job(job(good, tmp_path / "made"))
         pid = shop.pid
         with trio.move_on_after(0.1):
-            await shop.do(job(endless, tmp_path / "made"))
+            await shop.run_job(job(endless, tmp_path / "made"))
         assert pid is not None and not is_alive(pid)
-        await shop.do(job(good, tmp_path / "made"))
+        await shop.run_job(job(good, tmp_path / "made"))
         pid = shop.pid
     assert pid is not None and not is_alive(pid)
 
@@ -211,10 +211,10 @@ async def test_worker_ends_with_killed_service(tmp_path):
         "import sys, trio\n"
         "from cmsfs.service.worker import worker_client\n"
         "async def main():\n"
-        "    async with worker_client.open_workshop() as shop:\n"
+        "    async with worker_client.open_worker() as shop:\n"
         "        async with trio.open_nursery() as nursery:\n"
         "            job = {'what': 'text', 'source': sys.argv[1], 'target': sys.argv[1] + '.made'}\n"
-        "            nursery.start_soon(shop.do, job)\n"
+        "            nursery.start_soon(shop.run_job, job)\n"
         "            while shop.pid is None:\n"
         "                await trio.sleep(0.01)\n"
         "            await trio.sleep(0.3)\n"

@@ -1,4 +1,4 @@
-// The script of the pages for people: uploads with their progress, and a button that copies a link.
+// The script of the user pages: uploads with progress, and a button that copies a link.
 // Without it everything but uploads works.
 "use strict";
 
@@ -6,7 +6,7 @@ const box = document.querySelector("[data-upload]");
 const list = box && box.querySelector(".transfers");
 const waiting = [];
 let running = 0;
-let open = 0; // questions and failures that somebody has yet to see
+let open = 0; // questions and errors that the user has not handled yet
 
 function send(path, body, progress) {
   return new Promise((resolve, reject) => {
@@ -59,7 +59,7 @@ function add(file, folder) {
 
 function next() {
   while (running < 2 && waiting.length) upload(waiting.shift());
-  // The folder as it is now, once there is nothing left to read here.
+  // Show the updated folder once all uploads are done and all messages handled.
   if (!running && !waiting.length && !open && list.childElementCount) location.reload();
 }
 
@@ -142,7 +142,7 @@ function fail(job, said) {
   );
 }
 
-// A dropped folder: made, or the one of that name that is there; then what is in it.
+// Upload a dropped folder: create it, or use the existing one of that name; then upload its contents.
 async function drop(entry, folder) {
   if (entry.isFile) {
     add(await new Promise((resolve, reject) => entry.file(resolve, reject)), folder);
@@ -180,7 +180,7 @@ if (box) {
     if (!event.dataTransfer.files.length && !event.dataTransfer.items.length) return;
     event.preventDefault();
     box.classList.remove("over");
-    // To be read before this event is over; held so that nothing is over before all of it is listed.
+    // The entries are readable only during this event; `running` prevents a reload while they are listed.
     const entries = [...event.dataTransfer.items].map((one) => one.webkitGetAsEntry && one.webkitGetAsEntry());
     const files = [...event.dataTransfer.files];
     running += 1;
@@ -205,7 +205,7 @@ for (const field of document.querySelectorAll("[data-copy]")) {
     try {
       await navigator.clipboard.writeText(field.value);
     } catch {
-      document.execCommand("copy"); // without TLS there is no clipboard but this
+      document.execCommand("copy"); // the clipboard API needs TLS
     }
     copy.textContent = "Copied";
   });

@@ -45,7 +45,7 @@ def test_what_has_no_text_is_told(put, capsys, path: str, said: str):
 
 
 def test_a_broken_document_has_no_text(put, capsys, expect_log):
-    expect_log("there is no extracted_text of the content")
+    expect_log("cannot make extracted_text of content")
     put("broken.pdf", b"%PDF-1.4 and no more")
     assert main.run(["text", "/broken.pdf"]) == 1
     assert "No text could be extracted from /broken.pdf" in capsys.readouterr().err
