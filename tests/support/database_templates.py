@@ -28,8 +28,8 @@ def install() -> None:
 def _prepare(
     path: Path, schema: str, version: int, upgrades: Mapping[int, database_files.Upgrade]
 ) -> tuple[sqlite.Connection, sqlite.Connection]:
-    if len(schema) >= MIN_SCHEMA and path.stat().st_size == 0:
-        _fill(path, _template(schema, version))
+    if len(schema) >= MIN_SCHEMA:
+        _fill(path, schema, version)
     return _shipped(path, schema, version, upgrades)
 
 
@@ -43,15 +43,21 @@ def _template(schema: str, version: int) -> bytes:
     return _templates[schema, version]
 
 
-def _fill(path: Path, content: bytes) -> None:
-    # Two processes may open a new file at once: the second one finds it filled.
-    with path.open("r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file.fileno()).st_size == 0:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    # As SQLite does for the WAL beside it.
+def _fill(path: Path, schema: str, version: int) -> None:
+    """Write the template into a new file.
+
+    Several tasks and processes may open a new file at once: each waits here until it is filled.  The folder is
+    locked, since closing the file would release the locks that SQLite has on it for others of this process.
+    """
     folder = os.open(path.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if path.stat().st_size == 0:
+            with path.open("r+b") as file:
+                file.write(_template(schema, version))
+                file.flush()
+                os.fsync(file.fileno())
+            # As SQLite does for the WAL beside it.
+            os.fsync(folder)
+    finally:
+        os.close(folder)
