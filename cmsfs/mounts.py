@@ -1,11 +1,11 @@
 """The mounts of this machine: lists them, detects dead ones, unmounts.
 
-The drive looks here before it mounts, the command line before it starts or stops one.  It reads
-`/proc/self/mountinfo`, which never touches a mount, and asks a mount itself only through a child process,
-because a mount whose process hangs takes whoever asks it with it.
+The drive uses it before it mounts, the command line before it starts or stops a drive.  It reads
+`/proc/self/mountinfo`, which does not access any mount, and accesses a mount only in a child process, because
+a call to a mount whose process hangs blocks the caller.
 
-Rule: no FUSE library here, and no call on a mounted path from this process.  What a person can mend is a
-`UserError` of one sentence: exit code 3 is the mountpoint, 4 is FUSE on this machine.
+Rule: imports no FUSE library, and makes no call on a mounted path in this process.  Problems that the user
+can solve raise `UserError` with one sentence: exit code 3 is the mountpoint, 4 is FUSE on this machine.
 """
 
 import errno
@@ -28,11 +28,11 @@ FSNAME = "cmsfs"
 BAD_MOUNTPOINT = 3
 NO_FUSE = 4
 
-# A drive answers from its own disk, so this long without an answer is a process that hangs.
+# Timeout in seconds: a drive responds from its local state, so a process that takes longer hangs.
 PATIENCE = 3.0
 
-# One request of FUSE is no larger.  More would have who maps a file fetch that much around each place that is
-# touched.
+# The maximum size of a FUSE request.  A larger read-ahead would, for memory-mapped files, read that much
+# around each page fault.
 READ_AHEAD_KIB = 1024
 
 MOUNTINFO = Path("/proc/self/mountinfo")
@@ -42,13 +42,13 @@ DEVICE = Path("/dev/fuse")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 _USER_ID = re.compile(r"(?:^|,)user_id=(\d+)")
 
-# Not a stat: the kernel answers that from what it remembers, for minutes after the process is dead.
+# Not a stat: the kernel answers it from its cache for minutes after the process has died.
 _ASK = "import os, sys\ntry: os.statvfs(sys.argv[1])\nexcept OSError as e: sys.exit(e.errno)"
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of mountinfo.  `connection` is the number under `FUSECTL`, `user_id` who mounted it."""
+    """A line of mountinfo.  `connection` is the number below `FUSECTL`, `user_id` the user who mounted it."""
 
     mountpoint: str
     fstype: str
@@ -57,12 +57,12 @@ class Mount:
 
     @property
     def is_drive(self) -> bool:
-        """Whether it is a drive of ours, alive or dead."""
+        """Whether it is a cmsfs drive, alive or dead."""
         return self.fstype == f"fuse.{FSNAME}"
 
 
 def listing() -> list[Mount]:
-    """All mounts that this process sees; of several on one path the last is the one in effect."""
+    """Return all mounts of this process's namespace; of several on one path, the last is the topmost."""
     return [_parsed(line) for line in MOUNTINFO.read_text("utf-8", "surrogateescape").splitlines()]
 
 
@@ -76,12 +76,12 @@ def _parsed(line: str) -> Mount:
 
 
 def find(path: Path) -> Mount | None:
-    """The mount in effect at a path, which is not touched (give it absolute and resolved)."""
+    """Return the topmost mount at an absolute, resolved path, without accessing the mount."""
     return next((mount for mount in reversed(listing()) if mount.mountpoint == str(path)), None)
 
 
 def located(path: Path) -> Path:
-    """The absolute path with every symlink resolved, without touching a mount at its end."""
+    """Return the absolute path with all symbolic links resolved, without accessing a mount at its end."""
     path = path.expanduser().absolute()
     if path.name in ("", ".."):
         return path.resolve()
@@ -92,8 +92,8 @@ def located(path: Path) -> Path:
 
 
 def answer(path: Path) -> int:
-    """The errno of a question to the mount at `path` by a child process: 0 it lives, ENOTCONN its process is
-    dead, ETIMEDOUT it does not answer.  Blocks up to `PATIENCE`."""
+    """Access the mount at `path` in a child process; return the errno: 0 if it is alive, ENOTCONN if its
+    process is dead, ETIMEDOUT if it does not respond.  Blocks up to `PATIENCE` seconds."""
     child = os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", "-c", _ASK, str(path)], os.environ)
     end = clock.monotonic() + PATIENCE
     while clock.monotonic() < end:
@@ -101,15 +101,15 @@ def answer(path: Path) -> int:
         if pid:
             return os.waitstatus_to_exitcode(status)
         clock.sleep(0.005)
-    # It cannot be waited for: a signal reaches it only when the mount answers.
+    # Do not wait for it: the signal takes effect only when the mount responds.
     os.kill(child, 9)
     return errno.ETIMEDOUT
 
 
 def detach(path: Path) -> None:
-    """Take the topmost mount off a path now; files that are open in it live on.  Blocks.
+    """Unmount the topmost mount at a path lazily: open files stay accessible.  Blocks.
 
-    Raises `UserError` with the system's reason.
+    Raises `UserError` with the system's error message.
     """
     if helper := shutil.which("fusermount3"):
         command = [helper, "-u", "-z", "--", str(path)]
@@ -122,18 +122,18 @@ def detach(path: Path) -> None:
 
 
 def stale_mounts() -> list[Mount]:
-    """This user's drives whose process is dead.  Blocks, a few seconds at worst for each that hangs."""
+    """Return this user's drives whose process is dead.  Blocks, up to `PATIENCE` seconds per hung drive."""
     ours = [mount for mount in listing() if mount.is_drive and mount.user_id == os.geteuid()]
     return [mount for mount in ours if answer(Path(mount.mountpoint)) == errno.ENOTCONN]
 
 
 def clean_stale(path: Path) -> bool:
-    """Take this user's dead drives off `path`; whether there was one.  Blocks.
+    """Unmount this user's dead drives at `path`; return whether there was one.  Blocks.
 
-    Raises `UserError` for anything else that is mounted there.
+    Raises `UserError` if anything else is mounted there.
     """
     cleaned = False
-    # A drive can have been mounted over a dead one.
+    # A drive may be mounted over a dead one.
     while (mount := find(path)) is not None:
         _refuse_unless_stale(mount)
         log.info("cleaning up the mount of a dead drive")
@@ -158,10 +158,9 @@ def _refuse_unless_stale(mount: Mount) -> None:
 
 
 def prepare(path: Path, *, create: bool = False, over: bool = False) -> Path:
-    """The folder to mount on, resolved, made if `create`, and freed of a dead drive.  Blocks.
+    """Return the resolved mountpoint, created if `create`, after unmounting a dead drive there.  Blocks.
 
-    Raises `UserError` unless it is an empty folder of this user with nothing mounted on it; or, to mount
-    `over` what lies in it, any.
+    Raises `UserError` unless it is a folder of this user with nothing mounted on it, and empty or `over`.
     """
     path = located(path)
     clean_stale(path)
@@ -188,7 +187,7 @@ def _make(path: Path) -> None:
     try:
         path.mkdir(mode=mountpoint_guard.BARRED, exist_ok=True)
     except FileExistsError:
-        return  # something that is not a folder, which `prepare` says better
+        return  # not a folder: `prepare` reports it
     except FileNotFoundError:
         raise _bad(f"The mountpoint {path} cannot be made: {path.parent} does not exist.") from None
     except OSError as error:
@@ -196,7 +195,7 @@ def _make(path: Path) -> None:
 
 
 def require_fuse() -> None:
-    """Raises `UserError` unless this user can mount with FUSE here."""
+    """Raise `UserError` unless this user can mount with FUSE on this machine."""
     try:
         os.close(os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
@@ -208,17 +207,17 @@ def require_fuse() -> None:
 
 
 def ensure_fusectl() -> bool:
-    """Whether FUSE's control files are there; root mounts them if they are not.  Blocks."""
+    """Return whether FUSE's control files are available; as root, mount them if necessary.  Blocks."""
     if not any(FUSECTL.glob("*/abort")) and os.geteuid() == 0 and find(FUSECTL) is None:
         subprocess.run(["mount", "-t", "fusectl", "fusectl", str(FUSECTL)], capture_output=True, check=False)
     return find(FUSECTL) is not None
 
 
 def abort(connection: int) -> bool:
-    """Break a connection: every call that waits in it ends with an error.  Any thread may call this.
+    """Abort a FUSE connection: all pending calls fail.  Any thread may call this.
 
-    False if there is no such connection, or its control file is not to be had.  For a mount that is seen: the
-    number of one that has gone may already be another's (`AbortSwitch`).
+    Return False if there is no such connection, or its control file is not accessible.  Only for an existing
+    mount: the number of a removed one may already belong to another (`AbortSwitch`).
     """
     try:
         (FUSECTL / str(connection) / "abort").write_text("1")
@@ -228,11 +227,11 @@ def abort(connection: int) -> bool:
 
 
 class AbortSwitch:
-    """Breaks one connection, and never the next one that is given its number.
+    """Aborts one FUSE connection, and never a later one that gets the same number.
 
-    The kernel gives a number away again as soon as a drive is unmounted, to a mount that may not even be in
-    mountinfo yet.  An open control file is this connection's alone: once that is gone, writing to it does
-    nothing (`fuse_ctl_remove_conn` of the kernel's fs/fuse/control.c).
+    The kernel reuses a number as soon as a drive is unmounted, possibly for a mount that is not in mountinfo
+    yet.  An open control file belongs only to this connection: after the connection is gone, writing to it
+    has no effect (`fuse_ctl_remove_conn` in the kernel's fs/fuse/control.c).
     """
 
     def __init__(self, connection: int) -> None:
@@ -243,7 +242,7 @@ class AbortSwitch:
             log.debug("there is no control file of FUSE connection %d", connection)
 
     def abort(self) -> bool:
-        """Break it; any thread may call this.  False if it could not be."""
+        """Abort the connection; return False on failure.  Any thread may call this."""
         if self._file is None:
             return False
         try:
@@ -259,10 +258,10 @@ class AbortSwitch:
 
 
 def raise_read_ahead(connection: int) -> bool:
-    """Have the kernel read further ahead on a drive of ours; whether we may say so, which only root may.
+    """Raise the kernel's read-ahead of a drive; return whether it was permitted, which requires root.
 
-    Of a large file it asks for a MiB at a time then, 1,024 requests a GiB in place of 8,192.  A drive of
-    another user does without (`cmsfs doctor` says so).  To be called when the drive has answered.
+    The kernel then reads large files 1 MiB at a time, with 1,024 requests per GiB instead of 8,192.  Drives
+    of other users work without it (`cmsfs doctor` reports that).  Call it after the drive has responded.
     """
     try:
         _read_ahead(connection).write_text(str(READ_AHEAD_KIB))
@@ -272,7 +271,7 @@ def raise_read_ahead(connection: int) -> bool:
 
 
 def read_ahead(connection: int) -> int | None:
-    """How many KiB the kernel reads ahead there; None where that cannot be told."""
+    """Return the kernel's read-ahead of a connection in KiB; None if unknown."""
     try:
         return int(_read_ahead(connection).read_text())
     except (OSError, ValueError):
@@ -280,7 +279,7 @@ def read_ahead(connection: int) -> int | None:
 
 
 def read_ahead_remedy(connection: int) -> str:
-    """The command that raises it, as root."""
+    """Return the command with which root raises the read-ahead."""
     return f"echo {READ_AHEAD_KIB} | sudo tee {_read_ahead(connection)}"
 
 

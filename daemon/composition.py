@@ -111,7 +111,9 @@ class Composition(Answers):
         self.pausing = Pausing(db, self.health, self.pace)
         self.hub = Hub()
         self.file_locks = FileLocks(db, self.hub, lambda: rights.user_id)
-        rights = RightsReader(db, client, self.hub, self.health, nursery, self.file_locks)
+        rights = RightsReader(
+            *(db, client, self.hub, self.health, nursery, self.file_locks), for_reading=settings.read_only
+        )
         if settings.is_link and link_file.read(settings.link_file).type == "file":
             rights.close_root()
         owner_of = None if profile.embedded else db
@@ -229,7 +231,7 @@ class Composition(Answers):
         self.trash = RemoteTrash(push_context, self.push, self.account)
         self.copies = RemoteCopies(push_context, self.push, self.account)
         self.thumbnails = self._thumbnails()
-        self.finder = RemoteSearch(db, client, self.hydrator, self.health, LocalSearch(db, blocks.place))
+        self.finder = RemoteSearch(db, client, self.hydrator, self.health, LocalSearch(db, blocks))
         self.shown = build(
             fs=self.fs,
             context=push_context,

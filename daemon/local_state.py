@@ -88,6 +88,7 @@ async def _recovered(
     )
     due = await recovery.recover(db, drafts, places.recovered, held)
     found = await blocks.recover(drafts.bases(), clean_shutdown=last.clean, same_boot=last.same_boot)
+    await recovery.note_recovered(db)
     if is_lost:
         for path in found.orphans:
             path.rename(places.recovered / path.name)

@@ -10,6 +10,7 @@ therefore: nobody else may have those bytes any more.
 Rule: nothing of the drafts folder is ever deleted: what has no place in the table is reported.
 """
 
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from pathlib import Path
 from cmsfs import sqlite
 from cmsfs.cache import bitmap, content_files, content_table, local_contents
 from cmsfs.runtime import clock
+
+log = logging.getLogger(__name__)
 
 _SHA1 = re.compile(r"[0-9a-f]{40}")
 
@@ -127,6 +130,9 @@ def _with_whole_bases(
             continue
         try:
             is_whole = os.fstat(fd).st_size == size and content_files.hash_open(fd) == sha1
+        except OSError as error:
+            log.warning("a cached content cannot be read from the disk: %s", error)
+            is_whole = False
         finally:
             os.close(fd)
         if is_whole:

@@ -79,13 +79,17 @@ async def find_out(wire: Wire, base_url: str, upload_url: str) -> Findings:
         if one.ability is None or not isinstance(failure, errors.ServerError):
             raise failure
     nowhere = {(one.method, one.is_upload): answers[one] for one in controls}
+    # Where it denies other unknown URLs in its own words, a foreign response to one comes from a gateway.
+    has_words = any(answer[0] in _FOREIGN and answer[1] for answer in nowhere.values())
     lacking, unclear = set[Ability](), {one.ability for one in failures if one.ability is not None}
     for one, answer in answers.items():
         if one.ability is None:
             continue
-        if answer[0] in NO_SUCH_METHOD or answer == nowhere[one.method, one.is_upload]:
+        is_foreign = answer[0] in _FOREIGN and answer[1] == ""
+        is_denied = answer == nowhere[one.method, one.is_upload] and not (is_foreign and has_words)
+        if answer[0] in NO_SUCH_METHOD or is_denied:
             lacking.add(one.ability)
-        elif answer[1] == "" and answer[0] in _FOREIGN:
+        elif is_foreign:
             # Neither the service's error format nor its response to an unknown URL: a gateway in trouble.
             unclear.add(one.ability)
     return Findings(frozenset(lacking), frozenset(unclear))

@@ -38,6 +38,18 @@ class ServiceOffers:
     """The abilities that a drive's service lacks; empty until they are known (`daemon.core.abilities`)."""
 
     lacking: frozenset[Ability] = frozenset()
+    # Those of `lacking` about which the service gave no clear answer, and which may turn out to be offered.
+    unclear: frozenset[Ability] = frozenset()
+
+    def is_lacking(self, ability: Ability) -> bool:
+        """Whether the service certainly lacks it.  Raises `ServerError` while that is unclear."""
+        if ability in self.unclear:
+            raise errors.ServerError(503, "unclear", f"This service cannot {ability.cannot} at present.")
+        return ability in self.lacking
+
+    def is_tried(self, ability: Ability) -> bool:
+        """Whether to use it: the service has it, or its response to a request is the only clear answer."""
+        return ability in self.unclear or ability not in self.lacking
 
 
 def not_offered(ability: Ability) -> errors.NotSupported:

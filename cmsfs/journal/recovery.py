@@ -49,19 +49,24 @@ class LastRun:
 
 
 async def begin(db: Database) -> LastRun:
-    """Record that the state is in use from now on, and return how the last use ended."""
-    boot_id = _boot_id()
+    """Record that the state is in use from now on, and return how the last use ended.
 
-    def txn(conn: Connection) -> None:
-        kv_store.put(conn, kv_store.CLEAN, "0")
-        kv_store.put(conn, kv_store.BOOT_ID, boot_id)
-
+    Call `note_recovered` once everything that this asks for is done: until then another start, after a crash
+    of this one, is told the same.
+    """
     last = LastRun(
         clean=kv_store.get(db, kv_store.CLEAN) != "0",
-        same_boot=kv_store.get(db, kv_store.BOOT_ID) in (None, boot_id),
+        same_boot=kv_store.get(db, kv_store.BOOT_ID) in (None, _boot_id()),
     )
-    await db.write(txn, durable=True)
+    await db.write(lambda conn: kv_store.put(conn, kv_store.CLEAN, "0"), durable=True)
     return last
+
+
+async def note_recovered(db: Database) -> None:
+    """Record that nothing from before this boot is trusted any more without having been checked."""
+    boot_id = _boot_id()
+    if kv_store.get(db, kv_store.BOOT_ID) != boot_id:
+        await db.write(lambda conn: kv_store.put(conn, kv_store.BOOT_ID, boot_id))
 
 
 async def end(db: Database) -> None:

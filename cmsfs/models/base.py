@@ -1,10 +1,10 @@
 """The base of all wire models: configuration, timestamps, numbers, mini references.
 
-Imported by all other models.  A model says what may come and in which form; what it means is decided
-by the client and the service.
+Imported by all other models.  A model defines which fields a body has and their formats; the client and
+the service decide what they mean.
 
 Rule: read liberally (unknown fields are ignored, numbers may be text), write exactly (RFC 3339 with an
-offset, only the fields that were set).  A change alone is read strictly (see `UpdateBody`).
+offset, only the fields that were set).  Only the bodies of changes are read strictly (see `UpdateBody`).
 """
 
 import re
@@ -19,9 +19,9 @@ _RFC3339 = re.compile(
 
 
 def parse_timestamp(text: str) -> datetime:
-    """An RFC 3339 date-time as an aware datetime in UTC, to the microsecond.
+    """Parse an RFC 3339 date-time; return an aware datetime in UTC, to the microsecond.
 
-    Raises `ValueError` for anything else, a missing offset included.
+    Raises `ValueError` for anything else, including a missing offset.
     """
     found = _RFC3339.fullmatch(text.strip())
     if found is None:
@@ -36,7 +36,7 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def format_timestamp(moment: datetime) -> str:
-    """RFC 3339 in UTC; a fraction only where there is one, so that nothing is lost on the way back."""
+    """Return the time as RFC 3339 in UTC, with a fraction only if it has one; parsing it loses nothing."""
     return moment.astimezone(UTC).isoformat()
 
 
@@ -60,8 +60,8 @@ def _whole(value: Any) -> Any:
     return value
 
 
-# In answers: whatever form of date-time the service writes (a page of results holds a thousand of them, so
-# the parsing stays in pydantic's core).  In requests: RFC 3339 and nothing else.
+# Responses may have any date-time format that pydantic's core parses (a page of results holds a thousand
+# of them, so a validator in Python would be slow).  Requests must have RFC 3339.
 Timestamp = Annotated[pydantic.AwareDatetime, pydantic.PlainSerializer(format_timestamp)]
 RequestTimestamp = Annotated[
     pydantic.AwareDatetime, pydantic.BeforeValidator(_timestamp), pydantic.PlainSerializer(format_timestamp)
@@ -74,7 +74,7 @@ def _exact(value: Any) -> Any:
     return value
 
 
-# A number in a request: what is no whole one is refused, not rounded.
+# A number in a request: anything but a whole number is rejected, not rounded.
 Exact = pydantic.BeforeValidator(_exact)
 
 
@@ -84,7 +84,7 @@ def _named(value: Any) -> Any:
     return value
 
 
-# A name in a request: no number, no blank, no control characters.
+# A name in a request: text that is not only whitespace and has no control characters.
 Readable = pydantic.BeforeValidator(_named)
 
 
@@ -94,31 +94,32 @@ def _as_written(value: Any) -> Any:
     return value
 
 
-# A name in a request that some clients send as a whole number.  Of any other number the text is not kept.
+# A name in a request, which some clients send as a whole number.  Other numbers are rejected, because their
+# original text is lost.
 ItemName = Annotated[str, pydantic.BeforeValidator(_as_written)]
 
 # A number of bytes.
 Size = Annotated[int, pydantic.BeforeValidator(_whole)]
 
 
-# An id, or another text, that the service writes as a number; descriptions of the API say so.
+# An id, or other text, that the service writes as a number; the API description shows both types.
 #
-# The specification shows the ids of legal hold policies and of retention assignments as integers, the public
-# API gives strings, and of its clients the strict ones take nothing else.  Decided: integers, but strings for
-# a request with `box-version` or `x-box-ua`, which only clients of the public API send
-# (`marker_pagination.number_id`). A client of the specification knows neither header, and one that reads
-# liberally, as ours, does not care.
+# The specification shows the ids of legal hold policies and of retention assignments as integers; the public
+# API returns strings, and its strict clients accept nothing else.  Decision: integers, but strings in
+# responses to requests with `box-version` or `x-box-ua`, which only clients of the public API send
+# (`marker_pagination.number_id`).  A client of the specification sends neither header, and a client that
+# reads liberally, as ours does, accepts both.
 NumberId = Annotated[str, pydantic.WithJsonSchema({"type": ["integer", "string"]})]
 NumberOrText = Annotated[str, pydantic.WithJsonSchema({"type": ["integer", "string"]})]
 
 
-# A validator is built when its first value comes: a process uses few of them, and building all was a large
-# part of a start.
+# Validators are built on first use: a process uses few of them, and building all of them took a large part of
+# the start-up time.
 DEFERRED = pydantic.ConfigDict(defer_build=True)
 
 
 class Model(pydantic.BaseModel):
-    """The base of every shape: ids sent as numbers are read as text, unknown fields are ignored."""
+    """The base of all models: ids sent as numbers are read as text, unknown fields are ignored."""
 
     model_config = pydantic.ConfigDict(
         extra="ignore",
@@ -129,12 +130,12 @@ class Model(pydantic.BaseModel):
     )
 
     def body(self) -> dict[str, Any]:
-        """The fields that were set, under their wire names, ready to be sent as JSON."""
+        """Return the fields that were set, under their wire names, ready to be sent as JSON."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 class UpdateBody(Model):
-    """The body of a change.  What is no field, or cannot be changed, is refused, never dropped."""
+    """The body of a change.  Unknown and read-only fields are rejected, never ignored."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
@@ -174,6 +175,6 @@ class EnterpriseMini(Model):
 
 
 class Reference(Model):
-    """Another object named by its id, as requests do (`parent: {id}`)."""
+    """A reference to another object by its id, as in requests (`parent: {id}`)."""
 
     id: str

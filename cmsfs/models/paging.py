@@ -19,7 +19,7 @@ class OffsetPage(Model, Generic[T]):
     limit: int = 0
     offset: int = 0
     total_count: int = 0
-    order: list[Order] | Order | None = None  # services have been seen to send either
+    order: list[Order] | Order | None = None  # services send either form
 
 
 class MarkerPage(Model, Generic[T]):

@@ -6,7 +6,7 @@ from cmsfs.models.base import Model
 
 
 class Problem(Model):
-    """`code` is for machines, `message` for people; some endpoints send less than all of it."""
+    """An error: `code` is for programs, `message` for people; some endpoints omit fields."""
 
     type: str = "error"
     status: int | None = None

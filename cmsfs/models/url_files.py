@@ -1,10 +1,10 @@
 """Web links as files: formats and parses `.url` files.
 
-The format is the InternetShortcut of the desktop world, an INI file that file managers and browsers of all
-systems open: `URL=` is the address, `Comment=` the description, with the escapes of desktop entries.
+The format is the desktop's InternetShortcut, an INI file that file managers and browsers of all systems
+open: `URL=` is the address, `Comment=` the description, with the escapes of desktop entries.
 
-Rule: nothing that comes from the service or from a program makes a second line, and only addresses of the
-web (http, https) are addresses.
+Rule: values from the service or from a program never add a line, and only web addresses (http, https) are
+valid.
 """
 
 import json
@@ -14,34 +14,34 @@ from urllib.parse import quote
 
 from cmsfs.models.content import web_links
 
-# A shortcut is a few lines; the longest address that the service takes fits twice.
+# A shortcut has a few lines; the longest address that the service accepts fits twice.
 MAX_BYTES = 16 * 1024
 
 _HEADER = "[internetshortcut]"
 _BYTE_ORDER_MARK = "\ufeff"
 
-# What a line cannot hold, and the space at an end of a value, which readers strip.
+# Characters that a line cannot contain; spaces at the ends of a value, which readers strip, are escaped too.
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MEANINGS = {"\\": "\\", "n": "\n", "r": "\r", "t": "\t", "s": " "}
 _ESCAPED = re.compile(r"\\([\\nrts])")
 
 
 class Shortcut(NamedTuple):
-    """What a web link says: where it leads, and its description ("": none)."""
+    """The address and the description of a web link ("": none)."""
 
     url: str
     description: str = ""
 
 
 class ParsedShortcut(NamedTuple):
-    """What a file holds: a shortcut, and whether that `is_all`, so that a web link loses nothing of it."""
+    """The shortcut in a file, and whether the file contains nothing else (`is_all`)."""
 
     shortcut: Shortcut
     is_all: bool
 
 
 def text(url: str, description: str = "") -> bytes:
-    """The content of the file that stands for a link to `url`, as the drive writes it."""
+    """Return the contents of the file for a link to `url`, as the drive writes it."""
     lines = ["[InternetShortcut]", f"URL={_address(url)}"]
     if description:
         lines.append(f"Comment={_escaped(description)}")
@@ -49,14 +49,14 @@ def text(url: str, description: str = "") -> bytes:
 
 
 def parse(data: bytes) -> ParsedShortcut | None:
-    """The shortcut to the web that a file holds; None if it holds none."""
+    """Parse a file's contents; return its shortcut to a web address, None if there is none."""
     if len(data) > MAX_BYTES:
         return None
     try:
         lines = data.decode().removeprefix(_BYTE_ORDER_MARK).split("\n")
     except UnicodeDecodeError:
         return None
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     section = ""
     is_all = True
     for line in map(_bare, lines):
@@ -67,29 +67,29 @@ def parse(data: bytes) -> ParsedShortcut | None:
             section = line.casefold()
             continue
         key, equals, value = _parts(line)
-        if not equals or section != _HEADER or key not in ("url", "comment") or key in said:
+        if not equals or section != _HEADER or key not in ("url", "comment") or key in values:
             is_all = False
         else:
-            said[key] = value.strip(" \t")
-    url = said.get("url", "")
+            values[key] = value.strip(" \t")
+    url = values.get("url", "")
     if not web_links.is_address(url):
         return None
-    description = _ESCAPED.sub(lambda found: _MEANINGS[found[1]], said.get("comment", ""))
+    description = _ESCAPED.sub(lambda found: _MEANINGS[found[1]], values.get("comment", ""))
     if len(description) > web_links.MAX_DESCRIPTION:
         description, is_all = "", False
     return ParsedShortcut(Shortcut(url, description), is_all)
 
 
 def says(data: bytes, shortcut: Shortcut) -> bool:
-    """Whether this is what a file holds."""
+    """Whether the file's contents are this shortcut."""
     found = parse(data)
     return found is not None and found.shortcut == shortcut
 
 
 def edited(data: bytes, *, url: str | None = None, description: str | None = None) -> bytes:
-    """The content of a web link's file with another address or description; None leaves as it is.
+    """Return a web link file's contents with a new address or description; None leaves it unchanged.
 
-    All else in it, and how its lines end, stays as it was written.
+    Everything else, including the line endings, is preserved.
     """
     if parse(data) is None:
         return text(url or "", description or "")
@@ -110,17 +110,17 @@ def edited(data: bytes, *, url: str | None = None, description: str | None = Non
             if key == "url" and equals and not behind:
                 behind = len(lines) + 1
             if key == "comment" and equals and description == "":
-                continue  # each of them: without the first, a second one would be heard
+                continue  # remove all: otherwise a second one would become the description
         kept = line if value is None else line[: line.index("=") + 1] + value + _return(line)
         lines.append(kept)
-    if said_now := new.get("comment"):
-        _insert(lines, behind, f"Comment={said_now}")
+    if comment := new.get("comment"):
+        _insert(lines, behind, f"Comment={comment}")
     return (mark + "\n".join(lines)).encode(errors="replace")
 
 
 def _insert(lines: list[str], at: int, line: str) -> None:
     end = _return(*lines)
-    if at == len(lines):  # behind a last line that has no end
+    if at == len(lines):  # after a last line without a line ending
         lines[at - 1] = lines[at - 1].removesuffix("\r") + end
         lines.append(line)
     else:
@@ -136,13 +136,13 @@ def _bare(line: str) -> str:
 
 
 def _parts(line: str) -> tuple[str, str, str]:
-    """What is before `=`, as keys are compared, `=` if it is there, and what is behind it."""
+    """Split a line at `=`; return the casefolded key, `=` or "", and the value."""
     key, equals, value = line.partition("=")
     return key.strip(" \t").casefold(), equals, value
 
 
 def _address(url: str) -> str:
-    # A service may say anything: what is no part of an address is escaped as addresses do it.
+    # A service may send anything: characters that are invalid in an address are percent-encoded.
     return "".join(one if one.isprintable() and one != " " else quote(one, errors="replace") for one in url)
 
 
@@ -153,6 +153,6 @@ def _escaped(description: str) -> str:
 
 
 def of_item(item_json: str | None) -> Shortcut:
-    """What a web link says, from the item as the service described it."""
+    """Return the shortcut of a web link, from the service's JSON of the item."""
     item = json.loads(item_json) if item_json else {}
     return Shortcut(str(item.get("url") or ""), str(item.get("description") or ""))

@@ -255,8 +255,10 @@ def touch(conn: Connection, ino: Ino, now_ns: int) -> None:
 
 
 def mark_listed(conn: Connection, ino: Ino, *, at: int) -> None:
-    """Mark this folder as listed completely."""
-    conn.execute("INSERT OR REPLACE INTO listing(ino, listed_at) VALUES (?, ?)", (ino, at))
+    """Mark this folder as listed completely, unless it is gone."""
+    conn.execute(
+        "INSERT OR REPLACE INTO listing(ino, listed_at) SELECT ino, ? FROM node WHERE ino = ?", (at, ino)
+    )
 
 
 def mark_all_listed(conn: Connection, remote_ids: Iterable[str], *, at: int) -> None:
@@ -314,6 +316,11 @@ def unlisted(conn: Connection, *, after: Ino = 0, limit: int = 500) -> list[Ino]
     """Return folders that are not listed yet, with an ino above `after`; walks all folders: call it in a
     thread."""
     return [row[0] for row in conn.execute(_UNLISTED, (after, limit))]
+
+
+def has_listings(conn: Connection) -> bool:
+    """Whether any folder is listed."""
+    return conn.execute("SELECT 1 FROM listing LIMIT 1").fetchone() is not None
 
 
 def mark_unlisted(conn: Connection, ino: Ino) -> None:

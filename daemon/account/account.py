@@ -28,8 +28,8 @@ class Account:
 
     `owner_of`: the replica that must stay with the same user, since its pending changes are that user's; None
     for services whose users are temporary, such as the embedded one.  `by_link`: the drive is a shared
-    link's, without an account.  `belongs_to` is called with the user of the drive; `found_out` returns once
-    the service's operations are known, if services differ in that.
+    link's, without an account.  `belongs_to` is called with the user of the drive; `found_out` asks
+    for the service's operations, if services differ in that, and returns whether all are known.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Account:
         by_link: bool = False,
         owner_of: Database | None = None,
         belongs_to: Callable[[str], Awaitable[None]] | None = None,
-        found_out: Callable[[], Awaitable[None]] | None = None,
+        found_out: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._found_out = found_out
         self._belongs_to = belongs_to
@@ -56,6 +56,7 @@ class Account:
         self._doubt = Signal()
         self._more_room = Signal()
         self._known, self._is_fresh = trio.Event(), False
+        self._unclear_seconds: float | None = None  # until the operations are asked for again
 
     @property
     def is_online(self) -> bool:
@@ -92,7 +93,8 @@ class Account:
         if self._belongs_to is not None and user.id:
             await self._belongs_to(user.id)
         if self._found_out is not None:
-            await self._found_out()
+            is_clear, waited = await self._found_out(), self._unclear_seconds or SOON_SECONDS / 2
+            self._unclear_seconds = None if is_clear else min(2 * waited, REFRESH_SECONDS)
         self._known.set()
         return user
 
@@ -135,7 +137,8 @@ class Account:
         """Refresh periodically, forever."""
         while True:
             # After an offline start, as soon as possible.
-            with trio.move_on_after(REFRESH_SECONDS if self._is_fresh else SOON_SECONDS):
+            usual = self._unclear_seconds or REFRESH_SECONDS
+            with trio.move_on_after(usual if self._is_fresh else SOON_SECONDS):
                 await self._doubt.wait()
                 # Somebody who is refused tries again and again.
                 await trio.sleep(DOUBT_SECONDS)

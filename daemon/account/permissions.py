@@ -51,8 +51,18 @@ class RightsReader:
     """The rights on nodes, as far as the service has reported them."""
 
     def __init__(
-        self, db: Database, client: Client, hub: Hub, health: Health, nursery: Starts, file_locks: FileLocks
+        self,
+        db: Database,
+        client: Client,
+        hub: Hub,
+        health: Health,
+        nursery: Starts,
+        file_locks: FileLocks,
+        *,
+        for_reading: bool = False,
     ) -> None:
+        """`for_reading`: the drive was mounted for reading only, so nobody may write, whatever their role."""
+        self._for_reading = for_reading
         self.user_id: str | None = None  # whose drive this is
         self._db = db
         self._client = client
@@ -63,8 +73,12 @@ class RightsReader:
         # Missing rights: on the node itself, and on everything below it.
         self.said: dict[Ino, tuple[NodeRight, NodeRight]] = {}
         self._asked_at: dict[Ino, float] = {}
+        # Requests under way; the event is set once the item's own rights are known.
         self._asking: dict[Ino, trio.Event] = {}
         self._doubted: set[Ino] = set()  # something changed while they were being asked about
+        # Searches for exceptions under way, and folders where the last one ended early.
+        self._sweeps: dict[Ino, trio.CancelScope] = {}
+        self._unswept: set[Ino] = set()
         self._owners: OrderedDict[Ino, tuple[str | None, bool]] = (
             OrderedDict()
         )  # etag, and whether it is ours
@@ -84,6 +98,8 @@ class RightsReader:
         if self._client.offers.lacking and node.remote_id is not None and not node.is_folder:
             change = Ability.CHANGES if node.kind is NodeKind.LINK else Ability.VERSIONS
             rights = rights & ~NodeRight.WRITE if change in self._client.offers.lacking else rights
+        if self._for_reading:
+            rights &= ~NodeRight.WRITE
         return rights & self._file_locks.rights(node) if self._file_locks.known else rights
 
     def reason(self, node: Node) -> str | None:
@@ -138,12 +154,16 @@ class RightsReader:
             self._asked_at.pop(shared.ino, None)
             if shared.ino in self._asking:
                 self._doubted.add(shared.ino)
+                if self._asking[shared.ino].is_set():
+                    self._asking[shared.ino] = trio.Event()
+                if (sweep := self._sweeps.get(shared.ino)) is not None:
+                    sweep.cancel()
             else:
                 self._begin(shared)
 
     def _begin(self, shared: Node) -> trio.Event:
         asking = self._asking[shared.ino] = trio.Event()
-        self._nursery.start_soon(self._ask, shared, asking)
+        self._nursery.start_soon(self._ask_until_certain, shared)
         return asking
 
     def _shared(self, node: Node) -> Node | None:
@@ -176,11 +196,25 @@ class RightsReader:
         of = self._client.folders if node.is_folder else self._client.files
         return await of.permissions(item_id)
 
-    async def _ask(self, node: Node, asking: trio.Event) -> None:
+    async def _ask_until_certain(self, node: Node) -> None:
+        try:
+            await self._ask(node)
+            while node.ino in self._doubted and self._health.can_ask:
+                self._doubted.discard(node.ino)
+                await self._ask(node)
+        finally:
+            self._asking.pop(node.ino).set()
+            if node.ino in self._doubted:
+                self._doubted.discard(node.ino)
+                self._asked_at.pop(node.ino, None)
+
+    async def _ask(self, node: Node) -> None:
         try:
             assert node.remote_id is not None
             with self._health.request("rights"):
                 found = await self._permissions(node, node.remote_id)
+            if node.ino in self._doubted:
+                return
             self._asked_at[node.ino] = trio.current_time()
             before, told = self.said.get(node.ino), _told(node.kind, found)
             self.said[node.ino] = told
@@ -190,21 +224,18 @@ class RightsReader:
                 await self._db.write(lost_access.note_wipe)
             if before != told:
                 self._hub.publish([Change(ChangeKind.ATTRIBUTES, node.ino)])
-            if node.is_folder and (told[1] != ALL or before is not None):
-                asking.set()
-                await self._sweep(node, told[1])
+            if node.is_folder and (told[1] != ALL or before is not None or node.ino in self._unswept):
+                self._asking[node.ino].set()
+                self._unswept.add(node.ino)
+                with trio.CancelScope() as self._sweeps[node.ino]:
+                    await self._sweep(node, told[1])
+                    self._unswept.discard(node.ino)
         except errors.RemoteError as error:
             if isinstance(error, errors.NotShown):
                 self._asked_at[node.ino] = trio.current_time()  # it would cost a search at every use
             log.info("the permissions on %s could not be read: %s", node.name, error)
         finally:
-            asking.set()
-            del self._asking[node.ino]
-            if node.ino in self._doubted:
-                self._doubted.discard(node.ino)
-                self._asked_at.pop(node.ino, None)
-                if self._health.can_ask:
-                    self._begin(node)
+            self._sweeps.pop(node.ino, None)
 
     async def _sweep(self, top: Node, below: NodeRight) -> None:
         """Find items below a shared folder with other rights than it gives.

@@ -25,7 +25,7 @@ from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.replica.sharing import shares
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
-from cmsfs.vfs.virtual.search_results import MOST, Match
+from cmsfs.vfs.virtual.search_results import MAX_MATCHES, Match
 
 # What is read of files, for one search; text that is longer is not a text that somebody reads.
 TEXT_BYTES = 1024 * 1024
@@ -59,10 +59,14 @@ _INSERT = (
 PARTIAL = "names, attributes and text files on this machine; the service was not asked"
 
 
-class PathOf(Protocol):
-    """Returns the path of a cached content; `dirty`: not uploaded yet."""
+class CachedFiles(Protocol):
+    """The cached contents (`BlockCache`)."""
 
-    def __call__(self, sha1: str, *, dirty: bool) -> Path: ...
+    def place(self, sha1: str, *, dirty: bool) -> Path:
+        """Return the path of a content; `dirty`: not uploaded yet."""
+
+    async def flush(self) -> None:
+        """Record in the replica what was cached just now."""
 
 
 @dataclass(slots=True)
@@ -85,9 +89,9 @@ class LocalResults:
 class LocalSearch:
     """Searches the replica and the cache."""
 
-    def __init__(self, db: Database, path_of: PathOf) -> None:
+    def __init__(self, db: Database, cached: CachedFiles) -> None:
         self._db = db
-        self._path_of = path_of
+        self._cached = cached
 
     async def search(self, wanted: parser.ParsedSearch, folders: Sequence[Ino]) -> LocalResults:
         """Return the matches; only below these folders, if any are given.
@@ -99,13 +103,14 @@ class LocalSearch:
         me = shares.rules_of(self._db).me
         owners = tuple(me or one if one == "me" else one for one in wanted.owners)
         asked = dataclasses.replace(wanted, owners=owners)
+        await self._cached.flush()
         return await self._db.query(lambda conn: self._found(conn, asked, folders))
 
     def _found(self, conn: Connection, wanted: parser.ParsedSearch, folders: Sequence[Ino]) -> LocalResults:
         rows = {row["ino"]: row for row in _rows(conn, folders) if _fits(row, wanted)}
         order = self._fitting(rows, wanted) if wanted.text else list(rows)
         matches = []
-        for ino in order[:MOST]:
+        for ino in order[:MAX_MATCHES]:
             row = rows[ino]
             if (path := _path(conn, ino)) is not None:
                 identity = row["remote_id"] or f"here-{ino}"
@@ -152,7 +157,7 @@ class LocalSearch:
         ):
             return ""
         try:
-            data = self._path_of(row["sha1"], dirty=bool(row["dirty"])).read_bytes()
+            data = self._cached.place(row["sha1"], dirty=bool(row["dirty"])).read_bytes()
         except OSError:
             return ""  # evicted meanwhile
         return data[:TEXT_BYTES].decode("utf-8", "replace").replace("\0", " ")

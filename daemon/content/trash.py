@@ -174,6 +174,17 @@ class RemoteTrash:
             home = self._original_folder(item)
             if home is not None and home.ino != parent and _is_alive(home):
                 raise self._only_home(home)
+        assert folder.remote_id is not None, "it is uploaded"
+        making = self.context.remote_updates.making
+        # On its way it may pass its old place, where the drive may have something else by now.
+        self.context.passing.add(item.id)
+        try:
+            with making(item.parent_id or "", item.name), making(folder.remote_id, wanted):
+                return await self._restore_to(item, folder, wanted)
+        finally:
+            self.context.passing.discard(item.id)
+
+    async def _restore_to(self, item: Remote, folder: Node, wanted: str) -> Ino:
         answer = await self._back(item, folder, wanted)
         if answer.parent_id == folder.remote_id:
             return await self._arrived(answer, folder)

@@ -30,13 +30,14 @@ class ServiceAbilities:
             words = kept[client.endpoints.base_url]
             client.offers.lacking = frozenset(known[word] for word in words if word in known)
 
-    async def find_out(self) -> None:
-        """Ask the service, unless it has answered completely since the start.  Raises `RemoteError`.
+    async def find_out(self) -> bool:
+        """Ask the service, unless it has answered completely since the start, and return whether it has by
+        now.  Raises `RemoteError`.
 
-        What stays unclear counts as before, or as not offered, and is asked again.
+        What stays unclear counts as before, or as not offered, and is to be asked again.
         """
         if self._is_asked:
-            return
+            return True
         client = self._client
         addresses = client.endpoints
         found = await offers.find_out(client.wire, addresses.base_url, addresses.upload_url)
@@ -48,5 +49,6 @@ class ServiceAbilities:
         if lacking != client.offers.lacking:
             for one in sorted(lacking):
                 log.info("this service cannot %s%s", one.cannot, " at present" * (one in found.unclear))
-        client.offers.lacking = lacking
+        client.offers.lacking, client.offers.unclear = lacking, open_yet
         self._is_known, self._is_asked = True, not found.unclear
+        return self._is_asked

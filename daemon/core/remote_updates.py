@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 _Place = tuple[str | None, str]  # the folder's ID at the service, the key of the name
 
 
-# Limit of remembered deletions of unknown items, by ID: an older page may still arrive.
+# Limit of remembered deletions, by ID: an older page may still arrive when the item's row is gone.
 REMEMBERED = 10_000
 
 
@@ -149,6 +149,12 @@ class RemoteUpdates:
         self._disputed.clear()
         return found
 
+    def note_deleted(self, key: ItemKey, sequence: int) -> None:
+        """Ignore states of the item before this one, with which it was deleted."""
+        self._deleted[key] = max(sequence, self._deleted.pop(key, 0))
+        while len(self._deleted) > REMEMBERED:
+            self._deleted.popitem(last=False)
+
     def is_there(self, key: ItemKey) -> None:
         """Forget the deletion of an item that the service confirms to have."""
         self._deleted.pop(key, None)
@@ -174,12 +180,17 @@ class RemoteUpdates:
                 continue
             if self.misfits.known:
                 self.misfits.known.pop((one.kind, one.id), None)
-            if self._deleted and one.sequence < self._deleted.get((one.kind, one.id), -1):
+            if self._deleted and self._is_from_before_deletion(one):
                 if is_listing:
                     self._disputed[one.kind, one.id] = None
                 continue
             (later if making and self._is_ours(one, making) else now).append(one)
         return now, later, never
+
+    def _is_from_before_deletion(self, one: Remote) -> bool:
+        """A row that is still there has the sequence of its deletion, with which the merge compares."""
+        is_before = one.sequence < self._deleted.get((one.kind, one.id), -1)
+        return is_before and tree.find_remote(self._db, one.kind, one.id) is None
 
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
         place = (one.parent_id, wire_names.name_key(one.name))
@@ -189,14 +200,12 @@ class RemoteUpdates:
         node = tree.remote_at(conn, one.kind, one.id)
         if node is None or node.parent is None:
             offers.forget(conn, one.kind, one.id)
-        if node is None:
-            if one.sequence is not None:
-                self._deleted[one.kind, one.id] = one.sequence
-                while len(self._deleted) > REMEMBERED:
-                    self._deleted.popitem(last=False)
-            return []
         # A deletion older than the known state was followed by a restore.
-        if one.sequence is not None and one.sequence < node.sequence:
+        if node is not None and one.sequence is not None and one.sequence < node.sequence:
+            return []
+        if one.sequence is not None:
+            self.note_deleted((one.kind, one.id), one.sequence)
+        if node is None:
             return []
         if node.parent is None and node.base_parent is None:
             # It was deleted here; older updates may have restored its contents.

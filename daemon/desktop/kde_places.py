@@ -1,9 +1,9 @@
 """The drive in the side pane of KDE's file managers and file dialogs.
 
-They list disks of the kinds that they know, and no others; what a person may add by hand is in
-`user-places.xbel`, and there the drive is added when it is mounted at a folder for the first time.
+They list only known kinds of disks; entries that users add are in `user-places.xbel`, and the drive is added
+there when it is mounted at a folder for the first time.
 
-Rule: only where KDE has made the file, and once: whoever removes the entry has it removed.
+Rule: only if KDE has created the file, and only once: an entry that the user removes is not added again.
 """
 
 import html
@@ -36,7 +36,7 @@ _BOOKMARK = """ <bookmark href={address}>
 
 
 async def show(db: Database, settings: config.Settings, mountpoint: Path) -> None:
-    """Add the drive, if it has not been added for this folder before."""
+    """Add the drive, unless it was added for this folder before."""
     if kv_store.get(db, kv_store.PLACES) == str(mountpoint):
         return
     title = drive_title.title(settings, kv_store.get(db, kv_store.LOGIN))
@@ -50,7 +50,7 @@ def _file() -> Path:
 
 
 def _add(file: Path, mountpoint: Path, title: str, icon: str) -> bool:
-    """Whether the entry is there."""
+    """Add the entry; return whether it exists now."""
     try:
         file = file.resolve()
         before = file.stat()
@@ -69,7 +69,7 @@ def _add(file: Path, mountpoint: Path, title: str, icon: str) -> bool:
             new.write_text(head + made + end + rest, encoding="utf-8")
             new.chmod(before.st_mode & 0o777)
             if file.stat().st_mtime_ns != before.st_mtime_ns:
-                return False  # at the next mount
+                return False  # try again at the next mount
             new.replace(file)
         finally:
             new.unlink(missing_ok=True)

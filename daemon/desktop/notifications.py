@@ -1,10 +1,9 @@
-"""Which events are shown as desktop notifications: conflicts, refused changes, an expired login, a full disk.
+"""Desktop notifications of problems: conflicts, rejected changes, an expired login, a full disk.
 
-Every few seconds each of these is looked at; one that is new, or has grown, becomes a notification of the
-desktop.  Of one kind there is one at a time, which the next one replaces, and not more often than every few
-minutes, however much goes on.
+Checks for each kind of problem every few seconds; one that is new, or has grown, is shown as a notification.
+There is one notification per kind, which the next one replaces, and at most one every few minutes.
 
-Rule: names are shown to the person whose files they are, and nobody else: never logged.
+Rule: file names are shown only to the user, never logged.
 """
 
 import os
@@ -23,26 +22,26 @@ from daemon.core.health import Health, HealthState
 
 LOOK_SECONDS = 3.0
 
-# A person who was told is not told again for so long, unless all was well in between.
+# Minimum interval between notifications of one kind, unless the problem was solved in between.
 REPEAT_SECONDS = 15 * 60.0
-# And all is well only when it was for a while: a connection that comes and goes is one trouble.
+# A problem counts as solved after this time without it: an unstable connection is one problem.
 CALM_SECONDS = 60.0
 
-# The disk is nearly full when so much more than what is to be left free is left.
-NEARLY = 0.1
+# The disk is nearly full if the free space exceeds `keep_free_bytes` by less than this fraction.
+NEARLY_FULL_MARGIN = 0.1
 
 Show = Callable[..., Awaitable[int | None]]
 
 
 async def _show(summary: str, body: str, *, replaces: int = 0, urgency: str = "normal") -> int | None:
-    from cmsfs.ipc import notification_bus  # the libraries of the bus are loaded with the first
+    from cmsfs.ipc import notification_bus  # loads the D-Bus libraries on first use
 
     return await notification_bus.show(summary, body, replaces=replaces, urgency=urgency)
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One notification; `count` grows when more of the same happens."""
+    """A notification; `count` grows when more of the same happens."""
 
     summary: str
     body: str
@@ -51,7 +50,7 @@ class Trouble:
 
 
 @dataclass(slots=True)
-class _Told:
+class _LastShown:
     number: int = 0
     count: int = 0
     at: float = float("-inf")
@@ -61,9 +60,9 @@ class _Told:
 class Notifications:
     """The agent that shows notifications.
 
-    `problem` says what keeps the pinned from being complete, "" if nothing does; `conflicts` how many
-    conflict copies were made so far, with the name of the last; `returned` how many deletions were refused,
-    with a sentence about the last; `shared` the same of what others share; `guard` what the guard asks.
+    `problem` returns why pinned items cannot be downloaded, or ""; `conflicts` the number of conflict copies
+    so far and the name of the last one; `returned` the number of rejected deletions and a sentence about the
+    last one; `shared` the same for newly shared items; `guard` the guard's pending question.
     """
 
     def __init__(
@@ -87,10 +86,10 @@ class Notifications:
         self._shared = shared
         self._guard = guard
         self._conflicts = conflicts
-        self._told: dict[str, _Told] = {}
+        self._shown_by_kind: dict[str, _LastShown] = {}
 
     async def run(self) -> None:
-        """Tell of what is new, for ever."""
+        """Show notifications of new problems until cancelled."""
         if not self._settings.notifications:
             return
         while True:
@@ -98,7 +97,7 @@ class Notifications:
             await trio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Look at everything once."""
+        """Check all kinds of problems once."""
         for kind, find in (
             ("conflict", self._find_conflict),
             ("held", self._find_held),
@@ -109,22 +108,22 @@ class Notifications:
             ("login", self._find_login),
             ("disk", self._find_full_disk),
         ):
-            told = self._told.setdefault(kind, _Told())
+            shown = self._shown_by_kind.setdefault(kind, _LastShown())
             if (trouble := find()) is not None:
-                await self._tell(told, trouble)
-            elif trio.current_time() - told.last_seen > CALM_SECONDS:
-                told.count, told.at = 0, float("-inf")
+                await self._notify(shown, trouble)
+            elif trio.current_time() - shown.last_seen > CALM_SECONDS:
+                shown.count, shown.at = 0, float("-inf")
 
-    async def _tell(self, told: _Told, trouble: Trouble) -> None:
+    async def _notify(self, shown: _LastShown, trouble: Trouble) -> None:
         now = trio.current_time()
-        told.last_seen = now
-        if trouble.count <= told.count or now - told.at < REPEAT_SECONDS:
+        shown.last_seen = now
+        if trouble.count <= shown.count or now - shown.at < REPEAT_SECONDS:
             return
-        told.count, told.at = trouble.count, now
+        shown.count, shown.at = trouble.count, now
         number = await self._show(
-            trouble.summary, trouble.body, replaces=told.number, urgency=trouble.urgency
+            trouble.summary, trouble.body, replaces=shown.number, urgency=trouble.urgency
         )
-        told.number = number or 0
+        shown.number = number or 0
 
     def _find_conflict(self) -> Trouble | None:
         count, last = self._conflicts()
@@ -199,7 +198,7 @@ class Notifications:
             return Trouble("Not enough space for pinned items", problem)
         found = os.statvfs(self._settings.paths.state)
         left = found.f_bavail * found.f_frsize
-        if left >= self._settings.keep_free_bytes * (1 + NEARLY):
+        if left >= self._settings.keep_free_bytes * (1 + NEARLY_FULL_MARGIN):
             return None
         return Trouble(
             "The disk is nearly full",

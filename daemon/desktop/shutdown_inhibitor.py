@@ -1,10 +1,11 @@
-"""Delays a shutdown of the machine until what was saved is at the service, as long as logind allows.
+"""Delays a shutdown of the machine until pending changes are uploaded, as long as logind allows.
 
-A delay lock is taken at the start and held; logind tells that the machine is about to shut down, and goes on
-when the lock is released or `InhibitDelayMaxSec` is over (5 seconds unless logind.conf says otherwise).  The
-unit's own stop then still waits for `drain_seconds`.
+A delay lock is taken at the start and held; logind signals that the machine is about to shut down, and
+continues when the lock is released or after `InhibitDelayMaxSec` (5 seconds by default, see logind.conf).
+Stopping the unit then waits for `drain_seconds`.
 
-Rule: nothing depends on it.  What is not uploaded is in the journal, and is uploaded after the next start.
+Rule: nothing depends on it.  Changes that are not uploaded are in the journal, and are uploaded after the
+next start.
 Source: org.freedesktop.login1(5), "Inhibitor Locks".
 """
 
@@ -21,31 +22,31 @@ from daemon.core.network_watch import BUS_AGAIN_SECONDS, LOGIN
 
 log = logging.getLogger(__name__)
 
-# Longer than any sensible limit of logind's, which ends the waiting there.
+# An upper bound in seconds, above any sensible limit of logind, which normally ends the wait.
 LIMIT_SECONDS = 60.0
 
 _TOLD = MatchRule(type="signal", interface=LOGIN.interface, member="PrepareForShutdown")
 
 
 class ShutdownInhibitor:
-    """Has a shutdown wait for `upload`, where `pending` says that something is not uploaded."""
+    """Delays a shutdown for `upload` if `pending` returns a number of pending changes."""
 
     def __init__(self, pending: Callable[[], int], upload: Callable[[], Awaitable[None]]) -> None:
         self._pending = pending
         self._upload = upload
 
     async def run(self) -> None:
-        """Hold the lock until cancelled; a system without logind does without."""
+        """Hold the lock until cancelled; does nothing on a system without logind."""
         while True:
             try:
                 await self._follow()
-            # Whatever a bus, or what claims to be one, may do: the library has no root of its exceptions.
+            # Any error of the bus: the library's exceptions have no common base class.
             except Exception as error:
                 log.debug("shutdowns of the machine cannot be delayed: %r", error)
             await trio.sleep(BUS_AGAIN_SECONDS)
 
     async def _follow(self) -> None:
-        """Until the bus is gone."""
+        """Handle signals until the bus disconnects."""
         rule = MatchRule(
             type="signal", sender=LOGIN.bus_name, interface=LOGIN.interface, member="PrepareForShutdown"
         )
@@ -61,13 +62,13 @@ class ShutdownInhibitor:
                     elif _TOLD.matches(told) and told.body == (True,):
                         await self._finish(held)
                     elif _TOLD.matches(told):
-                        await _ask(bus)  # called off
+                        await _ask(bus)  # the shutdown was cancelled
             finally:
                 if held is not None:
                     held.close()
 
     async def _finish(self, held: FileDescriptor | None) -> None:
-        """Upload what there is, and let go."""
+        """Upload pending changes, then release the lock."""
         async with trio.open_nursery() as nursery:
             if before := self._pending():
                 changes = f"{before} change{'s are' if before > 1 else ' is'} uploaded to the service first"

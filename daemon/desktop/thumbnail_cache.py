@@ -1,10 +1,10 @@
 """The freedesktop thumbnail cache: paths, freshness, writing.
 
-`~/.cache/thumbnails/SIZE/MD5.png`, the MD5 being that of the file's URI; in the picture stand that URI and
-the file's time in seconds, by which a file manager knows whether it is still good.  The source of all of this
-is freedesktop's "Thumbnail Managing Standard".
+Thumbnails are in `~/.cache/thumbnails/SIZE/MD5.png`, named by the MD5 of the file's URI; the PNG contains the
+URI and the file's modification time in seconds, by which file managers detect outdated ones.  Defined by
+freedesktop's "Thumbnail Managing Standard".
 
-Rule: a picture appears whole, readable by its owner only.
+Rule: thumbnails are written atomically, readable only by their owner.
 """
 
 import hashlib
@@ -17,45 +17,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
-# Folder by size in pixels.  File managers on screens of double density ask for the last one, others never:
-# it is made where the folder shows that somebody has.
+# Pixels by folder.  Only file managers on HiDPI screens use the last one: it is written only if its folder
+# exists.
 SIZES = {"normal": 128, "large": 256, "x-large": 512}
 _ASKED_FOR = "x-large"
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _URI, _MTIME = b"Thumb::URI", b"Thumb::MTIME"
 
-# What GLib leaves as it is in a path; the URI must be the one that file managers make, to the letter.
+# Characters that GLib does not escape in a path; the URI must be identical to that of file managers.
 _SAFE = "/!$&'()*+,-.:=@_~"
 
-# The texts stand at the beginning; a picture of ours has them in the first few hundred bytes.
+# The texts are at the beginning; our thumbnails have them in the first few hundred bytes.
 _HEAD_BYTES = 16 * 1024
 
 
 def uri(path: Path) -> str:
-    """The URI of a file as GLib writes it."""
+    """Return the URI of a file as GLib formats it."""
     return "file://" + quote(os.fsencode(path), safe=_SAFE)
 
 
 def path_of(cache: Path, size: str, of: str) -> Path:
-    """Where the picture of this size belongs; `of` is the URI."""
+    """Return the path of the thumbnail of this size; `of` is the file's URI."""
     return cache / size / f"{hashlib.md5(of.encode(), usedforsecurity=False).hexdigest()}.png"
 
 
 def is_fresh(cache: Path, of: str, mtime: int) -> bool:
-    """Whether there are pictures in all sizes of the file as it is."""
+    """Whether there are thumbnails in all sizes for the current version of the file."""
     wanted = {_URI: of.encode(), _MTIME: str(mtime).encode()}
     return all(wanted.items() <= _texts(path_of(cache, size, of)).items() for size in sizes(cache))
 
 
 def sizes(cache: Path) -> dict[str, int]:
-    """The sizes that the file managers of this desktop use."""
+    """Return the sizes that the file managers of this desktop use."""
     has_largest = (cache / _ASKED_FOR).is_dir()
     return {name: pixels for name, pixels in SIZES.items() if has_largest or name != _ASKED_FOR}
 
 
 def write(cache: Path, size: str, of: str, mtime: int, picture: bytes) -> None:
-    """Put a PNG into its place, with the texts that belong into it.  Raises `OSError`, `ValueError`."""
+    """Write a PNG into the cache, with its texts.  Raises `OSError`, and `ValueError` if it is not a PNG."""
     whole = _labelled(picture, {_URI: of.encode(), _MTIME: str(mtime).encode(), b"Software": b"cmsfs"})
     target = path_of(cache, size, of)
     for folder in (cache, target.parent):
@@ -71,7 +71,7 @@ def write(cache: Path, size: str, of: str, mtime: int, picture: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CachedThumbnail:
-    """A picture in the cache: `path` is that of its file below a folder, `mtime` the file's time then."""
+    """A cached thumbnail: `path` is its file's path below a folder, `mtime` the file's time then."""
 
     file: Path
     path: str
@@ -79,7 +79,7 @@ class CachedThumbnail:
 
 
 def thumbnails_below(cache: Path, folder: Path) -> Iterator[CachedThumbnail]:
-    """All pictures of files below a folder, of all sizes, and the notes that there can be none."""
+    """Yield all thumbnails of files below a folder, of all sizes, and the records of failed ones."""
     top = f"{os.fspath(folder).rstrip('/')}/"
     for file in itertools.chain(cache.glob("*/*.png"), cache.glob("fail/*/*.png")):
         texts = _texts(file)
@@ -91,7 +91,7 @@ def thumbnails_below(cache: Path, folder: Path) -> Iterator[CachedThumbnail]:
 
 
 def _labelled(picture: bytes, texts: dict[bytes, bytes]) -> bytes:
-    """A PNG with these texts behind its header."""
+    """Return a PNG with these texts after its header."""
     head = len(_SIGNATURE) + 8 + 13 + 4
     if not picture.startswith(_SIGNATURE) or picture[12:16] != b"IHDR" or len(picture) < head:
         raise ValueError("not a PNG")
@@ -104,7 +104,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _texts(path: Path) -> dict[bytes, bytes]:
-    """The texts before the picture in a PNG; none of what is no PNG."""
+    """Return the texts before the image data of a PNG; none if the file is not a PNG."""
     try:
         with path.open("rb") as file:
             data = file.read(_HEAD_BYTES)

@@ -1,8 +1,8 @@
 """Removes thumbnails of files that may no longer be read from the desktop's cache.
 
-File managers keep a picture of each photo that they have shown, under the address of the file.  Of what lies
-below the mountpoint those stay that show a file as it is here and may be read; another one is made anew by
-whoever wants it.
+File managers keep a thumbnail of each photo that they have shown, by the URI of the file.  Of those below the
+mountpoint, only thumbnails of the current versions of readable files are kept; others are created again on
+demand.
 """
 
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 async def wipe(db: Database, rights: RightsReader, mountpoint: Path) -> int:
-    """Remove them; how many.  What cannot be removed is told in the log, and stays."""
+    """Remove them; return how many.  Failures are logged."""
     cache = config.thumbnails_folder()
     kept = await threads.run_sync(lambda: list(thumbnail_cache.thumbnails_below(cache, mountpoint)))
     unwanted = [one.file for one in kept if not _is_shown(db, rights, one)]

@@ -1,12 +1,12 @@
-"""Downloads thumbnails of a photo folder before a file manager would make its own.
+"""Downloads thumbnails of a photo folder before a file manager would create its own.
 
-A file manager reads every photo of a folder to draw it small, which downloads them all.  With the setting
-`thumbnails` a folder that is opened gets its pictures from the service (`representations`) into the desktop's
-own cache first, a few kB each; the opener waits for them for a moment, as what it does not find it makes.
+To create thumbnails, a file manager reads every photo of a folder, which downloads them all.  With the
+setting `thumbnails`, when a folder is opened, its thumbnails are first downloaded from the service
+(`representations`) to the desktop's cache, a few kB each; opening the folder waits briefly for them.
 
-What the service sends is unpacked and made smaller in the worker's process, never in this one.
+Images from the service are decoded and scaled in the worker process, never in this one.
 
-Rule: nothing here fails an opening; a photo without a picture is one that the file manager reads.
+Rule: errors here never fail the opening of a folder; without a thumbnail, the file manager reads the photo.
 """
 
 import logging
@@ -29,28 +29,28 @@ from daemon.desktop import thumbnail_cache
 
 log = logging.getLogger(__name__)
 
-# What file managers draw small, and the service too.
+# File types for which both file managers and the service create thumbnails.
 IMAGES = frozenset(("bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "png", "tif", "tiff", "webp"))
 
-# The next size above the largest that is kept, of those that the service makes.
+# The smallest size offered by the service that is not below the largest cached size.
 HINTS = {256: "[jpg?dimensions=320x320]", 512: "[jpg?dimensions=1024x1024]"}
 MAX_BYTES = 1024 * 1024
 
-# An opener waits so long for the pictures of a folder; the rest comes behind its back.
+# Opening a folder waits this long for its thumbnails; the rest are downloaded in the background.
 WAIT_SECONDS = 3.0
 
-# Pictures of one folder, folders that wait, requests at once; the service may take its time over one.
+# Limits: thumbnails per folder, waiting folders, parallel requests, and seconds per thumbnail.
 MOST = 500
 FOLDERS = 8
 AT_ONCE = 4
 PICTURE_SECONDS = 20.0
 
-# Contents of which there is no picture, remembered.
+# Number of contents without a thumbnail that are remembered.
 REMEMBERED = 10_000
 
 
 class Thumbnails:
-    """Fills `cache` (`~/.cache/thumbnails`) for what lies below `mountpoint`."""
+    """Fills `cache` (`~/.cache/thumbnails`) for files below `mountpoint`."""
 
     def __init__(self, db: Database, client: Client, health: Health, mountpoint: Path, cache: Path) -> None:
         self._db = db
@@ -65,7 +65,7 @@ class Thumbnails:
         self.made = 0
 
     async def opened(self, folder: Ino) -> None:
-        """A folder is being opened: have its pictures made, and wait a moment.  Never fails."""
+        """Request the thumbnails of a folder that is being opened, and wait briefly.  Never raises."""
         if not self._health.may_work or not self._photos(folder):
             return
         done = self._waiting.setdefault(folder, trio.Event())
@@ -77,7 +77,7 @@ class Thumbnails:
             await done.wait()
 
     async def run(self) -> None:
-        """Make the pictures of the folders that were opened, the last one first, for ever."""
+        """Download the thumbnails of opened folders, the latest first, until cancelled."""
         async with worker_client.open_worker() as shop:
             while True:
                 while not self._waiting:
@@ -109,7 +109,7 @@ class Thumbnails:
         return found[:MOST]
 
     def _is_photo(self, node: Node) -> bool:
-        # What is not at the service as it is here, has no picture there.
+        # Local changes have no thumbnail at the service.
         return (
             node.kind is NodeKind.FILE
             and node.remote_id is not None

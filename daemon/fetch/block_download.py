@@ -138,7 +138,7 @@ class BlockDownloader:
                 held = 0
                 wanted = run.nbytes if is_whole else min(BLOCK, run.nbytes)
                 # By ID, or from what else the service offers.
-                by_id = Ability.CONTENTS not in self._client.offers.lacking
+                by_id = self._client.offers.is_tried(Ability.CONTENTS)
                 async with (self._client.files if by_id else self._offered).content(
                     run.remote_id, first=start, last=start + run.nbytes - 1, version=content.version
                 ) as chunks:

@@ -63,7 +63,8 @@ def _clean(conn: Connection, row: Row, place: StatePaths, *, repair: bool, hashe
     elif path.stat().st_size != row["size"]:
         said = "the file has the wrong size"
     elif hashes and row["bitmap"] is None and content_files.hash_file(path) != row["sha1"]:
-        said = "the file has the wrong contents"
+        # An unverified one is never read before it has been checked.
+        said = "the file has the wrong contents" if row["verified"] else "a power failure damaged the file"
     else:
         return ""
     if repair:

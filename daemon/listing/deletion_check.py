@@ -142,6 +142,20 @@ class DeletionCheck:
             changes += len(made)
         return changes
 
+    async def remove_unplaced(self) -> None:
+        """Remove what was listed below folders that are not on the drive, as shared ones that were only
+        offered, if these are gone.  Nobody has seen it, so nobody is asked.  Raises `RemoteError`."""
+        generation = await self._db.write(kv_store.next_generation)
+        living, gone = await self._sorted(await self._db.query(listing_diff.unplaced_folders))
+        await self._remote_updates.apply(living)
+
+        def txn(conn: Connection) -> list[Change]:
+            below = [each for ino in gone for each in tree.subtree(conn, ino)]
+            return listing_diff.remove(conn, below, generation)
+
+        if gone:
+            self._remote_updates.publish(await self._db.write(txn))
+
     async def _sorted(self, inos: Iterable[Ino]) -> tuple[list[Item], list[Ino]]:
         """Return those that the service has, as they are now, and those that it has not."""
         living: list[Item] = []

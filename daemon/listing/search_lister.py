@@ -137,7 +137,7 @@ class SearchLister:
         if folder == ROOT:
             await self._whole.prepare()
         if first.total_count > search_windows.MOST:
-            self._large[folder] = EntryPage(total_count=first.total_count)
+            self._large[folder] = EntryPage(entries=[], total_count=first.total_count)
         if deep:
             self._opened(folder)
         await items.fill(folder, progress=progress, expected=0 if deep else first.total_count)

@@ -3,7 +3,8 @@
 An editor that renames `doc` to `doc~` and writes a new `doc` leaves a backup whose contents are an older
 version of the document at the service.  Deleting the document deletes that version, and the cache may evict
 its copy. So the contents are downloaded and kept locally, like contents that the service does not have, as
-soon as this happens and at the latest before the document is deleted.
+soon as this happens and at the latest before the document is deleted.  A file that the service is to copy
+(`replica/rows/copy_sources`) needs none of its contents here unless its original is to be deleted.
 
 Rule: every deletion of an item at the service calls `before_deletion` first.
 """
@@ -16,6 +17,7 @@ import trio
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.replica.nodes import Content
+from cmsfs.replica.rows import copy_sources
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
@@ -35,11 +37,12 @@ GATHER_SECONDS = 0.1
 
 # The join order starts with the few such versions: the query runs on the event loop after every change, and
 # the other order would scan the whole tree.
-_DEPENDING = """
-  SELECT p.sha1, n.size AS size, p.remote_id, p.version FROM past p CROSS JOIN node n ON n.sha1 = p.sha1
+_DEPENDING = f"""
+  SELECT p.sha1, n.size AS size, p.remote_id, p.version, {copy_sources.IS_COPY} AS is_copy
+    FROM past p CROSS JOIN node n ON n.sha1 = p.sha1
    WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND n.size > 0 AND n.draft IS NULL
      AND NOT EXISTS (SELECT 1 FROM content c WHERE c.sha1 = p.sha1 AND c.dirty)
-  UNION SELECT p.sha1, d.base_total, p.remote_id, p.version FROM past p
+  UNION SELECT p.sha1, d.base_total, p.remote_id, p.version, 0 FROM past p
     CROSS JOIN draft d ON d.base_sha1 = p.sha1 CROSS JOIN node n ON n.draft = d.id
    WHERE n.base_sha1 IS NOT p.sha1 AND n.parent IS NOT NULL AND d.base_total > 0
      AND NOT EXISTS (SELECT 1 FROM content c WHERE c.sha1 = p.sha1 AND c.dirty)
@@ -86,9 +89,11 @@ class BaseBytes:
         await self._fetch_and_keep(remote_id, again=True)
 
     async def _fetch_and_keep(self, remote_id: str | None, *, again: bool) -> None:
-        """`again`: also retry contents that were missing recently."""
+        """`again`: also contents that were missing recently, and those of files that the service copies."""
         for row in self._db.rows(_DEPENDING):
-            if remote_id not in (None, row["remote_id"]) or (not again and self._is_lost(row["sha1"])):
+            if remote_id not in (None, row["remote_id"]):
+                continue
+            if not again and (row["is_copy"] or self._is_lost(row["sha1"])):
                 continue
             async with self._keeping:
                 await self._keep(Content(row["sha1"], row["size"], row["remote_id"], row["version"]))

@@ -55,7 +55,7 @@ class _PageChanges:
     unread: list[ItemVerdict]
     # New folders whose whole content is reported by later events.
     empty: list[str]
-    # Folders that were invisible to us: changes below them in that time were not reported.
+    # Folders that were invisible to us, or in the trash: changes below them in that time were not reported.
     uncertain: list[str]
 
 
@@ -83,10 +83,8 @@ class EventFeed:
 
     async def begin(self) -> None:
         """Set the position to the present if none is stored; call it before the first listing."""
-        db = self._context.db
-        if kv_store.get(db, kv_store.EVENTS_POSITION) is None:
-            # A known tree without a position was updated by another feed until now.
-            await self._begin_anew(missed=kv_store.get(db, kv_store.CHANGES_SINCE) is not None)
+        if kv_store.get(self._context.db, kv_store.EVENTS_POSITION) is None:
+            await self._begin_anew(missed=False)
 
     async def once(self) -> bool:
         """Read the stream to its end."""
@@ -99,7 +97,7 @@ class EventFeed:
             log.info("the event position is too old; comparing the whole tree instead")
             await self._begin_anew(missed=True)
         while True:
-            before = self._position or self._stored()
+            before, asked_at = self._position or self._stored(), clock.time()
             try:
                 with self._context.health.request("poll"):
                     page = await self._context.client.events.since(before)
@@ -118,7 +116,7 @@ class EventFeed:
                 anew = True
                 await self._begin_anew(missed=True)
                 continue
-            await self._apply_page(page)
+            await self._apply_page(page, asked_at)
             # A partial page is the end for now, and the long poll announces more.  A position that does not
             # advance would return the same page again and again.
             if len(page.entries) < PAGE or str(page.next_stream_position) == str(before):
@@ -145,12 +143,14 @@ class EventFeed:
         return self._position
 
     async def _begin_anew(self, *, missed: bool) -> None:
+        asked_at = clock.time()
         with self._context.health.request("poll"):
             position = await self._context.client.events.position()
 
         def txn(conn: Connection) -> None:
-            _keep(conn, position)
-            if missed:
+            _keep(conn, position, asked_at)
+            # What was listed without a position, or followed by another feed, may have changed until now.
+            if missed or tree.has_listings(conn):
                 reconciler.schedule(conn, reconciler.FULL)
 
         await self._context.db.write(txn)
@@ -162,12 +162,12 @@ class EventFeed:
 
     # ---- a page ----
 
-    async def _apply_page(self, page: events.EventPage) -> None:
-        """Apply a page and remember its events."""
+    async def _apply_page(self, page: events.EventPage, asked_at: float) -> None:
+        """Apply a page and remember its events.  `asked_at`: when it was requested."""
         fresh = [event for event in page.entries if event.event_id not in self._applied_ids]
         touched, verdicts = event_reducer.reduce(self._context.db, fresh, self._newest)
         news = await self._resolve(verdicts)
-        await self._apply(news, touched=touched, position=page.next_stream_position)
+        await self._apply(news, touched=touched, position=page.next_stream_position, asked_at=asked_at)
         if unsure := {one.key for one in verdicts if one.is_uncertain}:
             self._access_changed(unsure)
         self.brought += bool(fresh)
@@ -199,13 +199,16 @@ class EventFeed:
                 self._context.db, self._context.client, self._context.health, news.gone
             )
         unsure = {one.key[1] for one in verdicts if one.is_uncertain and one.key[0] is NodeKind.FOLDER}
+        restored = {one.key[1] for one in verdicts if one.is_restored and one.key[0] is NodeKind.FOLDER}
         for item in news.found:
-            if item.type == "folder" and item.id in unsure and not await self._is_mine(item):
+            if item.type != "folder":
+                continue
+            if item.id in restored or (item.id in unsure and not await self._is_mine(item)):
                 news.uncertain.append(item.id)
         return news
 
     async def _apply(
-        self, news: _PageChanges, *, touched: Iterable[ItemKey], position: events.Position
+        self, news: _PageChanges, *, touched: Iterable[ItemKey], position: events.Position, asked_at: float
     ) -> None:
         """Apply the changes in one transaction; folders in `empty` become listed, folders below `uncertain`
         ones unlisted."""
@@ -227,7 +230,7 @@ class EventFeed:
                 node = tree.remote_at(conn, NodeKind.FOLDER, folder_id)
                 if node is not None:
                     tree.mark_unlisted_below(conn, node.ino)
-            _keep(conn, position)
+            _keep(conn, position, asked_at)
 
         await self._context.remote_updates.apply(news.found, news.gone, note=note)
         above = {one.parent.id for one in news.found if one.parent is not None}
@@ -262,9 +265,10 @@ class EventFeed:
         return fetched[::-1]
 
 
-def _keep(conn: Connection, position: events.Position) -> None:
+def _keep(conn: Connection, position: events.Position, asked_at: float) -> None:
     kv_store.put(conn, kv_store.EVENTS_POSITION, str(position))
-    kv_store.put(conn, kv_store.EVENTS_READ_AT, str(int(clock.time())))
+    # When it was requested: the machine may have slept until the response, and events have expired.
+    kv_store.put(conn, kv_store.EVENTS_READ_AT, str(int(asked_at)))
 
 
 def _is_behind(new: events.Position, old: events.Position) -> bool:

@@ -60,7 +60,8 @@ class ItemVerdict:
     """The result for one item: its new state `item`, or it `is_gone`; neither: request it.
 
     `is_made`: later events report the whole content of this folder.  `is_uncertain`: it was invisible to us,
-    and changes below it in that time were not reported.
+    and changes below it in that time were not reported.  `is_restored`: it was in the trash, where its
+    contents counted as gone if they were requested.
     """
 
     key: ItemKey
@@ -69,6 +70,7 @@ class ItemVerdict:
     is_gone: bool = False
     is_made: bool = False
     is_uncertain: bool = False
+    is_restored: bool = False
 
 
 @dataclass(slots=True)
@@ -131,6 +133,7 @@ def _verdict(db: Database, key: ItemKey, told: _ItemEvents, newest: int) -> Item
     ):
         # Already known: usually our own change.
         return None
+    verdict.is_restored = events.RESTORE in told.words
     if not told.words <= _COMPLETE or (node is None and not told.words & _NEW):
         return verdict
     verdict.item = _entry(db, key, node, source)

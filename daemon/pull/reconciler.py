@@ -41,6 +41,7 @@ DAY = 86_400.0
 # Values of `kv_store.SWEEP_DUE`.
 QUICK = "quick"
 FULL = "full"
+RUNNING = "running"  # a full one that was requested, until it ends; after a crash it is repeated
 
 # If folders are listed one by one, each is a request, and requests may be limited per month: the interval of
 # full comparisons is chosen so that they are no more than this a day.
@@ -79,8 +80,10 @@ _LISTED = "SELECT ino FROM listing WHERE ino > ? AND listed_at > 0 ORDER BY ino 
 
 def schedule(conn: Connection, what: str) -> None:
     """Request a sweep; the request survives a restart."""
-    if kv_store.at(conn, kv_store.SWEEP_DUE) != FULL:
-        kv_store.put(conn, kv_store.SWEEP_DUE, what)
+    before = kv_store.at(conn, kv_store.SWEEP_DUE)
+    if before != FULL:
+        # One that is running may have passed already what this is requested for.
+        kv_store.put(conn, kv_store.SWEEP_DUE, FULL if before == RUNNING else what)
 
 
 class Reconciler:
@@ -157,6 +160,9 @@ class Reconciler:
                 return None
             requests = self._context.health.requests.total()
             began = kv_store.get(self._context.db, kv_store.GENERATION)
+            if full:
+                await self._context.db.write(_begin_full)
+                await self._absences.remove_unplaced()
             if self._fill is not None:
                 found = await self._folders(self._fill) if full else 0
             else:
@@ -177,7 +183,7 @@ class Reconciler:
 
     async def is_full_due(self) -> bool:
         """Whether a full sweep is due: something was missed, or it is time."""
-        if kv_store.get(self._context.db, kv_store.SWEEP_DUE) == FULL:
+        if kv_store.get(self._context.db, kv_store.SWEEP_DUE) in (FULL, RUNNING):
             return True
         if not self._full_seconds:
             return False
@@ -339,6 +345,12 @@ def _moment(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def _begin_full(conn: Connection) -> None:
+    if kv_store.at(conn, kv_store.SWEEP_DUE) is not None:
+        kv_store.put(conn, kv_store.SWEEP_DUE, RUNNING)
+
+
 def _swept(conn: Connection) -> None:
     kv_store.put(conn, kv_store.SWEPT_AT, str(int(clock.time())))
-    kv_store.drop(conn, kv_store.SWEEP_DUE)
+    if kv_store.at(conn, kv_store.SWEEP_DUE) == RUNNING:
+        kv_store.drop(conn, kv_store.SWEEP_DUE)

@@ -69,9 +69,8 @@ class SearchFeed:
 
         def txn(conn: Connection) -> None:
             _advance(conn, newest, newest)
-            if kv_store.at(conn, kv_store.EVENTS_POSITION) is not None:
-                # Until now changes came from events; those between the last event and this moment were not
-                # reported.
+            # What was listed without a cursor, or followed by another feed, may have changed until now.
+            if tree.has_listings(conn):
                 reconciler.schedule(conn, reconciler.FULL)
 
         await self._context.db.write(txn)

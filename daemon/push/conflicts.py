@@ -5,6 +5,7 @@
     new bytes        other new bytes    theirs keeps name and ID, ours is a conflict copy and a new file
     appended bytes   other new bytes    the same; a copy that is there already goes on instead (`appends`)
     anything         gone               with bytes of ours: made anew; without: gone here too
+    part of a file   in the trash       restored, ours is the next version (`operations.lost_base`)
     new place        folder gone        the folder is made anew
 
 Rule: one transaction applies theirs, renames ours and updates the operation, so that after a crash the
@@ -77,10 +78,30 @@ def is_leaving(context: PushContext, task: queue.Task, node: Node, theirs: items
     return any(op.kind in leaving and op.state != "held" for op in queue.states(context.db, holder.ino))
 
 
+async def wait_for_place(context: PushContext, task: queue.Task, theirs: items.Item) -> None:
+    """Retry the operation once the item, which is ours, has left the place; or later, if nobody tells."""
+    context.blocked.setdefault(theirs.id, set()).add(task.op.seq)
+
+    def txn(conn: Connection) -> None:
+        holder = tree.remote_at(conn, NodeKind(theirs.type), theirs.id)
+        if holder is not None and theirs.name:
+            # Its place here may be outdated: the queue has to know what waits for what.
+            parent_id = theirs.parent.id if theirs.parent is not None else None
+            apply_remote.note_remote_name(conn, holder.ino, theirs.name, parent_id)
+        reconsider(context, conn, task.op, "An earlier item is in the way.")
+
+    await context.db.write(txn)
+
+
 async def keep_both(
     context: PushContext, task: queue.Task, theirs: items.Item | None, *, anew: bool = False
 ) -> None:
     """Keep both: theirs keeps its name, ours is renamed and sent again, as a new item if `anew`."""
+    if theirs is not None and theirs.id in context.passing:
+        await context.db.write(
+            lambda conn: reconsider(context, conn, task.op, "An item that is being restored is in the way.")
+        )
+        return
     if isinstance(theirs, items.WebLink) and not anew and await _steps_beside(context, task, theirs):
         return
 
@@ -103,7 +124,7 @@ async def keep_both(
             name_conflicts.make_conflict_copy(conn, node, changes)
             if node.parent is not None:
                 placement.restore_name(conn, node.parent, node.name, changes, at_once=True)
-        reconsider(conn, task.op, KEPT_BOTH)
+        reconsider(context, conn, task.op, KEPT_BOTH)
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))
@@ -122,7 +143,7 @@ async def _steps_beside(context: PushContext, task: queue.Task, link: items.WebL
         return False
 
     def txn(conn: Connection) -> list[Change]:
-        reconsider(conn, task.op, KEPT_BOTH)
+        reconsider(context, conn, task.op, KEPT_BOTH)
         return apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
 
     context.remote_updates.publish(await context.db.write(txn))
@@ -159,7 +180,9 @@ async def missing(context: PushContext, task: queue.Task, error: errors.NotFound
     elif parent is not None and parent.remote_id is not None and await _is_gone(context, parent):
         await _gone(context, task, parent)
     elif task.op.attempts < MISSING_ATTEMPTS:
-        await context.db.write(lambda conn: reconsider(conn, task.op, "It was not there for a moment."))
+        await context.db.write(
+            lambda conn: reconsider(context, conn, task.op, "It was not there for a moment.")
+        )
     else:
         raise error
 
@@ -192,7 +215,7 @@ async def _gone(context: PushContext, task: queue.Task, what: Node) -> None:
         if now is not None and now.is_lost:
             queue.hold(conn, task.op, error=lost_access.REASON)
         else:
-            reconsider(conn, task.op, "It was deleted at the service.")
+            reconsider(context, conn, task.op, "It was deleted at the service.")
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))

@@ -40,6 +40,9 @@ LONGEST_WAIT_SECONDS = 300.0
 # How often a version that differs only in name or place is accepted as the new base.
 REBASES = 3
 
+# How often an operation is retried at once after the situation has changed.
+RECONSIDERATIONS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class ConflictCopy:
@@ -102,6 +105,12 @@ class PushContext:
     # Conflict copies of files that were appended to, by item ID; and the number of waits for one.
     copies: dict[str, ConflictCopy] = field(default_factory=dict)
     appending: Counter[Ino] = field(default_factory=Counter)
+    # Operations whose place another item of ours still has at the service, by the ID of that item.
+    blocked: dict[str, set[int]] = field(default_factory=dict)
+    # Items that are being restored, by ID: on their way they pass their former places.
+    passing: set[str] = field(default_factory=set)
+    # How often each operation was retried after the situation had changed, by its number.
+    reconsidered: Counter[int] = field(default_factory=Counter)
 
     def goes_as_it_is(self, node: Node) -> bool:
         """Whether a file is uploaded although it is open for writing: its writers wait for that, or it has
@@ -124,13 +133,17 @@ def wait_ns(attempts: int) -> int:
     return int(longest * chance.uniform(0.5, 1.0) * 10**9)
 
 
-def reconsider(conn: Connection, op: ops.Op, why: str) -> None:
-    """Retry the operation after the situation has changed, at once unless that was done before."""
-    not_before = clock.time_ns() + (wait_ns(op.attempts) if op.attempts > 2 else 0)
-    queue.retry(conn, op, not_before_ns=not_before, error=why)
+def reconsider(context: PushContext, conn: Connection, op: ops.Op, why: str) -> None:
+    """Retry the operation after the situation has changed, at once unless that was done a few times; earlier
+    failures of another kind do not count."""
+    context.reconsidered[op.seq] += 1
+    wait = wait_ns(op.attempts) if context.reconsidered[op.seq] > RECONSIDERATIONS else 0
+    queue.retry(conn, op, not_before_ns=clock.time_ns() + wait, error=why)
 
 
 def has_moved(conn: Connection, before: Node) -> bool:
     """Whether the node was moved locally since the task was claimed, and still has a place."""
-    now = tree.get(conn, before.ino)
-    return now.parent is not None and (now.parent, now.name) != (before.parent, before.name)
+    now = tree.find_at(conn, before.ino)
+    return (
+        now is not None and now.parent is not None and (now.parent, now.name) != (before.parent, before.name)
+    )

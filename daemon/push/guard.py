@@ -188,7 +188,7 @@ class Guard:
                 text = json.dumps(new)
                 # Also at an orderly stop: the next start would not know what these were.
                 with trio.CancelScope(shield=True):
-                    await self._db.write(functools.partial(kv_store.put, key=place, value=text))
+                    await self._db.write_short(functools.partial(kv_store.put, key=place, value=text))
         finally:
             self._is_storing = False
 

@@ -15,7 +15,7 @@ from cmsfs.client.transport import wire
 from cmsfs.journal import ops, queue, sealing
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica import tree
-from cmsfs.replica.rows import in_flight
+from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.runtime import clock
 from daemon.push import error_policy, loop_detector
 from daemon.push.context import PushContext, wait_ns
@@ -105,6 +105,7 @@ class OperationRunner:
             # No failure; but an operation that keeps coming back at once backs off as after one.
             if (after := queue.find(context.db, op.seq)) is None:
                 self._rounds.pop(op.seq, None)
+                context.reconsidered.pop(op.seq, None)
                 if (what := _TOLD.get(op.kind)) is not None:
                     size = job.task.node.size if op.kind is OpKind.UPLOAD else 0
                     context.remote_updates.happenings.sent(what, op.ino, size=size)
@@ -112,6 +113,9 @@ class OperationRunner:
                 await self._back_off(op)
         except (errors.CmsfsError, OSError) as error:
             await self._failed(op, error)
+        if waiting := context.blocked.pop(job.task.node.remote_id or "", None):
+            # Its place may be free now.
+            await context.db.write(lambda conn: op_rows.end_waiting_of(conn, waiting, now_ns=clock.time_ns()))
         context.sealed.pop(op.ino, None)
         if (noted := context.noted.pop(op.ino, None)) is not None:
             # It was recorded in advance but not sent.

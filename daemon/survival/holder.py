@@ -70,14 +70,17 @@ class Holder:
             if CONNECTION in self._stored_fds:
                 poll.register(self._stored_fds[CONNECTION], 0)
             ready = {fd for fd, _ in poll.poll(self._ready_timeout_ms())}
+            pid, is_over = self._pid, self._pidfd in ready
             if self._stored_fds.get(CONNECTION) in ready:
                 self._drop_all()  # the drive is unmounted
             if self._signals in ready:
                 self._forward_signals()
             if self._notify_socket.fileno() in ready:
                 self._receive_messages()
-            if self._pidfd in ready:
+            if is_over:
                 self._receive_messages()  # its last messages
+            # They may have named the process that serves now; its descriptor can have the old one's number.
+            if is_over and self._pid == pid:
                 code = self._wait_for_exit()
                 if self._is_stopping or CONNECTION not in self._stored_fds:
                     return code

@@ -1,8 +1,8 @@
-"""Carries out what the command line alone can do: settings, login and logout, the checks of `cmsfs doctor`.
+"""Runs what only the command line can do: changing settings, login and logout, the checks of `cmsfs doctor`.
 
-Each is a process of its own, as if the person had typed it, with nothing to ask them.
+Each command runs in its own process, as if the user had entered it, but not interactively.
 
-Rule: what a browser sends is never an option: it stands behind `--`, or belongs to an option that takes it.
+Rule: input from the browser is never an option: it is passed after `--`, or as the value of an option.
 """
 
 import subprocess
@@ -12,14 +12,14 @@ import trio
 
 from cmsfs import errors
 
-# A check of the connection waits for a service that is silent.
+# Timeout: checking the connection to an unresponsive service takes long.
 SECONDS = 90.0
 
 MOST_OUTPUT = 1024 * 1024
 
 
 async def run(account: str, *arguments: str, seconds: float = SECONDS, fails: bool = True) -> str:
-    """What `cmsfs` prints.  Raises `UserError` with what it says if it fails, where it `fails` by that."""
+    """Run `cmsfs`; return its output.  Raises `UserError` with the output if it fails, unless not `fails`."""
     command = [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "cmsfs", f"--account={account}"]
     try:
         with trio.fail_after(seconds):
@@ -31,8 +31,8 @@ async def run(account: str, *arguments: str, seconds: float = SECONDS, fails: bo
                 check=False,
             )
     except trio.TooSlowError:
-        raise errors.UserError("It took too long and was given up.") from None
+        raise errors.UserError("The command timed out.") from None
     if done.returncode and fails:
         said = done.stderr[:MOST_OUTPUT].decode(errors="replace").strip().removeprefix("cmsfs: ")
-        raise errors.UserError(said or "It failed.")
+        raise errors.UserError(said or "The command failed.")
     return done.stdout[:MOST_OUTPUT].decode(errors="replace")

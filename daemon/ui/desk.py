@@ -1,6 +1,6 @@
-"""What stands behind every page: the drive, the browser that asks, and its form.
+"""The context of a page request: the drive, the browser, and its form.
 
-Rule: a page decides nothing; it asks what the control socket's commands ask, or an agent that they ask.
+Rule: pages have no logic of their own; they call the same functions as the control socket's commands.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,10 +18,10 @@ from daemon.ui import rendering
 from daemon.ui.door import Browser, Notice, PageDoor
 from daemon.ui.history import History
 
-# A form of ours is a few lines; the largest is a folder's name and a setting's value.
+# Maximum size of a form; the largest has a folder's name and a setting's value.
 MOST_FORM = 64 * 1024
 
-# The pages that are always to be seen, by the last part of their addresses.
+# The pages in the navigation bar, by the last part of their URLs.
 TABS: dict[str, str] = {
     "": "Overview",
     "activity": "Activity",
@@ -36,7 +36,7 @@ TABS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PageDesk:
-    """One request of a browser that was let in."""
+    """A request of an authenticated browser."""
 
     drive: Answers
     door: PageDoor
@@ -47,7 +47,7 @@ class PageDesk:
     query: Mapping[str, str] = field(default_factory=dict)
 
     def page(self, template: str, title: str, **values: Any) -> responses.Response:
-        """A page with its frame."""
+        """Return a page with the common layout."""
         return rendering.page(
             template,
             title=title,
@@ -60,16 +60,16 @@ class PageDesk:
         )
 
     def later(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Have something done that takes longer than an answer may, while the page is open."""
+        """Run something in the background that takes longer than a response may, while the server is open."""
         self.nursery.start_soon(work)
 
     def link(self, page: str, **query: str) -> str:
-        """The address of a page."""
+        """Return the URL of a page."""
         words = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
         return f"{self.door.at}/{page}" + (f"?{words}" if words else "")
 
     def to(self, page: str, said: str = "", **query: str) -> responses.Response:
-        """Go on with a page, which tells what was done."""
+        """Redirect to a page, which shows the message `said`."""
         if said:
             self.browser.notice = Notice(said)
         return responses.RedirectResponse(self.link(page, **query), 303, rendering.HEADERS)
@@ -81,14 +81,14 @@ Endpoint = Callable[[requests.Request], Awaitable[responses.Response]]
 
 
 def said(error: Exception) -> str:
-    """A failure in a sentence.  Anything unforeseen is raised again."""
+    """Return an error as a sentence.  Unexpected exceptions are raised again."""
     if isinstance(error, errors.CmsfsError | OSError):
         return explain(error).message
     raise error
 
 
 async def fields(request: requests.Request) -> dict[str, str] | None:
-    """A form; None if it is none of ours."""
+    """Parse a form; return None if it is invalid."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         return None
     data = bytearray()

@@ -1,11 +1,11 @@
-"""Who may see the page: keys that are good once, and the cookies that they are exchanged for.
+"""Authentication of the web page: single-use keys, and the cookies that they are exchanged for.
 
-A key comes to the person by the control socket, which is theirs alone, and opens one browser.  The pages are
-below a word that nobody else knows (`PageDoor.place`), and the cookie is sent there only: cookies are not
-told apart by port, so another program's page on this machine would be sent one that is for all of it.
+The user gets a key over the control socket, which only they can access; it authenticates one browser.  The
+pages are below a secret path (`PageDoor.place`), and the cookie is restricted to it: cookies are not isolated
+by port, so that other local web servers would otherwise receive it.
 
-Rule: nothing is answered to another name of this machine (a page elsewhere may have one made that leads
-here), and nothing is changed by what another page's form sends.
+Rule: requests with another host name are rejected (DNS rebinding), and so are changes by forms of other
+sites (CSRF).
 """
 
 import hmac
@@ -20,39 +20,39 @@ from cmsfs.runtime import chance
 
 COOKIE = "cmsfs_page"
 
-# The browser is started as soon as there is a key.
+# Lifetime of a key; the browser is started as soon as there is one.
 KEY_SECONDS = 60.0
 
-# Browsers that may be open at the same time; the one that was opened first gives way.
+# Maximum number of authenticated browsers; the oldest is dropped.
 MOST_BROWSERS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What became of a form, shown once, on the next page."""
+    """The result of a form, shown once, on the next page."""
 
     said: str
     failed: bool = False
 
 
 class Browser:
-    """One that was let in."""
+    """An authenticated browser."""
 
     def __init__(self) -> None:
         self.notice: Notice | None = None
-        # Items of the trash that it was shown last, by kind and id.
-        # What `cmsfs doctor` has found, once it was asked.
+        # The items of the trash that it was shown last, by kind and id.
+        # The findings of `cmsfs doctor`, after it was run.
         self.findings: list[dict[str, str]] | None = None
         self.trashed: dict[ItemKey, Remote] = {}
 
     def take_notice(self) -> Notice | None:
-        """What is to be told now, and not again."""
+        """Return the pending notice and clear it."""
         notice, self.notice = self.notice, None
         return notice
 
 
 class PageDoor:
-    """Keys, cookies, and the checks of a request."""
+    """Manages keys and cookies, and checks requests."""
 
     def __init__(self, port: int) -> None:
         self.address = f"127.0.0.1:{port}"
@@ -63,11 +63,11 @@ class PageDoor:
 
     @property
     def at(self) -> str:
-        """What the paths of all pages begin with."""
+        """The path prefix of all pages."""
         return f"/at/{self.place}"
 
     def new_key(self, to: str) -> str:
-        """The address that opens the page at `to` (a path below `at`), once and soon."""
+        """Return a URL that opens the page `to` (a path below `at`) once, within `KEY_SECONDS`."""
         self._forget_old()
         key = chance.token_urlsafe(24)
         self._keys[key] = (trio.current_time() + KEY_SECONDS, to)
@@ -75,12 +75,12 @@ class PageDoor:
 
     @property
     def is_expected(self) -> bool:
-        """Whether somebody has a key that is still good."""
+        """Whether there is a valid key."""
         self._forget_old()
         return bool(self._keys)
 
     def exchange(self, key: str) -> tuple[str, str] | None:
-        """The cookie for a key and where it leads; None: it is not good, or not any more."""
+        """Return the cookie and the target path for a key; None if the key is invalid or expired."""
         self._forget_old()
         found = next((one for one in self._keys if hmac.compare_digest(one.encode(), key.encode())), None)
         if found is None:
@@ -93,7 +93,7 @@ class PageDoor:
         return cookie, f"{self.at}{to}"
 
     def admits(self, place: str, cookie: str) -> Browser | None:
-        """The browser that has this cookie, for the pages at this place."""
+        """Return the browser with this cookie, for the pages at this place; None if it is invalid."""
         if not hmac.compare_digest(place.encode(), self.place.encode()):
             return None
         for known, browser in self._browsers.items():
@@ -102,7 +102,7 @@ class PageDoor:
         return None
 
     def is_meant(self, headers: Mapping[str, str], *, changes: bool) -> bool:
-        """Whether a request was made for this address, and by one of its pages if it `changes` anything."""
+        """Whether a request has this host and, if it `changes` anything, comes from one of its pages."""
         if headers.get("host", "") != self.address:
             return False
         return not changes or headers.get("origin", "") == self.origin

@@ -1,4 +1,4 @@
-"""Server-sent events: what is told again and again over one answer, until the browser goes."""
+"""Server-sent events: a stream of states in one response, until the browser disconnects."""
 
 import json
 from collections.abc import Callable
@@ -10,18 +10,18 @@ from starlette import responses, types
 from daemon.ui import rendering
 from daemon.ui.live import Live
 
-# A browser that has gone is noticed when something is sent to it.
+# Sending something is the only way to detect that a browser has disconnected.
 HEARTBEAT_SECONDS = 15.0
 
 
 class EventStream(responses.Response):
-    """The state of the drive, now and whenever it has changed; `told` is called each time."""
+    """Sends the state of the drive, now and whenever it changes; `sent` is called each time."""
 
-    def __init__(self, live: Live, told: Callable[[], None]) -> None:
+    def __init__(self, live: Live, sent: Callable[[], None]) -> None:
         super().__init__(headers=rendering.HEADERS, media_type="text/event-stream")
         del self.headers["content-length"]
         self._live = live
-        self._told = told
+        self._sent = sent
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -42,7 +42,7 @@ class EventStream(responses.Response):
             now = self._live.now
             data = b":\n\n" if now == before else f"data: {json.dumps(now)}\n\n".encode()
             before = now
-            self._told()
+            self._sent()
             await send({"type": "http.response.body", "body": data, "more_body": True})
             with trio.move_on_after(HEARTBEAT_SECONDS):
                 await self._live.changed.wait()

@@ -1,7 +1,7 @@
-"""Keeps what has happened lately, and the traffic of the last day, over restarts.
+"""Saves recent events and the traffic of the last day across restarts.
 
-Both are small lists in memory; the file is written a while after something was added, as a whole, and what a
-crash takes of it is missed by nobody.
+Both are small lists in memory; the file is rewritten as a whole some time after a change.  Losing the latest
+entries in a crash is acceptable.
 
 Rule: while nothing happens, nothing is written.
 """
@@ -24,7 +24,7 @@ from daemon.core.health import Health
 
 log = logging.getLogger(__name__)
 
-# What happens comes in flurries.
+# Delay before writing, because events come in bursts.
 REST_SECONDS = 10.0
 
 SAMPLE_SECONDS = 300.0
@@ -33,7 +33,7 @@ DAY_SECONDS = 86400
 
 @dataclass(frozen=True, slots=True)
 class TrafficSample:
-    """What went over the wire within some minutes, and what waited at their end."""
+    """The bytes transferred within some minutes, and the pending changes at their end."""
 
     at: int
     requests: int
@@ -43,7 +43,7 @@ class TrafficSample:
 
 
 class History:
-    """The agent that keeps both."""
+    """The agent that saves and restores both."""
 
     def __init__(self, file: Path, happenings: Happenings, health: Health, db: Database) -> None:
         self._file = file
@@ -54,7 +54,7 @@ class History:
         self._before = (0, 0, 0)
 
     async def run(self) -> None:
-        """Keep what happens, for ever."""
+        """Save events and samples until cancelled."""
         await self.load()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sample)
@@ -69,7 +69,7 @@ class History:
                         await self.keep()
 
     async def keep(self) -> None:
-        """Have the file say what is known now."""
+        """Write the current lists to the file."""
         self.happenings.take_downloads()
         self.happenings.told.clear()
         found = {
@@ -82,7 +82,7 @@ class History:
             log.warning("the history cannot be kept: %s", error.strerror)
 
     async def load(self) -> None:
-        """Take up what was kept; begin anew with what cannot be read."""
+        """Load the saved lists; start with empty ones if the file is unreadable."""
         try:
             found = await threads.run_sync(_read, self._file)
             kept = [Happening(**one) for one in found["happenings"]]
@@ -106,7 +106,7 @@ class History:
             self.sample()
 
     def sample(self) -> None:
-        """Note what has gone over the wire since the last time."""
+        """Record the bytes transferred since the last sample."""
         now = (self._health.requests.total(), self.happenings.bytes_up, self.happenings.bytes_down)
         requests, up, down = (new - old for new, old in zip(now, self._before, strict=True))
         self._before = now

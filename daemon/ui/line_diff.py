@@ -1,34 +1,34 @@
-"""The lines in which two texts differ, found in a time that no text can make long.
+"""A line diff of two texts with bounded running time.
 
-The shortest way from one to the other (Myers), given up where it would be longer than `MOST_EDITS`: then all
-between the first and the last difference is shown as replaced.  The library's own matcher takes minutes for
-some texts of a few hundred kilobytes.
+Finds the shortest edit script (Myers) up to `MOST_EDITS`; if it would be longer, everything between the first
+and the last difference is shown as replaced.  Python's `difflib` takes minutes for some texts of a few
+hundred kilobytes.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-# Steps are at most the square of this, and memory is half of that.
+# The number of steps is at most the square of this, and the memory half of that.
 MOST_EDITS = 200
 
-# Lines that are shown around a difference, and lines that are shown at all.
+# Context lines around a difference, and the maximum number of lines shown.
 AROUND = 3
 MOST_LINES = 600
 
-# A line may be a whole file.
+# Maximum length of a shown line, since a line may be a whole file.
 MOST_COLUMNS = 400
 
 
 class DiffLine(NamedTuple):
-    """One line: in both, taken away, or new; `gap`: lines that are in both and not shown."""
+    """One line: unchanged, removed or added; `gap`: the number of unchanged lines omitted before it."""
 
     kind: Literal["same", "old", "new", "gap"]
     text: str
 
 
 def compare(old: str, new: str) -> list[DiffLine]:
-    """What has to be done to `old` for it to be `new`, with some lines around; nothing if it is the same."""
+    """Return the diff from `old` to `new` with context lines; empty if they are equal."""
     lines = list(_edits(old.splitlines(), new.splitlines()))
     changed = (number for number, line in enumerate(lines) if line.kind != "same")
     first = itertools.islice(changed, MOST_LINES)
@@ -62,7 +62,7 @@ def _edits(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> int:
-    """How many lines are the same at the beginning."""
+    """Return the number of equal lines at the beginning."""
     count = 0
     for one, other in zip(old, new, strict=False):
         if one != other:
@@ -99,7 +99,7 @@ def _middle(old: Sequence[str], new: Sequence[str]) -> list[DiffLine]:
 
 
 def _shortest(old: Sequence[int], new: Sequence[int]) -> list[dict[int, int]] | None:
-    """How far one gets with each number of edits, by diagonal; None: it takes too many."""
+    """Return the furthest positions for each number of edits, by diagonal; None if it takes too many."""
     way: list[dict[int, int]] = []
     reached: dict[int, int] = {1: 0}
     for depth in range(min(MOST_EDITS, len(old) + len(new)) + 1):

@@ -1,6 +1,6 @@
-"""What moves on the page: state, transfers with rate and time left, and how much waits.
+"""The live data of the pages: state, transfers with rate and remaining time, and pending changes.
 
-Looked at while somebody watches, and then once a second for all who do.
+Updated once a second, for all viewers together, while there are any.
 """
 
 from collections.abc import AsyncIterator
@@ -17,13 +17,13 @@ from daemon.control.commands import Answers
 
 LOOK_SECONDS = 1.0
 
-# What needs a person is counted this often: it takes a query of its own.
+# Interval for counting items that need attention, which takes its own query.
 ATTENTION_SECONDS = 5.0
 
-# Of a rate, the part that the last second has.
+# The weight of the last second in the average rate.
 FRESH = 0.4
 
-# So many transfers are shown.
+# Maximum number of transfers shown.
 MOST = 20
 
 STATES = {
@@ -38,7 +38,7 @@ STATES = {
 
 
 class TransferPace:
-    """How fast one transfer goes."""
+    """The average rate of a transfer."""
 
     def __init__(self, done: int) -> None:
         self._done = done
@@ -54,7 +54,7 @@ class TransferPace:
 
 
 class Live:
-    """The state that all who watch share."""
+    """The state shared by all viewers."""
 
     def __init__(self, drive: Answers) -> None:
         self._drive = drive
@@ -72,7 +72,7 @@ class Live:
 
     @asynccontextmanager
     async def viewing(self) -> AsyncIterator[None]:
-        """Inside, `now` is kept up to date."""
+        """Keep `now` up to date within the context."""
         await self.look()
         self._watching += 1
         self._wanted.set()
@@ -82,7 +82,7 @@ class Live:
             self._watching -= 1
 
     async def run(self) -> None:
-        """Look for as long as somebody watches, for ever."""
+        """Update the state while there are viewers, until cancelled."""
         while True:
             await self._wanted.wait()
             while self._watching:
@@ -91,7 +91,7 @@ class Live:
             self._wanted.clear()
 
     async def look(self) -> None:
-        """Bring `now` up to date."""
+        """Update `now`."""
         if trio.current_time() - self._counted > ATTENTION_SECONDS:
             self._counted = trio.current_time()
             self._attention = await self._count()

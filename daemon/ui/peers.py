@@ -1,6 +1,6 @@
-"""Tells whose process is at the other end of a loopback connection, as `SO_PEERCRED` does for a Unix socket.
+"""Finds the user at the other end of a loopback connection, as `SO_PEERCRED` does for a Unix socket.
 
-Rule: who is not found is nobody.
+Rule: an unknown peer is no user.
 """
 
 import sys
@@ -10,9 +10,9 @@ TABLE = Path("/proc/net/tcp")
 
 
 def owner(client: tuple[str, int], server: tuple[str, int], table: Path = TABLE) -> int | None:
-    """The user (uid) whose socket is connected from `client` to `server`, both of IPv4, if there is one.
+    """Return the uid of the socket connected from `client` to `server`, both IPv4; None if there is none.
 
-    Blocks for as long as the kernel takes to list its connections.
+    Blocks while the kernel lists its connections.
     """
     wanted = [_row(client), _row(server)]
     with table.open() as lines:
@@ -25,7 +25,7 @@ def owner(client: tuple[str, int], server: tuple[str, int], table: Path = TABLE)
 
 
 def _row(address: tuple[str, int]) -> str:
-    """An address as the kernel lists it: its four bytes as a number of this machine."""
+    """Return an address as the kernel lists it: its four bytes as an integer in native byte order."""
     host, port = address
     number = int.from_bytes(bytes(map(int, host.split("."))), sys.byteorder)
     return f"{number:08X}:{port:04X}"

@@ -1,6 +1,6 @@
-"""What is in a file, as far as a person sees it at a glance: the beginning of a text, or a picture.
+"""Previews of files: the beginning of a text, or an image.
 
-Rule: at most so many bytes are read, and they are looked at in linear time, in a thread.
+Rule: reads a limited number of bytes, and processes them in linear time, in a thread.
 """
 
 import os
@@ -14,7 +14,7 @@ from daemon.ui import line_diff
 MOST_TEXT = 128 * 1024
 MOST_PICTURE = 8 * 1024 * 1024
 
-# By how they begin.  A drawing of vectors is a document, with scripts perhaps, and no picture here.
+# Image types by signature.  SVG is not shown, because it may contain scripts.
 _PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 _MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
@@ -22,7 +22,7 @@ _MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`text` or `picture` (its media type), or neither."""
+    """A preview: `text`, or `picture` (its media type), or neither."""
 
     text: str = ""
     is_whole: bool = True
@@ -30,7 +30,7 @@ class Preview:
 
 
 async def beginning(fs: Filesystem, node: Node, most: int) -> bytes:
-    """The first bytes of a file.  `OSError` if they cannot be had."""
+    """Return the first `most` bytes of a file.  Raises `OSError`."""
     opened = await fs.open(node.ino, os.O_RDONLY)
     try:
         return bytes(await fs.read(opened.fh, 0, min(node.size, most)))
@@ -39,7 +39,7 @@ async def beginning(fs: Filesystem, node: Node, most: int) -> bytes:
 
 
 async def preview(fs: Filesystem, node: Node) -> Preview:
-    """A file at a glance.  `OSError` if it cannot be read."""
+    """Return the preview of a file.  Raises `OSError` if it cannot be read."""
     if node.kind is not NodeKind.FILE or not node.size:
         return Preview()
     data = await beginning(fs, node, MOST_TEXT)
@@ -50,22 +50,22 @@ async def preview(fs: Filesystem, node: Node) -> Preview:
 
 
 async def difference(old: Preview, new: Preview) -> list[line_diff.DiffLine]:
-    """The lines in which two texts differ."""
+    """Return the line diff of two texts."""
     return await threads.run_sync(line_diff.compare, old.text, new.text)
 
 
 def picture_type(data: bytes) -> str:
-    """The media type of a picture that browsers show; "" for anything else."""
+    """Return the media type of an image that browsers display; "" for anything else."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for mark, kind in _PICTURES.items() if data.startswith(mark)), "")
 
 
 def text_of(data: bytes, is_cut: bool) -> str | None:
-    """What the bytes say; None if they are no text."""
+    """Decode the bytes as text; None if they are not text."""
     encoding = next((one for mark, one in _MARKS.items() if data.startswith(mark)), "utf-8")
     if is_cut:
-        # Perhaps in the middle of a character.
+        # The end may be in the middle of a character.
         data = data[: data.rfind(b"\n") + 1] or data
     try:
         text = data.decode(encoding)

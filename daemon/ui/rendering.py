@@ -1,6 +1,6 @@
-"""Renders the pages: the service's style, templates of our own, and one script.
+"""Renders the pages: the service's style sheet, our templates, and one script.
 
-Rule: templates escape whatever they are given; the policy allows nothing but files of ours from this address.
+Rule: templates escape all values; the content security policy allows only our files from this address.
 """
 
 import re
@@ -23,7 +23,7 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # a form without an origin is nobody's
+    "Referrer-Policy": "same-origin",  # forms without an origin are rejected
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -31,7 +31,7 @@ HEADERS = {
 
 _CODE = re.compile(r"`([^`]+)`")
 
-# Of what is shown as it is.
+# The media types of static files.
 TYPES = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
 
 
@@ -60,25 +60,25 @@ def _environment() -> Any:
 
 
 def _code(text: str) -> markupsafe.Markup:
-    """A text whose words between backticks are code."""
+    """Return a text in which words between backticks are code."""
     return markupsafe.Markup(_CODE.sub(r"<code>\1</code>", str(markupsafe.escape(text))))
 
 
 def _when(moment_ns: int) -> str:
-    """A time of this machine, to the minute."""
+    """Return a time in local time, to the minute."""
     return datetime.fromtimestamp(moment_ns / 10**9).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def page(template: str, *, code: int = 200, **values: Any) -> responses.HTMLResponse:
-    """The answer with a page."""
+    """Return a response with a rendered page."""
     text = _environment().get_template(template).render(**values)
     return responses.HTMLResponse(text, code, HEADERS)
 
 
 @cache
 def static(name: str) -> responses.Response:
-    """A file that all pages use."""
-    # The service's own style, and what is ours after it.
+    """Return a static file that all pages use."""
+    # The service's style sheet, followed by ours.
     parts = ["service/style.css", name] if name == "page.css" else [name]
     text = "\n".join(_environment().get_template(part).render() for part in parts)
     return responses.Response(text, headers=HEADERS, media_type=TYPES[name])

@@ -1,10 +1,10 @@
-"""Serves the page on loopback while somebody looks at it, and not otherwise.
+"""Serves the web page on loopback, only while it is in use.
 
-`cmsfs ui` asks for an address by the control socket; the first who does opens a port, which the kernel
-chooses, and the last who has gone closes it after a while.  Who connects has to be this user (`peers`), and
-to have a key or the cookie for it (`door`).
+`cmsfs ui` requests a URL over the control socket; the first request opens a port, which the kernel chooses,
+and it is closed some time after the last viewer has left.  Clients must run as this user (`peers`), and have
+a key or a cookie (`door`).
 
-Rule: nothing is imported and nothing listens before somebody asks.
+Rule: nothing is imported and nothing listens before the first request.
 """
 
 import logging
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A person who has closed the page, or sleeps; whoever comes back runs `cmsfs ui` again.
+# Time without requests after which the port is closed; users then run `cmsfs ui` again.
 UNSEEN_SECONDS = 600.0
 
-# Connections at the same time; a browser opens six, and one more for each page that follows what happens.
+# Maximum number of connections; a browser opens six, and one more for each page with live data.
 MOST_CONNECTIONS = 64
 
 KEEP_ALIVE_SECONDS = 30.0
 
-# How often it is looked whether the last viewer has gone.
+# Interval for checking whether there are still viewers.
 LOOK_SECONDS = 30.0
 
-# What may be opened, with the pages that they are on.
+# The sections that can be opened, with their pages.
 SECTIONS = {
     "": "",
     "overview": "",
@@ -62,7 +62,7 @@ SECTIONS = {
 
 
 class PageServer:
-    """The page of one drive."""
+    """The web server of one drive."""
 
     def __init__(
         self, drive: "Answers", nursery: Starts, history: History, *, table: Path = peers.TABLE
@@ -73,17 +73,17 @@ class PageServer:
         self._table = table
         self._opening = trio.Lock()
         self._door: PageDoor | None = None
-        self.closed = trio.Event()  # nothing listens any more
+        self.closed = trio.Event()  # no longer listening
 
     @property
     def is_open(self) -> bool:
-        """Whether anything listens."""
+        """Whether it is listening."""
         return self._door is not None
 
     async def open(self, section: str, path: str) -> str:
-        """An address that shows a section, perhaps of the item at a path; good once and soon.
+        """Return a single-use URL of a section, optionally for the item at a path; it expires soon.
 
-        Raises `UserError` if there is no such section, or nothing can be listened on.
+        Raises `UserError` if there is no such section, or no port can be opened.
         """
         if (page := SECTIONS.get(section)) is None:
             raise errors.UserError(
@@ -96,7 +96,7 @@ class PageServer:
             return self._door.new_key(to)
 
     async def _start(self) -> "PageDoor":
-        # A drive that nobody looks at does without these libraries.
+        # Imported on first use: most drives do not need these libraries.
         from daemon.ui.door import PageDoor
         from daemon.ui.live import Live
         from daemon.ui.site import Site
@@ -131,7 +131,7 @@ class PageServer:
                     if await self._is_ours(stream):
                         await server.serve(stream)
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # the browser has gone
+                pass  # the browser has disconnected
             finally:
                 room.release()
 
@@ -142,7 +142,7 @@ class PageServer:
                 site.nursery = nursery
                 nursery.start_soon(live.run)
                 await self._unseen(door, live, site)
-                self._door = None  # who asks from here on has another one opened
+                self._door = None  # later requests open a new one
                 nursery.cancel_scope.cancel()
         finally:
             if self._door is door:
@@ -151,7 +151,7 @@ class PageServer:
         log.info("the page is closed")
 
     async def _unseen(self, door: "PageDoor", live: "Live", site: "Site") -> None:
-        """Return when nobody has looked for a while, and nobody is about to."""
+        """Return when there were no viewers for some time, and there is no valid key."""
         while True:
             is_seen = live.is_watched or door.is_expected
             if not is_seen and trio.current_time() > site.seen + UNSEEN_SECONDS:

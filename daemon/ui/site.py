@@ -1,6 +1,6 @@
-"""The page's application: who is let in, and which page answers which address.
+"""The ASGI application of the web page: authentication and routing.
 
-Rule: every answer but that to a key and the two static files passes `Site._admitted`.
+Rule: all requests except those with a key and for the two static files pass `Site._admitted`.
 """
 
 import logging
@@ -47,25 +47,25 @@ _SUBJECTS = (
 PAGES: dict[str, Page] = {name: page for one in _SUBJECTS for name, page in one.PAGES.items()}
 FORMS: dict[str, Form] = {name: form for one in _SUBJECTS for name, form in one.FORMS.items()}
 
-# For so long a page waits for the service.
+# Maximum time that a page waits for the service.
 PAGE_SECONDS = 30.0
 
 _SLOW = "The service did not answer in time."
-# Pages that are reached from another.
+# Pages without a tab, with the tab of the page that links to them.
 _TAB_OF = {"conflict": "attention", "live": ""}
 
 _REFUSED = "This page is opened by `cmsfs ui`, and by the menu of the drive. A link to it is good once."
 
 
 class Site:
-    """The ASGI application; `seen` is when a browser that was let in last asked for anything."""
+    """The ASGI application; `seen` is the time of the last authenticated request."""
 
     def __init__(self, drive: Answers, door: PageDoor, live: Live, history: History) -> None:
         self._drive = drive
         self._door = door
         self._live = live
         self._history = history
-        self.nursery: trio.Nursery | None = None  # of the server, while it serves
+        self.nursery: trio.Nursery | None = None  # of the server, while it is running
         self.seen = trio.current_time()
         at = "/at/{place}"
         routes = [
@@ -92,7 +92,7 @@ class Site:
         await answer(scope, receive, send)
 
     async def _open(self, request: requests.Request) -> responses.Response:
-        """Exchange a key for a cookie.  The way on is the page's own, so that the cookie goes with it."""
+        """Exchange a key for a cookie.  The page itself redirects, so that the browser sends the cookie."""
         found = self._door.exchange(request.query_params.get("key", ""))
         if found is None:
             return self._refused()
@@ -155,7 +155,7 @@ class Site:
         return rendering.page("refused.html", code=403, said=_REFUSED)
 
     async def _follow(self, request: requests.Request) -> responses.Response:
-        """The state of the drive, and again whenever it has changed."""
+        """Stream the state of the drive, now and whenever it changes."""
         if self._admitted(request, "") is None:
             return responses.PlainTextResponse(_REFUSED, 403, rendering.HEADERS)
 
@@ -166,7 +166,7 @@ class Site:
 
 
 def _local(back: str) -> str:
-    """A page of ours, with its question, as a form names it; the first one for anything else."""
+    """Return the path and query of a page as given by a form; the first page for anything else."""
     name, _, question = back.partition("?")
     if name not in PAGES:
         return ""

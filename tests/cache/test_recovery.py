@@ -1,6 +1,7 @@
 """After a stop of any kind: rows and files agree again."""
 
 import contextlib
+import errno
 import os
 import sqlite3
 from functools import partial
@@ -14,6 +15,7 @@ from cmsfs.cache.blocks import BLOCK
 from cmsfs.replica import database
 from cmsfs.replica.nodes import Content
 from tests.cache.conftest import Cache, MakeSample, OpenCache, started
+from tests.support.log_watch import ExpectLog
 
 
 async def test_power_cut_drops_partial_contents(
@@ -221,6 +223,29 @@ async def test_base_of_a_draft_is_found_without_its_row(
     assert not cache.is_complete(torn.sha1)
     assert not cache.is_complete(other.sha1)
     assert cache.usage() == base.size + (BLOCK if flushed else 0)
+    cache.abandon()
+
+
+async def test_unreadable_base_of_a_draft_is_missing_and_no_error(
+    open_cache: OpenCache, sample: MakeSample, monkeypatch: pytest.MonkeyPatch, expect_log: ExpectLog
+) -> None:
+    """A bad block on the disk: the drive starts, and downloads the base again."""
+    base = sample(2 * BLOCK)
+    first = open_cache()
+    await first.recover(clean_shutdown=True, same_boot=True)
+    first.open(base.sha1, base.size)
+    await first.put(base, 0, 1)
+    first.abandon()
+
+    def unreadable(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    cache = open_cache()
+    expect_log("a cached content cannot be read from the disk")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "preadv", unreadable)
+        await cache.recover({base.sha1: base.size}, clean_shutdown=False, same_boot=True)
+    assert not cache.is_complete(base.sha1)
     cache.abandon()
 
 

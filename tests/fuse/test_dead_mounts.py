@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cmsfs import errors, mounts
+from cmsfs import config, errors, mounts
+from cmsfs.cli.doctor import machine
 
 PROGRAM = Path(__file__).parents[1] / "support" / "memory_drive.py"
 
@@ -50,6 +51,20 @@ def test_a_dead_drive_is_cleaned_once(served, tmp_path):
     served.wait()
     assert mounts.clean_stale(tmp_path / "drive")
     assert not mounts.clean_stale(tmp_path / "drive")
+
+
+def test_doctor_fails_only_for_its_own_place(served, tmp_path):
+    served.kill()
+    served.wait()
+    states = {}
+    for place in (tmp_path / "drive", tmp_path / "other"):
+        checks = machine.checks(config.Settings(mountpoint=place))
+        check = next(check for check in checks if check.name == "stale mounts")
+        assert str(tmp_path / "drive") in check.said
+        assert check.remedy.startswith("fusermount3 -u -z /")
+        states[place.name] = check.state
+    assert states == {"drive": "failed", "other": "warning"}
+    mounts.detach(tmp_path / "drive")
 
 
 def test_a_living_drive_is_not_cleaned(served, tmp_path):

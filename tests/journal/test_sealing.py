@@ -200,10 +200,15 @@ async def test_running_operations_are_ready_after_a_restart(desk: Desk) -> None:
 
 async def test_clean_shutdown_mark_and_boot_id(db: Database) -> None:
     assert await recovery.begin(db) == recovery.LastRun(clean=True, same_boot=True)
+    await recovery.note_recovered(db)
     assert await recovery.begin(db) == recovery.LastRun(clean=False, same_boot=True)
     await recovery.end(db)
     await db.write(lambda conn: conn.execute("UPDATE cursor SET value = 'other' WHERE key = 'boot_id'"))
     assert await recovery.begin(db) == recovery.LastRun(clean=True, same_boot=False)
+    # A start that dies before all is checked leaves that to the next one.
+    assert await recovery.begin(db) == recovery.LastRun(clean=False, same_boot=False)
+    await recovery.note_recovered(db)
+    assert await recovery.begin(db) == recovery.LastRun(clean=False, same_boot=True)
 
 
 async def test_draft_dropped_during_sealing_is_gone(desk: Desk) -> None:

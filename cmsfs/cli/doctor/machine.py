@@ -35,9 +35,9 @@ def checks(settings: config.Settings) -> Iterator[Check]:
         ("fusermount", _fusermount),
         ("kernel", _kernel),
         ("limits", _limits),
-        ("stale mounts", _stale),
     ):
         yield doctor_checks.guarded(name, look)
+    yield doctor_checks.guarded("stale mounts", lambda: _stale(settings))
     yield doctor_checks.guarded("sharing", lambda: _sharing(settings))
     yield doctor_checks.guarded("permissions", lambda: _permissions(settings))
     yield doctor_checks.guarded("mountpoint", lambda: _mountpoint(settings))
@@ -116,15 +116,20 @@ def _sharing(settings: config.Settings) -> Check:
     return Check("sharing", "ok", "others may see the drive")
 
 
-def _stale() -> Check:
-    found = mounts.stale_mounts()
-    if found:
-        places = ", ".join(mount.mountpoint for mount in found)
-        first = shlex.quote(found[0].mountpoint)
-        return Check(
-            "stale mounts", "failed", f"The daemon of {places} is dead.", f"fusermount3 -u -z {first}"
-        )
-    return Check("stale mounts", "ok", "none")
+def _stale(settings: config.Settings) -> Check:
+    """Check for drives whose daemon is dead: one at this account's mountpoint is a failure, one elsewhere
+    disturbs only programs that go there."""
+    places = [mount.mountpoint for mount in mounts.stale_mounts()]
+    if not places:
+        return Check("stale mounts", "ok", "none")
+    own = str(mounts.located(settings.mountpoint))
+    first = own if own in places else places[0]
+    return Check(
+        name="stale mounts",
+        state="failed" if own in places else "warning",
+        said=f"The daemon of {', '.join(places)} is dead.",
+        remedy=f"fusermount3 -u -z {shlex.quote(first)}",
+    )
 
 
 def _permissions(settings: config.Settings) -> Check:

@@ -62,9 +62,9 @@ def checks(settings: config.Settings) -> Iterator[Check]:
 
 def _worker() -> Check:
     if sandbox.version():
-        return Check("worker", "ok", "Who reads documents for the service sees nothing else of this machine.")
-    said = "This kernel cannot keep the service's files from the process that reads documents (Landlock)."
-    return Check("worker", "warning", said, "Linux 5.13 or later, with landlock in its lsm= list.")
+        return Check("worker", "ok", "the process that reads documents is sandboxed (Landlock)")
+    said = "This kernel cannot sandbox the process that reads documents for the service (no Landlock)."
+    return Check("worker", "warning", said, "use Linux 5.13 or later with landlock in its lsm= list")
 
 
 def _names(hosts: list[str]) -> Check:

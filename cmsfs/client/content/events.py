@@ -14,14 +14,14 @@ from cmsfs.client.transport.wire import Wire
 from cmsfs.models import base
 from cmsfs.models.content import events
 
-# The bounds of the silence that the service may announce for a long poll.
+# Bounds for the long-poll timeout that the service announces, in seconds.
 SHORTEST_WAIT, LONGEST_WAIT = 10.0, 610.0
 
-PAGE = 500  # the most that a page of events may have
+PAGE = 500  # the maximum of events per page
 
 
 class EventsApi:
-    """/events, and the server to wait at that it names."""
+    """/events, and the long-poll server that it names."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
@@ -47,7 +47,7 @@ class EventsApi:
         before: datetime | None = None,
         words: Sequence[str] = (),
     ) -> events.EventPage:
-        """Return the enterprise's events, for administrators: in a time range, of these types only.
+        """Return the enterprise's events, for administrators: in a time range, and of the types `words`.
 
         Raises `Forbidden` for other users, or if the application may not manage the enterprise's properties.
         """
@@ -93,5 +93,5 @@ class EventsApi:
     async def _find_server(self) -> events.RealtimeServer:
         found = await self._wire.ask(events.RealtimeServers, "OPTIONS", self._url, repeat=Repeat.READ)
         if not found.entries:
-            raise errors.ProtocolError("the service names no server to wait for events at")
+            raise errors.ProtocolError("the service names no server for long polls")
         return found.entries[0]

@@ -39,7 +39,7 @@ class FavoritesApi:
         return self._id
 
     async def list(self, *, fields: Sequence[str] = ()) -> paging.ByOffset[Item]:
-        """List all favorites, the latest first; with `fields` only these and the mini form."""
+        """Return all favorites, newest first; with `fields`, only these and the mini representation."""
         url = f"{self._base}/collections/{await self.collection_id()}/items"
 
         async def fetch(offset: int) -> collections.CollectionItems:
@@ -52,7 +52,7 @@ class FavoritesApi:
         return paging.ByOffset(fetch, key=lambda item: (item.type, item.id))
 
     async def set(self, kind: str, item_id: str, *, is_one: bool) -> None:
-        """Add an item to the favorites, or remove it.  Raises `NotFound` and `BadRequest` (the root)."""
+        """Add an item to the favorites, or remove it.  Raises `NotFound`, and `BadRequest` for the root."""
         mine = await self.collection_id()
         url = f"{self._base}/{kind}s/{item_id}"
         found = await self._wire.ask(

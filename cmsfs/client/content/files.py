@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.ASCII)
 
-# Files whose link is remembered while they may be read.
-_MOST_LINKED = 10_000
+# Maximum number of files whose shared link is remembered.
+_MAX_LINKED = 10_000
 
 
 class FilesApi:
-    """/files/:id and what is below."""
+    """/files/:id and the paths below it."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
@@ -44,7 +44,7 @@ class FilesApi:
         """Request this file's contents with a shared link's header from now on."""
         self._links.pop(file_id, None)
         self._links[file_id] = link
-        if len(self._links) > _MOST_LINKED:
+        if len(self._links) > _MAX_LINKED:
             del self._links[next(iter(self._links))]
 
     async def permissions(self, file_id: str) -> items.Permissions | None:
@@ -73,8 +73,8 @@ class FilesApi:
     ) -> AsyncIterator[ContentStream]:
         """Stream the bytes from `first` to `last`, inclusive; without `last`, the whole file.
 
-        Leaving the block early closes the connection.  Raises `ProtocolError` for an answer that is not
-        these bytes, `Offline` for one that breaks off; both may happen after some bytes were given.
+        Leaving the block early closes the connection.  Raises `ProtocolError` for a response that is not
+        these bytes, `Offline` if the connection breaks; both may happen after some bytes were yielded.
         """
         # Our service sends the bytes directly on request; other services redirect to a download URL.
         headers = _range_of(first, last) | {"prefer": "return=representation"}
@@ -91,7 +91,7 @@ class FilesApi:
 
     @asynccontextmanager
     async def content_at(self, url: str, *, first: int, last: int) -> AsyncIterator[ContentStream]:
-        """As `content`, from a URL that the service has issued for the file."""
+        """Stream bytes as `content` does, from a URL that the service has issued for the file."""
         url = urljoin(self._url, url)
         if urlsplit(self._url).scheme == "https" and urlsplit(url).scheme != "https":
             raise errors.ProtocolError("a download is offered at an address without TLS")
@@ -126,13 +126,13 @@ class ContentStream:
             raise errors.ProtocolError("the service compresses a download although it was asked not to")
         length = headers.get(b"content-length", b"")
         announced = int(length) if length.isdigit() else None
-        # How many are still to come; None: however many come.
+        # Bytes still to come; None: until the response ends.
         self._left = announced if last is None else last - first + 1
         if head.status_code == HTTPStatus.PARTIAL_CONTENT and last is not None:
-            told = headers.get(b"content-range", b"").decode("latin-1")
-            found = _CONTENT_RANGE.fullmatch(told)
+            content_range = headers.get(b"content-range", b"").decode("latin-1")
+            found = _CONTENT_RANGE.fullmatch(content_range)
             if found is None or (int(found[1]), int(found[2])) != (first, last):
-                raise errors.ProtocolError(f"the service answers bytes {first}-{last} with {told!r}")
+                raise errors.ProtocolError(f"the service answers bytes {first}-{last} with {content_range!r}")
             if announced not in (None, self._left):
                 raise errors.ProtocolError(
                     f"the service announces {announced} bytes for a range of {self._left}"
@@ -184,5 +184,5 @@ class ContentStream:
         return count
 
     async def aclose(self) -> None:
-        """As leaving the block of `FilesApi.content` does, which is enough."""
+        """Close the stream, as leaving the block of `FilesApi.content` does."""
         await self._body.aclose()

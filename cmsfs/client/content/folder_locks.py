@@ -1,4 +1,4 @@
-"""Locks on folders: a locked folder is not moved, renamed or deleted, by anybody."""
+"""Locks on folders: nobody can move, rename or delete a locked folder."""
 
 from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
@@ -13,7 +13,7 @@ class FolderLocksApi:
         self._url = f"{base_url}/folder_locks"
 
     async def of(self, folder_id: str) -> list[folder_locks.FolderLock]:
-        """The locks on a folder.  Raises `Forbidden` for who neither owns nor co-owns it."""
+        """Return the locks on a folder.  Raises `Forbidden` unless the caller owns or co-owns it."""
         params = {"folder_id": folder_id}
         found = await self._wire.ask(
             folder_locks.FolderLocks, "GET", self._url, repeat=Repeat.READ, params=params
@@ -21,7 +21,7 @@ class FolderLocksApi:
         return found.entries
 
     async def lock(self, folder_id: str) -> folder_locks.FolderLock:
-        """Raises `Conflict` if the folder is locked, `Forbidden` for who neither owns nor co-owns it."""
+        """Lock a folder.  Raises `Conflict` if it is locked, `Forbidden` unless the caller (co-)owns it."""
         wish = folder_locks.NewFolderLock(
             folder=folder_locks.LockedFolder(id=folder_id),
             locked_operations=folder_locks.LockedOperations(move=True, delete=True),
@@ -30,7 +30,7 @@ class FolderLocksApi:
         return await self._wire.ask(folder_locks.FolderLock, "POST", self._url, body=body)
 
     async def unlock(self, folder_id: str) -> bool:
-        """Take all locks off a folder; whether there were any."""
+        """Remove all locks from a folder; return whether there were any."""
         found = await self.of(folder_id)
         for one in found:
             await self._wire.tell("DELETE", f"{self._url}/{one.id}")

@@ -15,23 +15,23 @@ from cmsfs.models.paging import MarkerPage
 
 P = TypeVar("P", entries.EntryPage, entries.EntryMarkerPage)
 
-PAGE = 1000  # the most that a page of folder items may have
+PAGE = 1000  # the maximum of items per page
 
 
 class FoldersApi:
-    """/folders/:id and what is below."""
+    """/folders/:id and the paths below it."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
         self._url = f"{base_url}/folders"
 
     async def page(self, folder_id: str, *, offset: int = 0, limit: int = PAGE) -> entries.EntryPage:
-        """A page of what is directly in a folder, by offset: with the total, and several may come at once."""
+        """Return a page of a folder's items by offset, with the total; pages can be requested in parallel."""
         params = FIELDS_PARAM | {"limit": str(limit), "offset": str(offset)}
         return await self._listing(entries.EntryPage, folder_id, params)
 
     async def page_after(self, folder_id: str, marker: str | None) -> entries.EntryMarkerPage:
-        """A page of what is directly in a folder, by marker: what changes meanwhile hides nothing else."""
+        """Return a page of a folder's items by marker: concurrent changes do not hide other items."""
         params = FIELDS_PARAM | {"limit": str(PAGE), "usemarker": "true"}
         return await self._listing(
             entries.EntryMarkerPage, folder_id, params | ({"marker": marker} if marker else {})
@@ -42,43 +42,43 @@ class FoldersApi:
         return await self._wire.ask(shape, "GET", url, repeat=Repeat.READ, params=params)
 
     async def create(self, name: str, parent_id: str) -> items.Folder:
-        """Raises `Conflict` if the name is taken; `conflict` of it is the holder."""
+        """Create a folder.  Raises `Conflict`, with the existing item, if the name is taken."""
         body = items.NewFolder(name=name, parent=Reference(id=parent_id)).body()
         return await self._wire.ask(items.Folder, "POST", self._url, params=FIELDS_PARAM, body=body)
 
     async def copy(self, folder_id: str, *, parent_id: str, name: str) -> items.Folder:
-        """A new folder with copies of all that is in it, made at the service.  Raises `Conflict` if the name
-        is taken."""
+        """Copy a folder with all its contents at the service; return the new folder.  Raises `Conflict` if
+        the name is taken."""
         body = items.CopyItem(parent=Reference(id=parent_id), name=name).body()
         url = f"{self._url}/{folder_id}/copy"
         return await self._wire.ask(items.Folder, "POST", url, params=FIELDS_PARAM, body=body)
 
     async def permissions(self, folder_id: str) -> items.Permissions | None:
-        """What this account may do with the folder; None if the service does not say."""
+        """Return this account's permissions for the folder; None if the service does not report them."""
         url, params = f"{self._url}/{folder_id}", {"fields": "permissions"}
         return (await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)).permissions
 
     async def origin(self, folder_id: str) -> items.Folder:
-        """Only who made the folder and when; what the service does not tell is None."""
+        """Return only who created the folder and when; None for what the service does not report."""
         url, params = f"{self._url}/{folder_id}", {"fields": "created_by,created_at"}
         return await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params)
 
     async def path(self, folder_id: str) -> str:
-        """Where the folder is, from the root, beginning with `/`.  Raises `NotFound`, also in the trash."""
+        """Return the folder's path from the root, with a leading `/`.  Raises `NotFound`, also if trashed."""
         url, params = f"{self._url}/{folder_id}", {"fields": "name,path_collection,item_status"}
         found = living(await self._wire.ask(items.Folder, "GET", url, repeat=Repeat.READ, params=params))
         above = found.path_collection.entries if found.path_collection else []
-        # The first is the root, whose name nobody sees; the root itself has none above.
+        # The first is the root, whose name is not part of the path; the root itself has no ancestors.
         names = [*(one.name for one in above), found.name]
         return "/" + "/".join(name or "" for name in names[1:])
 
     def items(self, folder_id: str) -> paging.ByMarker[Item]:
-        """What is directly in the folder, page by page as it is asked for."""
+        """Return the folder's items; pages are requested as needed."""
         return items_of(self._wire, f"{self._url}/{folder_id}/items")
 
 
 def items_of(wire: Wire, url: str, headers: Mapping[str, str] | None = None) -> paging.ByMarker[Item]:
-    """The entries of a folder's items, or of the trash."""
+    """Return the entries of a listing (of a folder or the trash); pages are requested as needed."""
 
     async def fetch(marker: str | None) -> MarkerPage[Item]:
         params = FIELDS_PARAM | {"usemarker": "true", "limit": str(PAGE)}

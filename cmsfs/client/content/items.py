@@ -1,6 +1,6 @@
-"""Items of any kind, by kind and id: read, change, delete, restore, permanently delete.
+"""Items of any kind, by kind and id: get, update, delete, restore, permanently delete.
 
-What only files, folders or web links can do is in the module of each.
+Operations of only files, folders or web links are in their own modules.
 """
 
 from collections.abc import Mapping
@@ -23,18 +23,18 @@ SHAPES: dict[str, type[AnyItem]] = {
     "web_link": items.WebLink,
 }
 
-# Not asked for: a link that is made by asking (`expiring_embed_link`), a folder's content, and metadata,
-# which has requests of its own.
-_LEFT_OUT = {"expiring_embed_link", "item_collection", "metadata"}
+# Not requested: a link that is created by the request (`expiring_embed_link`), a folder's items, and
+# metadata, which has its own requests.
+_EXCLUDED = {"expiring_embed_link", "item_collection", "metadata"}
 
 
 def detail_fields(kind: str) -> list[str]:
-    """All fields that the service tells of an item, by its kind."""
-    return [name for name in SHAPES[kind].model_fields if name not in _LEFT_OUT]
+    """Return all fields to request for the details of an item, by its kind."""
+    return [name for name in SHAPES[kind].model_fields if name not in _EXCLUDED]
 
 
 class ItemChanges(TypedDict, total=False):
-    """What `ItemsApi.update` may change; None leaves as it is."""
+    """The changes for `ItemsApi.update`; None leaves a field unchanged."""
 
     name: str | None
     parent_id: str | None
@@ -42,7 +42,7 @@ class ItemChanges(TypedDict, total=False):
 
 
 class ItemsApi:
-    """/files/:id, /folders/:id and /web_links/:id.  A kind is the service's word for it."""
+    """/files/:id, /folders/:id and /web_links/:id; `kind` is the service's type of the item."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
@@ -58,7 +58,7 @@ class ItemsApi:
     async def get(self, kind: str, item_id: str) -> AnyItem: ...
 
     async def get(self, kind: str, item_id: str) -> AnyItem:
-        """Raises `NotFound`; its code is `trashed` if the item is in the trash."""
+        """Return an item.  Raises `NotFound`, with the code `trashed` if it is in the trash."""
         params = FILE_PARAM if kind == "file" else FIELDS_PARAM
         return living(
             await self._wire.ask(
@@ -67,7 +67,7 @@ class ItemsApi:
         )
 
     async def details(self, kind: str, item_id: str) -> AnyItem:
-        """All that the service says of the item.  Raises `NotFound`, also for what is in the trash."""
+        """Return an item with all fields.  Raises `NotFound`, also if it is in the trash."""
         shape, params = SHAPES[kind], {"fields": ",".join(detail_fields(kind))}
         return living(
             await self._wire.ask(
@@ -88,10 +88,10 @@ class ItemsApi:
     async def update(
         self, kind: str, item_id: str, *, etag: str | None = None, **changes: Unpack[ItemChanges]
     ) -> AnyItem:
-        """Rename, move (a folder with all that is below), set a file's time; None leaves as it is.
+        """Rename or move an item (a folder with everything below), or set a file's time; None: unchanged.
 
         Raises `Conflict` if the name is taken there, `PreconditionFailed` if the version is no longer
-        `etag`.  A move is not protected by `etag` at every service.
+        `etag`.  Some services do not check `etag` for moves.
         """
         given = {key: value for key, value in changes.items() if value is not None}
         if "parent_id" in given:
@@ -109,7 +109,7 @@ class ItemsApi:
     async def describe(
         self, kind: str, item_id: str, *, description: str | None = None, tags: list[str] | None = None
     ) -> AnyItem:
-        """Set description and tags; None leaves as it is, empty ones take them away.
+        """Set description and tags; None leaves them unchanged, empty ones remove them.
 
         A web link has no tags.
         """
@@ -122,15 +122,15 @@ class ItemsApi:
     async def delete(
         self, kind: str, item_id: str, *, recursive: bool = False, etag: str | None = None
     ) -> None:
-        """Into the trash.  Raises `BadRequest` (`folder_not_empty`) for a folder that is neither empty nor to
-        go with what is in it (`recursive`)."""
+        """Move an item to the trash.  Raises `BadRequest` (`folder_not_empty`) for a non-empty folder
+        unless `recursive`."""
         query = f"?recursive={str(recursive).lower()}" if kind == "folder" else ""
         await self._wire.tell("DELETE", f"{self._base}/{kind}s/{item_id}{query}", headers=if_match(etag))
 
     async def delete_known(self, folder_id: str, digest: str) -> None:
-        """A folder with what is in it, if that is what `known_tree.digest` was made of.
+        """Delete a folder with its contents, if they match `digest` (see `known_tree.digest`).
 
-        Raises `PreconditionFailed` if not, `BadRequest` from a service that does not know this.
+        Raises `PreconditionFailed` if not, `BadRequest` if the service does not support this.
         """
         url = f"{self._base}/folders/{folder_id}?recursive={known_tree.RECURSIVE}"
         await self._wire.tell("DELETE", url, headers={known_tree.HEADER: digest})
@@ -138,9 +138,9 @@ class ItemsApi:
     async def restore(
         self, kind: str, item_id: str, *, name: str | None = None, parent_id: str | None = None
     ) -> AnyItem:
-        """Out of the trash, to where it was; to `parent_id` only if that folder is gone.
+        """Restore an item from the trash to its original folder; to `parent_id` only if that folder is gone.
 
-        Raises `NotFound` if it is not in the trash, `Forbidden` without the right to restore it or to the
+        Raises `NotFound` if it is not in the trash, `Forbidden` without permission for the item or the
         folder, `Conflict` if its name is taken there.
         """
         given = {"name": name, "parent": None if parent_id is None else {"id": parent_id}}
@@ -150,14 +150,14 @@ class ItemsApi:
         )
 
     async def purge(self, kind: str, item_id: str) -> None:
-        """Out of the trash, for good.  Raises `NotFound` if it is not there, `Forbidden` under a hold."""
+        """Permanently delete an item in the trash.  Raises `NotFound`, and `Forbidden` under a legal hold."""
         await self._wire.tell("DELETE", f"{self._base}/{kind}s/{item_id}/trash")
 
 
 def living(item: T) -> T:
-    """The item itself, which is not in the trash.  Raises `NotFound` (`trashed`) for one that is.
+    """Return the item.  Raises `NotFound` (`trashed`) if it is in the trash.
 
-    Services show a file or web link in the trash to who asks for it by its id; its status says where it is.
+    Services return files and web links in the trash when requested by id; their status tells where they are.
     """
     if item.item_status in ("trashed", "deleted"):
         raise errors.NotFound(404, item.item_status, "The item is in the trash.")
@@ -165,5 +165,5 @@ def living(item: T) -> T:
 
 
 def if_match(etag: str | None) -> Mapping[str, str] | None:
-    """The header that makes a change hold only for the version it was made on."""
+    """Return the header that makes a change conditional on the item's version."""
     return None if etag is None else {"if-match": etag}

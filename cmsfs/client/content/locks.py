@@ -8,7 +8,7 @@ from cmsfs.models.content import items
 
 
 class LocksApi:
-    """PUT /files/:id with a lock, and with null in its place."""
+    """PUT /files/:id with a lock, or with null to unlock."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
@@ -17,15 +17,15 @@ class LocksApi:
     async def lock(
         self, file_id: str, *, expires_at: datetime | None = None, prevent_download: bool = False
     ) -> items.File:
-        """Raises `Forbidden` (`access_denied_item_locked`) if somebody else has locked the file."""
+        """Lock a file.  Raises `Forbidden` (`access_denied_item_locked`) if another user has locked it."""
         wish = items.NewLock(access="lock", is_download_prevented=prevent_download)
         if expires_at is not None:
             wish.expires_at = expires_at
-        # The public description requires `type` and describes `access`: whichever is read, it is there.
+        # The public API description requires `type` but documents `access`: send both.
         return await self._put(file_id, {"type": "lock"} | wish.body())
 
     async def unlock(self, file_id: str) -> items.File:
-        """Unlocking what is not locked does nothing."""
+        """Unlock a file; does nothing if it is not locked."""
         return await self._put(file_id, None)
 
     async def _put(self, file_id: str, lock: dict[str, object] | None) -> items.File:

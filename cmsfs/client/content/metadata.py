@@ -29,11 +29,11 @@ class MetadataApi:
         return await self._wire.ask(metadata.Template, "GET", url, repeat=Repeat.READ)
 
     async def create_template(self, wish: metadata.NewTemplate) -> metadata.Template:
-        """Raises `Conflict` if the key is taken."""
+        """Create a template.  Raises `Conflict` if its key is taken."""
         return await self._wire.ask(metadata.Template, "POST", f"{self._url}/schema", body=wish.body())
 
     async def delete_template(self, key: str, scope: Scope = "enterprise") -> None:
-        """For good, with all instances.  Raises `Forbidden` for a scope that others manage."""
+        """Permanently delete a template with all instances.  Raises `Forbidden` for a scope of others."""
         await self._wire.tell("DELETE", f"{self._url}/{scope}/{key}/schema")
 
     async def instances(self, kind: Kind, item_id: str) -> list[metadata.Instance]:
@@ -43,7 +43,7 @@ class MetadataApi:
     async def put(
         self, kind: Kind, item_id: str, key: str, values: Mapping[str, Any], scope: str = "enterprise"
     ) -> metadata.Instance:
-        """Put an instance on an item.  Raises `Conflict` if it has one of this template."""
+        """Create an instance on an item.  Raises `Conflict` if it has one of this template."""
         url = f"{self._base}/{kind}s/{item_id}/metadata/{scope}/{key}"
         return await self._wire.ask(metadata.Instance, "POST", url, body=dict(values))
 
@@ -55,7 +55,7 @@ class MetadataApi:
         operations: Sequence[metadata.PatchStep],
         scope: str = "enterprise",
     ) -> metadata.Instance:
-        """Change an instance, all of it or nothing.  Raises `Conflict` if a `test` does not hold."""
+        """Apply a JSON Patch to an instance, atomically.  Raises `Conflict` if a `test` fails."""
         url = f"{self._base}/{kind}s/{item_id}/metadata/{scope}/{key}"
         headers = {"content-type": "application/json-patch+json"}
         body = [one.body() for one in operations]

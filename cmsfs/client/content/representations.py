@@ -1,9 +1,8 @@
 """Representations that the service derives from a file: extracted text and thumbnails.
 
-They are made when they are first asked for, so whoever asks may have to wait.
+The service generates them on the first request, so the caller may have to wait.
 
-Rule: what is handed out goes to the address that the service names; that address must be as well protected as
-the service's own.
+Rule: requests with the access token go only to addresses from the service that use TLS if the service does.
 """
 
 from urllib.parse import urljoin, urlsplit
@@ -17,7 +16,7 @@ from cmsfs.models.content import items
 
 TEXT = "[extracted_text]"
 
-# What is asked for is mostly made within a second.
+# Most representations are generated within a second.
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 5.0
 
@@ -25,17 +24,17 @@ _READY = ("success", "viewable")
 
 
 class RepresentationsApi:
-    """`representations` of /files/:id, and what is below their addresses."""
+    """`representations` of /files/:id, and the contents at their addresses."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
         self._base = base_url
 
     async def read(self, file_id: str, hints: str, *, limit: int) -> bytes | None:
-        """What is hinted at (`TEXT`, `[jpg?dimensions=320x320]`), once it is made; None: there is none of
-        this file.  At most `limit` bytes, else `ProtocolError`.
+        """Return the representation that `hints` selects (`TEXT`, `[jpg?dimensions=320x320]`) as soon as it
+        is ready; None if the file has none.  Raises `ProtocolError` if it exceeds `limit` bytes.
 
-        Waits for as long as the service takes; callers have deadlines.
+        Waits without a limit; callers set deadlines.
         """
         wait = FIRST_WAIT_SECONDS
         while True:
@@ -50,9 +49,10 @@ class RepresentationsApi:
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
     async def offered(self, one: items.Representation, *, limit: int) -> bytes | None:
-        """What an answer of the service has offered, once it is made; None: it cannot be, or is longer.
+        """Return the contents of a representation from a response, as soon as it is ready; None if it cannot
+        be generated or exceeds `limit` bytes.
 
-        Waits for as long as the service takes; callers have deadlines.
+        Waits without a limit; callers set deadlines.
         """
         wait = FIRST_WAIT_SECONDS
         while True:

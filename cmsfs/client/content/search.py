@@ -1,6 +1,6 @@
 """The search endpoint: one page, or an iterator over all results.
 
-Search is also how the drive lists and how it learns of changes; `EVERYTHING` and `FIELDS` are for that.
+The drive also uses search to list all items and to find changes, with `EVERYTHING` and `FIELDS`.
 """
 
 from cmsfs.client.transport import paging
@@ -8,26 +8,26 @@ from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.content import entries, items, metadata_queries, search
 
-# A query is required and there is none for "all": everything but what holds a word that nothing holds.
+# A query is required, and there is none for "all": everything that does not contain a word that never occurs.
 EVERYTHING = 'NOT "qzxvkjwyhcmsfsqzxvkj"'
 
-# What the drive asks of every item, and no more: a page of 200 is decoded on the event loop, and with
-# all fields it is three times as large and takes four times as long (measured).
+# The fields that the drive needs of every item, and no more: a page of 200 is decoded on the event loop;
+# with all fields it is three times as large and takes four times as long (measured).
 FIELDS = (
-    # id and type come always; with these the row of the tree: place, version, bytes, times
+    # id and type are always sent; the others fill the row of the tree: location, version, content, times
     *("id", "type", "name", "parent", "etag", "sequence_id", "item_status", "trashed_at"),
     *("sha1", "file_version", "size", "created_at", "modified_at", "content_modified_at"),
-    "url",  # a web link's text
+    "url",  # the contents of a web link's file
     # shown as extended attributes
     *("owned_by", "description", "tags", "classification", "lock", "expires_at", "disposition_at"),
 )
-# Not among them: `path_collection` (the longest field; `parent` places an item, and the chain of parents
-# comes with the folders themselves) and `permissions` (thirteen booleans; a right that is missing is
-# learned from the answer to the change).
+# Not included: `path_collection` (the longest field; `parent` locates an item, and the ancestors are listed
+# as folders themselves) and `permissions` (thirteen booleans; a missing permission shows in the response to
+# the change).
 
 FIELDS_PARAM = {"fields": ",".join(FIELDS)}
 
-# Of a single file also who changed it last.
+# For a single file also who modified it last.
 FILE_PARAM = {"fields": ",".join((*FIELDS, "modified_by"))}
 
 
@@ -40,7 +40,7 @@ class SearchApi:
         self._queries = f"{base_url}/metadata_queries/execute_read"
 
     async def page(self, query: search.Query) -> search.SearchResults:
-        """The page that the query's offset and limit say, with `FIELDS` unless it names others."""
+        """Return the page at the query's offset and limit, with `FIELDS` unless the query names others."""
         params = query.params()
         return await self._wire.ask(
             search.SearchResults,
@@ -52,7 +52,7 @@ class SearchApi:
         )
 
     async def listing(self, query: search.Query) -> entries.EntryPage:
-        """As `page`, its items as the drive's tree takes them."""
+        """Return the same page as `page`, as lean entries for the drive's tree."""
         params = query.params()
         return await self._wire.ask(
             entries.EntryPage,
@@ -66,7 +66,7 @@ class SearchApi:
     async def by_metadata(
         self, query: metadata_queries.MetadataQuery
     ) -> metadata_queries.MetadataQueryResults:
-        """The page of a metadata query that its marker says."""
+        """Return the page of a metadata query at its marker."""
         return await self._wire.ask(
             metadata_queries.MetadataQueryResults,
             "POST",
@@ -77,9 +77,9 @@ class SearchApi:
         )
 
     def entries(self, query: search.Query) -> paging.ByOffset[items.Item]:
-        """All entries from the query's offset on, each once, page by page as they are asked for.
+        """Return all entries from the query's offset on, without duplicates; pages are requested as needed.
 
-        More than 10,000 cannot be reached: the page beyond raises `BadRequest`.
+        Raises `BadRequest` beyond the first 10,000 entries.
         """
 
         async def fetch(offset: int) -> search.SearchResults:

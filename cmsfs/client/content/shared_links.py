@@ -1,6 +1,6 @@
 """Shared links: create, remove, and resolve to the shared item.
 
-Rule: the terms that are not given stay as they are, or are the service's default for a new link.
+Rule: settings that are not given are left unchanged, or are the service's defaults for a new link.
 """
 
 from typing import Any
@@ -22,14 +22,14 @@ LINK = {"fields": "shared_link,item_status"}
 
 
 class _Found(pydantic.RootModel[Any]):
-    """An item whose kind is not known before."""
+    """An item of unknown kind."""
 
     model_config = base.DEFERRED
     root: items.Item
 
 
 def header(url: str, password: str | None = None) -> dict[str, str]:
-    """The header that lets a request see what a link shows."""
+    """Return the header that gives a request access through a shared link."""
     text = f"shared_link={quote(url, safe=':/')}"
     if password is not None:
         text += f"&shared_link_password={quote(password, safe='')}"
@@ -46,20 +46,20 @@ class SharedLinksApi:
     async def share(
         self, kind: ItemKind, item_id: str, terms: items.NewSharedLink | None = None
     ) -> items.SharedLink:
-        """The item's link, with these terms."""
+        """Create the item's link, or change its settings to `terms`; return it."""
         found = await self._put(kind, item_id, {} if terms is None else terms.body())
         if found.shared_link is None or found.shared_link.url is None:
-            raise errors.ProtocolError("the answer to sharing an item carries no link")
+            raise errors.ProtocolError("the response to sharing an item has no link")
         return found.shared_link
 
     async def get(self, kind: ItemKind, item_id: str) -> items.SharedLink | None:
-        """The link that the item has, if it has one."""
+        """Return the item's link; None if it has none."""
         url = f"{self._url}/{kind}s/{item_id}"
         found = await self._wire.ask(SHAPES[kind], "GET", url, repeat=Repeat.READ, params=LINK)
         return living(found).shared_link
 
     async def unshare(self, kind: ItemKind, item_id: str) -> None:
-        """Take the link away; the next one has another address."""
+        """Remove the link; a later one has another address."""
         await self._put(kind, item_id, None)
 
     async def _put(self, kind: ItemKind, item_id: str, link: dict[str, object] | None) -> AnyItem:
@@ -68,10 +68,10 @@ class SharedLinksApi:
         return await self._wire.ask(SHAPES[kind], "PUT", url, params=LINK, body=body)
 
     async def find(self, url: str, *, password: str | None = None) -> AnyItem:
-        """What a link shows.
+        """Return the item that a link points to.
 
-        Raises `NotFound` for a link that shows nothing to us, `Forbidden` (`incorrect_shared_item_password`)
-        for another password than it has.
+        Raises `NotFound` if the link gives this account no access, `Forbidden`
+        (`incorrect_shared_item_password`) for a wrong password.
         """
         found = await self._wire.ask(
             _Found,
@@ -84,5 +84,5 @@ class SharedLinksApi:
         return found.root
 
     def items(self, url: str, folder_id: str) -> paging.ByMarker[items.Item]:
-        """What is directly in a folder that a link without a password shows, page by page."""
+        """Return the items of a folder behind a link without a password; pages are requested as needed."""
         return folders.items_of(self._wire, f"{self._url}/folders/{folder_id}/items", header(url))

@@ -1,6 +1,6 @@
-"""The trash: list.  `ItemsApi` restores and permanently deletes.
+"""The listing of the trash.  `ItemsApi` restores and permanently deletes.
 
-Only what was deleted itself is in the trash; what is below a deleted folder goes with it.
+The trash lists only items that were deleted themselves, not the items below a deleted folder.
 """
 
 from cmsfs.client.content.folders import PAGE
@@ -11,7 +11,7 @@ from cmsfs.client.transport.wire import Wire
 from cmsfs.models.content.items import Item  # by name: `TrashApi.items` hides the module
 from cmsfs.models.paging import MarkerPage
 
-# What is told of an item in the trash: also when it goes, and who put it there, which is who changed it last.
+# Also when an item will be purged, and who deleted it (the last to modify it).
 TRASH_FIELDS = (*FIELDS, "purged_at", "created_by", "modified_by")
 
 
@@ -23,11 +23,11 @@ class TrashApi:
         self._url = base_url
 
     def items(self) -> paging.ByMarker[Item]:
-        """What the caller may restore, page by page as it is asked for."""
+        """Return the items that the caller may restore; pages are requested as needed."""
         return paging.ByMarker(self.page)
 
     async def page(self, marker: str | None) -> MarkerPage[Item]:
-        """A page of it, with `TRASH_FIELDS`; it may be short, or empty, while there is a next one."""
+        """Return a page with `TRASH_FIELDS`; it may be short or empty although there is a next one."""
         params = {"fields": ",".join(TRASH_FIELDS), "usemarker": "true", "limit": str(PAGE)}
         if marker is not None:
             params["marker"] = marker

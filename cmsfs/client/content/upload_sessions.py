@@ -1,13 +1,12 @@
 """Chunked uploads: parts sent in parallel, resumable, committed as a file.
 
-A caller that keeps the session's id can go on after anything: `send` asks which parts are there and sends
-the others.  The service compares each part, and the whole, with their SHA-1.
+A caller that keeps the session's id can resume after any interruption: `send` requests the list of uploaded
+parts and sends the others.  The service verifies the SHA-1 of each part and of the whole file.
 
-Rule: a part that is refused because it is there already is looked at, not sent again.
+Rule: a part that is rejected because it exists already is compared, not sent again.
 """
 
 import hashlib
-from collections.abc import AsyncIterator
 from datetime import datetime
 
 import trio
@@ -21,20 +20,20 @@ from cmsfs.models.content import items, upload_sessions, uploads
 from cmsfs.models.paging import OffsetPage
 from cmsfs.runtime import threads
 
-# As the public API advises: three to five, the lowest offsets first.
+# As recommended by the public API: three to five, lowest offsets first.
 PARALLEL = 4
 PAGE = 1000
 
-# The commit's answer was 202 so often, each time with a wait that the service asked for: it hangs.
+# After this many 202 responses, each with the requested wait, the commit counts as stuck.
 MAX_COMMITS = 600
 COMMIT_WAIT = 2.0
 
-# A part that was damaged on its way is refused and sent again; so often in a row is no accident.
+# A part that was damaged in transit is rejected and sent again, up to this many attempts.
 PART_ATTEMPTS = 5
 
 
 class PartDamaged(errors.IntegrityError):
-    """A part went wrong on its way again and again.  The service took none of it: the session is good."""
+    """A part was damaged in transit repeatedly.  None of it was stored; the session is still valid."""
 
 
 class PartSource:
@@ -42,25 +41,49 @@ class PartSource:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._reader: AsyncIterator[bytes] | None = None
-        self._begun = False
+        self._readers: list[_PartReader] = []
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        self._begun = False
+    def __aiter__(self) -> "_PartReader":
+        self._readers.append(_PartReader(self._source))
+        return self._readers[-1]
+
+    async def aclose(self) -> None:
+        """Close the source; must be called after the request, even if it failed."""
+        while self._readers:
+            await self._readers.pop().aclose()
+
+
+class _PartReader:
+    """Reads a part once.  A response that arrives before the whole body was sent may close the reader during
+    a read; then the read closes the source."""
+
+    def __init__(self, source: Source) -> None:
+        self._pieces = aiter(source.open())
+        self._is_reading = self._is_closed = False
+
+    def __aiter__(self) -> "_PartReader":
         return self
 
     async def __anext__(self) -> bytes:
-        if not self._begun or self._reader is None:
-            await self.aclose()
-            self._begun = True
-            self._reader = aiter(self._source.open())
-        return await anext(self._reader)
+        if self._is_closed:
+            raise StopAsyncIteration
+        self._is_reading = True
+        try:
+            return await anext(self._pieces)
+        finally:
+            self._is_reading = False
+            if self._is_closed:
+                await self._close()
 
     async def aclose(self) -> None:
-        """Close the source; to be called when the request is over, however it ended."""
-        reader, self._reader = self._reader, None
-        if (aclose := getattr(reader, "aclose", None)) is not None:
-            await aclose()
+        self._is_closed = True
+        if not self._is_reading:
+            await self._close()
+
+    async def _close(self) -> None:
+        if (aclose := getattr(self._pieces, "aclose", None)) is not None:
+            with trio.CancelScope(shield=True):
+                await aclose()
 
 
 class UploadSessionsApi:
@@ -71,32 +94,32 @@ class UploadSessionsApi:
         self._url = f"{upload_url}/files"
 
     async def begin(self, folder_id: str, name: str, size: int) -> upload_sessions.UploadSession:
-        """A session for a new file.  Raises `Conflict` if the name is taken."""
+        """Create a session for a new file.  Raises `Conflict` if the name is taken."""
         body = {"folder_id": folder_id, "file_size": size, "file_name": name}
         return await self._wire.ask(
             upload_sessions.UploadSession, "POST", f"{self._url}/upload_sessions", kind="upload", body=body
         )
 
     async def begin_version(self, file_id: str, size: int) -> upload_sessions.UploadSession:
-        """A session for a new version."""
+        """Create a session for a new version of a file."""
         url = f"{self._url}/{file_id}/upload_sessions"
         return await self._wire.ask(
             upload_sessions.UploadSession, "POST", url, kind="upload", body={"file_size": size}
         )
 
     async def get(self, session_id: str) -> upload_sessions.UploadSession:
-        """Raises `Gone` or `NotFound` for one that is over."""
+        """Return a session.  Raises `Gone` or `NotFound` if it has ended."""
         url = f"{self._url}/upload_sessions/{session_id}"
         return await self._wire.ask(
             upload_sessions.UploadSession, "GET", url, kind="upload", repeat=Repeat.READ
         )
 
     async def abort(self, session_id: str) -> None:
-        """Give the upload up; its parts go."""
+        """Abort the upload; its parts are deleted."""
         await self._wire.tell("DELETE", f"{self._url}/upload_sessions/{session_id}")
 
     async def parts(self, session: upload_sessions.UploadSession) -> list[upload_sessions.Part]:
-        """The parts that have arrived, by offset."""
+        """Return the uploaded parts, by offset."""
         url = session.session_endpoints.list_parts or f"{self._part_url(session)}/parts"
         found: list[upload_sessions.Part] = []
         while True:
@@ -119,11 +142,11 @@ class UploadSessionsApi:
         *,
         progress: Progress | None = None,
     ) -> list[upload_sessions.Part]:
-        """Send the parts that have not arrived; all parts, ready for `commit`.
+        """Send the missing parts; return all parts for `commit`.
 
-        Raises `IntegrityError` if a part that is there has other bytes than the source, `PartDamaged` if
-        one does not come through.  Cancelled, or after any other error: what has arrived stays, and calling
-        this again goes on.
+        Raises `IntegrityError` if an uploaded part differs from the source, `PartDamaged` if a part is
+        repeatedly damaged in transit, `OSError` if the source cannot be read.  Cancelled, or after any other
+        error: uploaded parts are kept, and another call resumes.
         """
         there = {part.offset: part for part in await self.parts(session)}
         done = sum(part.size for part in there.values())
@@ -144,12 +167,12 @@ class UploadSessionsApi:
                 if progress is not None:
                     progress(done)
 
-        failed: list[errors.CmsfsError] = []
+        failed: list[errors.CmsfsError | OSError] = []
 
         async def guarded_worker() -> None:
             try:
                 await worker()
-            except errors.CmsfsError as error:
+            except (errors.CmsfsError, OSError) as error:
                 failed.append(error)
                 nursery.cancel_scope.cancel()
 
@@ -198,7 +221,7 @@ class UploadSessionsApi:
                 "PUT",
                 self._part_url(session),
                 kind="upload",
-                # Twice does no harm: the second is refused, and the first is found below.
+                # Safe to repeat: a second upload is rejected with a conflict, which is handled below.
                 repeat=Repeat.READ,
                 headers=headers,
                 content=body,
@@ -224,10 +247,10 @@ class UploadSessionsApi:
         content_created_at: datetime | None = None,
         content_modified_at: datetime | None = None,
     ) -> items.File:
-        """The file.  Waits as long as the service joins the parts.
+        """Commit the parts as a file and return it.  Waits while the service joins the parts.
 
-        Raises `Conflict` if the name is taken, `PreconditionFailed` if the file is no longer of the version
-        `etag`, `IntegrityError` if the whole has another SHA-1.  Cancelled: the file may be there or not.
+        Raises `Conflict` if the name is taken, `PreconditionFailed` if the file's version is no longer
+        `etag`, `IntegrityError` if the file has another SHA-1.  Cancelled: the file may or may not exist.
         """
         times = {"content_created_at": content_created_at, "content_modified_at": content_modified_at}
         given = upload_sessions.CommitAttributes.model_validate(

@@ -1,13 +1,13 @@
 """Direct uploads of a new file or a new version: the requests, and their bodies.
 
-A body is of known length, JSON attributes first, then the file's bytes; it is sent again from its beginning
-when a connection or a token turned out stale.  A `Source` gives the bytes.  The SHA-1 goes with them and is
-compared with what the service says it has.
+A body has a known length, JSON attributes first, then the file's bytes; it is sent again from the start when
+a connection or a token turns out to be stale.  A `Source` provides the bytes.  Their SHA-1 is sent as well,
+and compared with the SHA-1 in the response.
 
-Rule: a file is never in memory, and never read on the event loop.
+Rule: a file is never in memory as a whole, and never read on the event loop.
 
-Rule: an upload is not repeated by itself after a broken connection or a 5xx: the file may be there.  The
-caller looks, or sends it again and meets its own file as the holder of the name.
+Rule: an upload is not retried automatically after a broken connection or a 5xx, because the file may exist.
+The caller looks it up, or sends it again and gets a conflict with its own file.
 """
 
 import enum
@@ -26,16 +26,16 @@ from cmsfs.models import base, wire_names
 from cmsfs.models.content import items, uploads
 from cmsfs.runtime import chance, threads
 
-BAD_DIGEST = "bad_digest"  # the code of a refusal whose bytes did not have the SHA-1 of the header
+BAD_DIGEST = "bad_digest"  # the error code if the bytes do not have the SHA-1 of the header
 OTHER_BYTES = "the service received other bytes"
 
-# One thread hop for each piece: at 1 MiB the hop (0.1 ms) is small against reading and sending.
+# One thread hop per piece: at 1 MiB the hop (0.1 ms) is small compared to reading and sending.
 PIECE = 1024 * 1024
 
-# Up to this size all of the body is one piece: each piece is a call of the kernel, and half a millisecond.
+# Up to this size the body is one piece: each piece costs a system call and half a millisecond.
 SMALL = 64 * 1024
 
-Progress = Callable[[int], None]  # how many bytes of the file are on their way; starts again with a repeat
+Progress = Callable[[int], None]  # with the bytes of the file sent so far; restarts when the body is resent
 
 
 class SourceChanged(errors.CmsfsError):
@@ -43,17 +43,17 @@ class SourceChanged(errors.CmsfsError):
 
 
 class Source(Protocol):
-    """Bytes that can be read as often as need be."""
+    """Bytes that can be read repeatedly."""
 
     size: int
 
     def open(self) -> AsyncIterator[bytes]:
-        """The bytes from the beginning.  An iterator with an `aclose` gets it called after use."""
+        """Return an iterator over the bytes; its `aclose`, if it has one, is called after use."""
         ...
 
 
 class BytesSource:
-    """Bytes that are in memory already."""
+    """Bytes in memory."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -69,7 +69,7 @@ class BytesSource:
 
 
 class FileSource:
-    """A file on disk from `offset` on: to its end, or `size` bytes."""
+    """A file on disk from `offset`: to its end, or `size` bytes."""
 
     def __init__(self, path: Path, offset: int = 0, size: int | None = None) -> None:
         """Raises `OSError` if there is no such file and no size is given."""
@@ -92,9 +92,9 @@ class FileSource:
             return data
 
     async def open(self) -> AsyncIterator[bytes]:
-        """Raises `SourceChanged` when the file is found shorter or longer than it was."""
+        """Read the file.  Raises `SourceChanged` if its size has changed."""
         if self.size <= PIECE:
-            # Most files are small: one hop for all of it.
+            # Most files are small: one thread hop for the whole file.
             yield await threads.run_sync(self._read_small)
             return
         with await threads.run_sync(lambda: self._path.open("rb", buffering=0)) as file:
@@ -117,10 +117,10 @@ class _Stage(enum.Enum):
 
 
 class MultipartBody:
-    """A multipart/form-data body; iterating it starts it anew.
+    """A multipart/form-data body; each iteration restarts it.
 
-    A class and not an async generator: a service that refuses early leaves the body unfinished, and a
-    generator left so is reported as a leak.
+    A class and not an async generator: if the service rejects the request early, the body is not read to its
+    end, and an unfinished generator would be reported as a leak.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class MultipartBody:
         self._stage = _Stage.HEAD
         self._sent = 0
         boundary = chance.token_hex(16)
-        # The name that counts is in the attributes; the file name only marks the part as a file.
+        # The file's name is in the attributes; the filename here only marks the part as a file.
         self._head = (
             f'--{boundary}\r\nContent-Disposition: form-data; name="attributes"\r\n'
             f"Content-Type: application/json\r\n\r\n{json.dumps(attributes)}\r\n"
@@ -151,7 +151,7 @@ class MultipartBody:
         return self
 
     async def __anext__(self) -> bytes:
-        """Raises `SourceChanged` before the body is complete, so that the service takes nothing."""
+        """Return the next piece.  Raises `SourceChanged` before the end, so that nothing is stored."""
         if self._stage is _Stage.HEAD:
             await self.aclose()
             self._reader = aiter(self._source.open())
@@ -191,14 +191,14 @@ class MultipartBody:
             self._progress(self._sent)
 
     async def aclose(self) -> None:
-        """Close the source; to be called when the request is over, however it ended."""
+        """Close the source; must be called after the request, even if it failed."""
         reader, self._reader = self._reader, None
         if (aclose := getattr(reader, "aclose", None)) is not None:
             await aclose()
 
 
 class UploadsApi:
-    """POST /files/content and POST /files/:id/content of the upload address, and the question beforehand."""
+    """POST /files/content and POST /files/:id/content of the upload address, and their preflight checks."""
 
     def __init__(self, wire: Wire, upload_url: str, base_url: str) -> None:
         self._wire = wire
@@ -206,15 +206,15 @@ class UploadsApi:
         self._url = f"{upload_url}/files"
 
     async def preflight_version(self, file_id: str, *, size: int) -> None:
-        """Return if a version of this size would be taken; raise what sending it would raise."""
+        """Return if a version of this size would be accepted; else raise what uploading it would raise."""
         url = f"{self._preflight_url.removesuffix('/content')}/{file_id}/content"
         body = uploads.Preflight(size=size).body()
         await self._wire.ask(uploads.PreflightAnswer, "OPTIONS", url, repeat=Repeat.READ, body=body)
 
     async def preflight(self, name: str, parent_id: str, *, size: int | None = None) -> None:
-        """Return if a file of this name could be made there; raise what making it would raise.
+        """Return if a file of this name could be created; otherwise raise what creating it would raise.
 
-        `Conflict` if the name is taken: `conflict` of it is the holder.
+        Raises `Conflict` if the name is taken; its `conflict` is the item with the name.
         """
         wish = uploads.Preflight(name=name, parent=base.Reference(id=parent_id))
         if size is not None:
@@ -233,11 +233,11 @@ class UploadsApi:
         sha1: str,
         progress: Progress | None = None,
     ) -> items.File:
-        """The new file.
+        """Upload a new file and return it.
 
-        Raises `Conflict` if the name is taken, `IntegrityError` if the service has other bytes than
-        `sha1` says, `SourceChanged` if the source has another size than it said.
-        Cancelled: the file may be there or not.
+        Raises `Conflict` if the name is taken, `IntegrityError` if the service received bytes with another
+        SHA-1, `SourceChanged` if the size of the source has changed.
+        Cancelled: the file may or may not exist.
         """
         return await self._send("content", attributes.body(), source, sha1=sha1, progress=progress)
 
@@ -252,12 +252,12 @@ class UploadsApi:
         content_modified_at: datetime | None = None,
         progress: Progress | None = None,
     ) -> items.File:
-        """The file with its new content; `name` renames it as well.
+        """Upload a new version of a file and return the file; `name` also renames it.
 
-        Raises `PreconditionFailed` if it is no longer of the version `etag`, and as `new_file` does.
+        Raises `PreconditionFailed` if its version is no longer `etag`, and otherwise as `new_file` does.
         """
         given = {"name": name, "content_modified_at": content_modified_at}
-        # What is typed here already is not validated once more.
+        # The values have the right types already: skip the validation.
         attributes = uploads.VersionAttributes.model_construct(
             {key for key, value in given.items() if value is not None},
             name=name,
@@ -294,7 +294,7 @@ class UploadsApi:
         except errors.BadRequest as error:
             if error.code != BAD_DIGEST:
                 raise
-            # The service compares too, and refuses what we would refuse of its answer.
+            # The service compares the SHA-1 too, and rejects what we would reject below.
             raise errors.IntegrityError(OTHER_BYTES, expected=sha1, actual="another") from error
         finally:
             await body.aclose()

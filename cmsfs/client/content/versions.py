@@ -1,6 +1,6 @@
 """File versions: list, download, promote, delete.
 
-The bytes of one are read with `Files.content(file_id, version=...)`.
+Read a version's bytes with `FilesApi.content(file_id, version=...)`.
 """
 
 from cmsfs.client.content.items import if_match
@@ -13,14 +13,14 @@ PAGE = 1000
 
 
 class VersionsApi:
-    """/files/:id/versions and what is below."""
+    """/files/:id/versions and the paths below it."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
         self._url = f"{base_url}/files"
 
     async def past(self, file_id: str) -> list[versions.FileVersion]:
-        """The versions before the current one, the newest first; those in the trash have `trashed_at`."""
+        """Return the versions before the current one, newest first; deleted ones have `trashed_at`."""
         found: list[versions.FileVersion] = []
         while True:
             page = await self._wire.ask(
@@ -39,17 +39,17 @@ class VersionsApi:
         return await self._wire.ask(versions.FileVersion, "GET", url, repeat=Repeat.READ)
 
     async def delete(self, file_id: str, version_id: str, *, etag: str | None = None) -> None:
-        """Into the trash."""
+        """Move a version to the trash."""
         url = f"{self._url}/{file_id}/versions/{version_id}"
         await self._wire.tell("DELETE", url, headers=if_match(etag))
 
     async def restore(self, file_id: str, version_id: str) -> versions.FileVersion:
-        """Out of the trash."""
+        """Restore a version from the trash."""
         url = f"{self._url}/{file_id}/versions/{version_id}"
         return await self._wire.ask(versions.FileVersion, "PUT", url, body={"trashed_at": None})
 
     async def promote(self, file_id: str, version_id: str) -> versions.FileVersion:
-        """The new version that has the bytes of an old one."""
+        """Make a copy of an old version the current one; return the new version."""
         body = versions.Promote(id=version_id, type="file_version").body()
         url = f"{self._url}/{file_id}/versions/current"
         return await self._wire.ask(versions.FileVersion, "POST", url, body=body)

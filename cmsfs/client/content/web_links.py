@@ -1,4 +1,4 @@
-"""Web links: create, change the address."""
+"""Web links: create and update."""
 
 from cmsfs.client.content.items import if_match
 from cmsfs.client.content.search import FIELDS_PARAM
@@ -17,7 +17,7 @@ class WebLinksApi:
     async def create(
         self, url: str, parent_id: str, *, name: str | None = None, description: str | None = None
     ) -> items.WebLink:
-        """Raises `Conflict` if the name, or the address in its place, is taken."""
+        """Create a web link.  Raises `Conflict` if its name (by default the address) is taken."""
         given = {"url": url, "parent": Reference(id=parent_id)} | ({"name": name} if name else {})
         given |= {"description": description} if description else {}
         body = web_links.NewWebLink.model_validate(given).body()
@@ -33,7 +33,7 @@ class WebLinksApi:
         description: str | None = None,
         etag: str | None = None,
     ) -> items.WebLink:
-        """Change the address, rename, move, describe ("": no more); None leaves as it is."""
+        """Change address, name, folder or description ("" removes it); None leaves it unchanged."""
         given = {"url": url, "name": name, "parent": None if parent_id is None else Reference(id=parent_id)}
         given["description"] = description
         change = web_links.UpdateWebLink.model_validate({k: v for k, v in given.items() if v is not None})

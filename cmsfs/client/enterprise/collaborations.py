@@ -1,6 +1,6 @@
-"""Collaborations: sharing an item with other users, and answering invitations.
+"""Collaborations: sharing items with other users, and accepting or rejecting invitations.
 
-Rule: roles are words of `models.enterprise.collaborations`.
+Rule: roles are those of `models.enterprise.collaborations`.
 """
 
 from datetime import datetime
@@ -34,10 +34,10 @@ class CollaborationsApi:
         can_view_path: bool | None = None,
         expires_at: datetime | None = None,
     ) -> collaborations.Collaboration:
-        """Share an item with a user, named by id or by the address they log in with.
+        """Share an item with a user, given by id or login (e-mail address).
 
-        It is `pending` if it is for them to accept.  Raises `Forbidden` for who may not invite, `ApiError`
-        with the code `user_already_collaborator` if they collaborate already.
+        The collaboration is `pending` if the user has to accept it.  Raises `Forbidden` if the caller may not
+        invite, `ApiError` with the code `user_already_collaborator` if the user is a collaborator already.
         """
         whom = {"type": "user"} | ({"id": user_id} if user_id is not None else {"login": login})
         given = {
@@ -57,12 +57,12 @@ class CollaborationsApi:
         return await self._wire.ask(collaborations.Collaboration, "GET", url, repeat=Repeat.READ)
 
     def of(self, kind: Kind, item_id: str) -> ByMarker[collaborations.Collaboration]:
-        """Who collaborates on an item or is invited to, there and in the folders above, over pages."""
+        """Return the collaborations on an item, pending and inherited ones included."""
         url = f"{self._base}/{kind}s/{item_id}/collaborations"
         return pages(self._wire, paging.MarkerPage[collaborations.Collaboration], url)
 
     def pending(self) -> ByOffset[collaborations.Collaboration]:
-        """The invitations that wait for the caller's answer, over pages."""
+        """Return the caller's pending invitations."""
 
         async def fetch(offset: int) -> paging.OffsetPage[collaborations.Collaboration]:
             params = {"status": collaborations.PENDING, "offset": str(offset)}
@@ -79,14 +79,14 @@ class CollaborationsApi:
     async def update(
         self, collaboration_id: str, wish: collaborations.UpdateCollaboration
     ) -> collaborations.Collaboration:
-        """Change what is set.  The role `owner` is given with `hand_over`."""
+        """Change the fields that are set.  Use `hand_over` for the role `owner`."""
         url = f"{self._url}/{collaboration_id}"
         return await self._wire.ask(collaborations.Collaboration, "PUT", url, body=wish.body())
 
     async def hand_over(self, collaboration_id: str) -> None:
-        """Make the collaborator the owner; the caller goes on collaborating."""
+        """Make the collaborator the owner; the caller remains a collaborator."""
         await self._wire.tell("PUT", f"{self._url}/{collaboration_id}", body={"role": "owner"})
 
     async def delete(self, collaboration_id: str) -> None:
-        """End it: for somebody else, or leave."""
+        """Remove a collaborator, or leave a shared item."""
         await self._wire.tell("DELETE", f"{self._url}/{collaboration_id}")

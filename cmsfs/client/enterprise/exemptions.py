@@ -9,14 +9,14 @@ from cmsfs.models.enterprise import exemptions
 
 
 class ExemptionsApi:
-    """/collaboration_whitelist_exempt_targets.  Raises `Forbidden` for who is no administrator."""
+    """/collaboration_whitelist_exempt_targets.  Raises `Forbidden` unless the caller is an administrator."""
 
     def __init__(self, wire: Wire, base_url: str) -> None:
         self._wire = wire
         self._url = f"{base_url}/collaboration_whitelist_exempt_targets"
 
     def list(self) -> ByMarker[exemptions.Exemption]:
-        """All of them, over pages."""
+        """Return all exemptions."""
         return pages(self._wire, paging.MarkerPage[exemptions.Exemption], self._url)
 
     async def get(self, exemption_id: str) -> exemptions.Exemption:
@@ -24,7 +24,7 @@ class ExemptionsApi:
         return await self._wire.ask(exemptions.Exemption, "GET", url, repeat=Repeat.READ)
 
     async def create(self, user_id: str) -> exemptions.Exemption:
-        """Raises `Conflict` if the user is exempt already."""
+        """Exempt a user.  Raises `Conflict` if the user is exempt already."""
         body = exemptions.NewExemption(user=Reference(id=user_id)).body()
         return await self._wire.ask(exemptions.Exemption, "POST", self._url, body=body)
 

@@ -14,7 +14,7 @@ from cmsfs.models.enterprise import legal_holds
 class LegalHoldsApi:
     """/legal_hold_policies and /legal_hold_policy_assignments.
 
-    Raises `Forbidden` for who is no administrator.
+    Raises `Forbidden` unless the caller is an administrator.
     """
 
     def __init__(self, wire: Wire, base_url: str) -> None:
@@ -25,7 +25,7 @@ class LegalHoldsApi:
     def list(
         self, *, name: str | None = None, fields: Sequence[str] = ()
     ) -> ByMarker[legal_holds.LegalHoldPolicy]:
-        """The policies whose names begin with `name`, in any case of letters; all without it."""
+        """Return the policies whose names begin with `name` (case-insensitive); all without it."""
         given = fields_param(fields) | ({} if name is None else {"policy_name": name})
         return pages(self._wire, paging.MarkerPage[legal_holds.LegalHoldPolicy], self._url, given)
 
@@ -41,7 +41,7 @@ class LegalHoldsApi:
         started_at: datetime | None = None,
         ended_at: datetime | None = None,
     ) -> legal_holds.LegalHoldPolicy:
-        """Bound by both moments, or ongoing.  Raises `Conflict` if the name is taken."""
+        """Create a policy, either with both times or ongoing.  Raises `Conflict` if its name is taken."""
         given = {
             "policy_name": name,
             "description": description,
@@ -57,18 +57,18 @@ class LegalHoldsApi:
     async def update(
         self, policy_id: str, change: legal_holds.UpdateLegalHoldPolicy
     ) -> legal_holds.LegalHoldPolicy:
-        """Raises `Conflict` if the new name is taken."""
+        """Change a policy.  Raises `Conflict` if the new name is taken."""
         url = f"{self._url}/{policy_id}"
         return await self._wire.ask(legal_holds.LegalHoldPolicy, "PUT", url, body=change.body())
 
     async def release(self, policy_id: str) -> None:
-        """Begin to release it; the status says when that is done."""
+        """Start releasing a policy; its status tells when it is released."""
         await self._wire.tell("DELETE", f"{self._url}/{policy_id}")
 
     async def assign(
         self, policy_id: str, kind: legal_holds.AssignType, target_id: str
     ) -> legal_holds.HoldAssignment:
-        """Hold a file, a version, a folder, or what belongs to a user."""
+        """Assign a policy to a file, a version, a folder, or a user's content."""
         target = legal_holds.HoldAssignTo(type=kind, id=target_id)
         body = legal_holds.NewHoldAssignment(policy_id=policy_id, assign_to=target).body()
         return await self._wire.ask(legal_holds.HoldAssignment, "POST", self._assignments, body=body)

@@ -13,7 +13,7 @@ from cmsfs.models.enterprise import retention
 class RetentionApi:
     """/retention_policies and /retention_policy_assignments.
 
-    Raises `Forbidden` for who is no administrator.
+    Raises `Forbidden` unless the caller is an administrator.
     """
 
     def __init__(self, wire: Wire, base_url: str) -> None:
@@ -26,13 +26,13 @@ class RetentionApi:
         return pages(self._wire, shape, self._url, fields_param(fields))
 
     async def create(self, wish: retention.NewRetentionPolicy) -> retention.RetentionPolicy:
-        """Raises `Conflict` if the name is taken."""
+        """Create a policy.  Raises `Conflict` if its name is taken."""
         return await self._wire.ask(retention.RetentionPolicy, "POST", self._url, body=wish.body())
 
     async def assign(
         self, policy_id: str, target: retention.RetentionAssignTo
     ) -> retention.RetentionAssignment:
-        """Raises `Conflict` if the policy is assigned to that already."""
+        """Assign a policy.  Raises `Conflict` if it is assigned to the target already."""
         body = retention.NewRetentionAssignment(policy_id=policy_id, assign_to=target).body()
         return await self._wire.ask(retention.RetentionAssignment, "POST", self._assignments, body=body)
 
@@ -52,6 +52,6 @@ class RetentionApi:
         return pages(self._wire, shape, f"{self._url}/{policy_id}/assignments", fields_param(fields))
 
     def files(self, assignment_id: str) -> ByMarker[items.File]:
-        """The files whose current version is under retention by an assignment."""
+        """Return the files whose current version is under retention by an assignment."""
         url = f"{self._assignments}/{assignment_id}/files_under_retention"
         return pages(self._wire, paging.MarkerPage[items.File], url)

@@ -6,8 +6,8 @@ from cmsfs.client.transport.retry import Repeat
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.enterprise import tokens
 
-# Asking twice with the same credentials gives two good tokens.  A code, a refresh token and an assertion
-# are good for one use: a repeat after a broken connection could only be refused.
+# Two requests with the same credentials return two valid tokens.  A code, a refresh token and an assertion
+# are valid for one use: a retry after a broken connection could only be rejected.
 _REPEATABLE = (tokens.ClientCredentials, tokens.TokenExchange)
 
 
@@ -20,18 +20,18 @@ class TokensApi:
         self._revoke_url = f"{auth_url}/oauth2/revoke"
 
     async def request(self, grant: tokens.Grant) -> tokens.Token:
-        """Raises `OAuthError` for a refusal."""
+        """Request a token.  Raises `OAuthError` if the service rejects the grant."""
         repeat = Repeat.READ if isinstance(grant, _REPEATABLE) else Repeat.CHANGE
         return await self._wire.token(tokens.Token, self._url, grant.form(), repeat=repeat)
 
     async def revoke(
         self, client_id: str, client_secret: pydantic.SecretStr, token: pydantic.SecretStr
     ) -> None:
-        """End an access or refresh token, and with it all that came of the same consent."""
+        """Revoke an access or refresh token, with all tokens of the same authorization."""
         form = {
             "client_id": client_id,
             "client_secret": client_secret.get_secret_value(),
             "token": token.get_secret_value(),
         }
-        # Ending what is ended already is no mistake, so that asking twice is safe.
+        # Revoking a revoked token is no error, so the request can be repeated.
         await self._wire.form(self._revoke_url, form, repeat=Repeat.READ)

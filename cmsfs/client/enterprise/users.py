@@ -1,4 +1,4 @@
-"""Users: the current user, and, for administrators, the others of the enterprise."""
+"""Users: the current user and, for administrators, the other users of the enterprise."""
 
 from collections.abc import Sequence
 
@@ -18,26 +18,26 @@ class UsersApi:
         self._url = f"{base_url}/users"
 
     async def me(self) -> users.User:
-        """The user of the token; with `space_amount` and `space_used`, which `df` shows."""
+        """Return the user of the token, with `space_amount` and `space_used` for `df`."""
         return await self.get("me")
 
     async def get(self, user_id: str, *, fields: Sequence[str] = ()) -> users.User:
-        """Another user, for who may look up users of the enterprise."""
+        """Return a user; other users only if the caller may look them up."""
         url = f"{self._url}/{user_id}"
         return await self._wire.ask(users.User, "GET", url, repeat=Repeat.READ, params=fields_param(fields))
 
     def list(
         self, *, term: str | None = None, kind: str = "all", fields: Sequence[str] = ()
     ) -> ByMarker[users.User]:
-        """The enterprise's users; with `term` those whose name or login begins with it.
+        """Return the enterprise's users; with `term`, those whose name or login begins with it.
 
-        `kind` is all, managed or external; external users are found by their whole login only.
+        `kind` is all, managed or external; external users are found only by their complete login.
         """
         given = {"usemarker": "true", "user_type": kind} | ({"filter_term": term} if term else {})
         return pages(self._wire, paging.MarkerPage[users.User], self._url, given | fields_param(fields))
 
     async def create(self, wish: users.NewUser, *, fields: Sequence[str] = ()) -> users.User:
-        """Raises `Forbidden` for who is no administrator, `Conflict` if the login is taken."""
+        """Create a user.  Raises `Forbidden` except for administrators, `Conflict` if the login is taken."""
         params = fields_param(fields)
         return await self._wire.ask(users.User, "POST", self._url, body=wish.body(), params=params)
 
@@ -45,13 +45,13 @@ class UsersApi:
         return await self._wire.ask(users.User, "PUT", f"{self._url}/{user_id}", body=change.body())
 
     async def transfer(self, user_id: str, to_id: str) -> items.Folder:
-        """Give all content of a user to another; the folder of that one's root that holds it.
+        """Transfer all content of a user to another; return the folder in the new owner's root that has it.
 
-        Raises `Forbidden` for who is no administrator, if it does not fit, and for what a policy protects.
+        Raises `Forbidden` unless an administrator calls, if the quota is exceeded or a policy forbids it.
         """
         url, body = f"{self._url}/{user_id}/folders/0", {"owned_by": {"id": to_id}}
         return await self._wire.ask(items.Folder, "PUT", url, body=body)
 
     async def delete(self, user_id: str, *, force: bool = False) -> None:
-        """With `force` also the content that the user owns."""
+        """Delete a user; with `force`, also the content that the user owns."""
         await self._wire.tell("DELETE", f"{self._url}/{user_id}{'?force=true' if force else ''}")

@@ -171,6 +171,21 @@ def paths(tree: Mapping[Key, HistoricalItem], folder: str) -> dict[Key, str]:
     return found
 
 
+def trashed_root(
+    reported: Mapping[Key, list[ItemState]], trash: Mapping[Key, ItemState], key: Key
+) -> ItemState | None:
+    """Return the item of the trash that an item is, or was trashed with, by its last reported parent."""
+    seen: set[Key] = set()
+    while key not in seen:
+        seen.add(key)
+        if (found := trash.get(key)) is not None:
+            return found
+        if not (states := reported.get(key)) or states[-1].parent is None:
+            return None
+        key = ("folder", states[-1].parent)
+    return None
+
+
 def _was_there(now: ItemState | None, after: list[ItemState], moment: datetime) -> bool:
     """Whether an item without an event before the moment existed at the moment."""
     if after:

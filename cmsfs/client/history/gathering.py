@@ -58,7 +58,10 @@ class PastOfFolder:
 
     def plan(self) -> RestorePlan:
         """Return the steps that restore the folder to its past state."""
-        return make_plan(self.then, self.present, self.elsewhere)
+        trash = {key: one for key, one in self.facts.now.items() if one.is_trashed}
+        gone = [key for key, one in self.then.items() if one.now is None]
+        inside = {key for key in gone if as_of.trashed_root(self.facts.reported, trash, key) is not None}
+        return make_plan(self.then, self.present, self.elsewhere, inside)
 
     async def _each(self, work: Callable[[T], Awaitable[None]], these: Iterable[T]) -> None:
         async def one(what: T) -> None:

@@ -140,16 +140,7 @@ class PastTree:
             return
 
     def _trashed_root_of(self, key: Key) -> ItemState | None:
-        """Return the trashed item that this item is, or was trashed with, by its last reported parent."""
-        seen: set[Key] = set()
-        while key not in seen:
-            seen.add(key)
-            if (found := self._trash.get(key)) is not None:
-                return found
-            if not (reported := self._facts.reported.get(key)) or reported[-1].parent is None:
-                return None
-            key = ("folder", reported[-1].parent)
-        return None
+        return as_of.trashed_root(self._facts.reported, self._trash, key)
 
     async def _fetch_versions(self, key: Key) -> None:
         is_newer = as_of.is_newer(self._facts, key, self.moment)

@@ -5,7 +5,7 @@ Pure.  What is not known stays unchanged and is listed with the reason.
 Rule: nothing is permanently deleted; new items go to the trash.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +24,7 @@ _WHY = {
     Unsure.CONTENT: "what it said is not known",
     Unsure.GONE: "the service does not have it any more",
 }
+_WITH_FOLDER = "it comes back out of the trash with its folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,17 @@ def make_plan(
     then: Mapping[Key, HistoricalItem],
     present: Mapping[Key, ItemState],
     elsewhere: Mapping[Key, HistoricalItem],
+    trashed_with_folder: Collection[Key] = (),
 ) -> RestorePlan:
     """Return the steps from `present`, the current items below the folder, to `then`, the past ones (each
-    folder before its children).  `elsewhere`: items of `present` that were in another place then."""
+    folder before its children).  `elsewhere`: items of `present` that were in another place then.
+    `trashed_with_folder`: items that the service does not show until their folder is restored."""
     plan = RestorePlan()
     for key, one in then.items():
         state, now = one.state, one.now
         for reason in sorted(one.unsure):
-            plan.unknown.append((key, state.name, _WHY[reason]))
+            is_inside = reason is Unsure.GONE and key in trashed_with_folder
+            plan.unknown.append((key, state.name, _WITH_FOLDER if is_inside else _WHY[reason]))
         if now is None:
             continue
         if now.is_trashed:

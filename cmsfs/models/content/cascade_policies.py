@@ -8,7 +8,7 @@ from cmsfs.models.base import Model
 
 
 class CascadePolicy(Model):
-    """That everything below a folder gets the folder's metadata of a template."""
+    """A policy that applies a folder's metadata of one template to everything below the folder."""
 
     type: Literal["metadata_cascade_policy"] = "metadata_cascade_policy"
     id: str
@@ -25,6 +25,6 @@ class NewCascadePolicy(Model):
 
 
 class CascadeApplication(Model):
-    """What becomes of what has values of its own: it keeps them, or gets the folder's."""
+    """How to apply a policy to items that already have values: keep them, or overwrite them."""
 
     conflict_resolution: Literal["none", "overwrite"]

@@ -1,4 +1,4 @@
-"""Collections of a user, of which there is one: the favorites.  And what a user last worked on."""
+"""The collections of a user, of which there is one, the favorites; and the user's recent items."""
 
 from typing import Literal
 
@@ -16,7 +16,7 @@ class Collections(Model):
 
 
 class CollectionItems(Model):
-    """A page of what is in a collection."""
+    """A page of the items in a collection."""
 
     total_count: int
     limit: int
@@ -32,7 +32,7 @@ class ItemCollections(Model):
 
 
 class RecentItem(Model):
-    """An item, and what its user last did with it."""
+    """An item, and how the user last used it."""
 
     type: str = "recent_item"
     interaction_type: Literal["item_upload", "item_modify", "item_comment"]

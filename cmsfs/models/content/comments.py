@@ -12,7 +12,7 @@ from cmsfs.models.base import Model, Timestamp, UpdateBody, UserMini
 
 MAX_MESSAGE = 10_000
 
-# No id has more digits, and no name more characters: what looks like a person and is none costs no more.
+# The maximum lengths of ids and names; they bound the cost of text that only looks like a mention.
 _PERSON = re.compile(r"@\[\d{1,20}:([^\]]{0,255})\]", re.ASCII)
 
 Message = Annotated[str, pydantic.Field(min_length=1, max_length=MAX_MESSAGE)]
@@ -40,7 +40,7 @@ class Comments(Model):
 
 
 class CommentTarget(Model):
-    """What a comment is about; of another comment, it is a reply."""
+    """What a comment is on; a comment on a comment is a reply."""
 
     type: Literal["file", "comment"]
     id: str
@@ -58,5 +58,5 @@ class UpdateComment(UpdateBody):
 
 
 def untagged(message: str) -> str:
-    """A message with people by their names alone."""
+    """Return a message with mentions replaced by plain names."""
     return _PERSON.sub(r"@\1", message)

@@ -1,9 +1,9 @@
-"""A lean item model for listings: the fields that the drive's tree needs, the rest unparsed.
+"""A lean item model for listings: only the fields that the drive's tree needs are validated.
 
-A listing of a million items is five thousand pages, decoded on the event loop.  This shape decodes in half
-the time of `items.Item`: fields without a column in the tree stay the plain values that came.
+A listing of a million items has five thousand pages, decoded on the event loop.  This model decodes in half
+the time of `items.Item`: fields without a column in the tree keep their JSON values.
 
-Rule: what `items` says of a field holds here too; a field that the drive begins to use gets its type here.
+Rule: fields have the same types as in `items`; a field that the drive begins to use gets its type here.
 """
 
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ import pydantic
 
 from cmsfs.models.base import Model, Size
 
-# Nearly always a plain number, which is taken without a call from pydantic's core.
+# Nearly always an integer, which pydantic's core accepts without a call into Python.
 _Size = Annotated[Annotated[int, pydantic.Strict()] | Size, pydantic.Field(union_mode="left_to_right")]
 
 
@@ -49,16 +49,19 @@ class Entry(Model):
 
 
 class EntryPage(Model):
-    """One page of entries: of a search, or of a folder by offset."""
+    """One page of entries: of a search, or of a folder by offset.
+
+    A response without `entries` is invalid: as an empty page it would mean that all items are deleted.
+    """
 
     total_count: int = 0
     limit: int = 0
     offset: int = 0
-    entries: list[Entry] = pydantic.Field(default_factory=list)
+    entries: list[Entry]
 
 
 class EntryMarkerPage(Model):
     """One page of entries of a folder by marker."""
 
-    entries: list[Entry] = pydantic.Field(default_factory=list)
+    entries: list[Entry]
     next_marker: str | None = None

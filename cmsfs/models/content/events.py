@@ -1,9 +1,9 @@
-"""Events: changes to a user's items in order, and the long-poll address.
+"""Events: the ordered stream of changes to a user's items, and the long-poll server.
 
-A position stands between two events; the numbers have no other meaning.  Events may come twice: they are
-told apart by `event_id`, and an old one by its source's `sequence_id`.
+A stream position is between two events and is otherwise opaque.  Events may be delivered twice: duplicates
+have the same `event_id`, and an outdated one has an older `sequence_id` in its source.
 
-Rule: the position is a number when it is written; numbers and text are both read.
+Rule: positions are written as numbers; both numbers and text are read.
 """
 
 import json
@@ -18,7 +18,7 @@ from cmsfs.models.content import items
 CREATE: Final = "ITEM_CREATE"  # a folder, a web link
 UPLOAD: Final = "ITEM_UPLOAD"  # a new file, a new version
 COPY: Final = "ITEM_COPY"
-MOVE: Final = "ITEM_MOVE"  # perhaps under another name
+MOVE: Final = "ITEM_MOVE"  # possibly with a new name
 RENAME: Final = "ITEM_RENAME"
 MODIFY: Final = "ITEM_MODIFY"
 TRASH: Final = "ITEM_TRASH"
@@ -29,7 +29,7 @@ UNLOCK: Final = "LOCK_DESTROY"
 SHARE: Final = "ITEM_SHARED_CREATE"
 UNSHARE: Final = "ITEM_SHARED_UNSHARE"
 SHARE_UPDATE: Final = "ITEM_SHARED_UPDATE"
-COLLAB_INVITE: Final = "COLLAB_INVITE_COLLABORATOR"  # it is for the invited to say whether it begins
+COLLAB_INVITE: Final = "COLLAB_INVITE_COLLABORATOR"  # pending until the invited user accepts
 COLLAB_ADD: Final = "COLLAB_ADD_COLLABORATOR"
 COLLAB_REMOVE: Final = "COLLAB_REMOVE_COLLABORATOR"
 COLLAB_ROLE: Final = "COLLAB_ROLE_CHANGE"
@@ -41,7 +41,7 @@ TASK_ASSIGNED: Final = "TASK_ASSIGNMENT_CREATE"
 TASK_ASSIGNMENT_UPDATE: Final = "TASK_ASSIGNMENT_UPDATE"
 TASK_ASSIGNMENT_DELETE: Final = "TASK_ASSIGNMENT_DELETE"
 
-# What may change a tree: the stream `changes`.
+# Events that may change a tree: the stream `changes`.
 TREE: Final = frozenset(
     {CREATE, UPLOAD, COPY, MOVE, RENAME, MODIFY, TRASH, RESTORE, PROMOTE, LOCK, UNLOCK}
     | {COLLAB_INVITE, COLLAB_ADD, COLLAB_REMOVE, COLLAB_ROLE}
@@ -65,7 +65,7 @@ class Event(Model):
     additional_details: dict[str, Any] | None = None
 
     def item(self) -> items.File | items.Folder | items.WebLink | None:
-        """The source, if it is an item that we know."""
+        """Return the source as an item; None if it is not a valid one."""
         try:
             return items.parse_item(self.source or {})
         except pydantic.ValidationError:
@@ -73,7 +73,7 @@ class Event(Model):
 
 
 class EventPage(Model):
-    """The next events after a position; none means that there are no more for now."""
+    """The next events after a position; an empty page means that there are no more for now."""
 
     chunk_size: int = 0
     next_stream_position: Position
@@ -81,9 +81,9 @@ class EventPage(Model):
 
     @classmethod
     def salvaged(cls, content: bytes) -> Self:
-        """A page with events that are not understood: of those only which item they are about.
+        """Parse a page that contains invalid events: of these, keep only which item they are about.
 
-        Raises `ValueError` for what is no page at all.
+        Raises `ValueError` if the content is not a page of events.
         """
         said = json.loads(content)
         if not isinstance(said, dict) or not isinstance(said.get("entries"), list):
@@ -95,7 +95,7 @@ class EventPage(Model):
 def _salvaged(said: Any) -> Event | None:
     try:
         event = Event.model_validate(said)
-        pydantic_core.to_json(said)  # text that is none is found here
+        pydantic_core.to_json(said)  # raises for text that is not valid Unicode
         return event
     except ValueError:
         pass
@@ -107,12 +107,12 @@ def _salvaged(said: Any) -> Event | None:
         value is None or (isinstance(value, str | int) and str(value).isascii()) for value in about.values()
     ):
         return None
-    # Of this type, the service is asked what the item is now.
+    # For events of this type, the client requests the current item from the service.
     return Event(event_id=f"not understood: {about}", event_type=MODIFY, source=about)
 
 
 class RealtimeServer(Model):
-    """Where to wait for something new."""
+    """The server for long polls."""
 
     type: str = "realtime_server"
     url: str
@@ -127,6 +127,6 @@ class RealtimeServers(Model):
 
 
 class RealtimeNotice(Model):
-    """What the waiting ends with: `new_change` or `reconnect`."""
+    """The result of a long poll: `new_change` or `reconnect`."""
 
     message: str

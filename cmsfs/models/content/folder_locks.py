@@ -13,7 +13,7 @@ class LockedFolder(Model):
 
 
 class LockedOperations(Model):
-    """What a folder is locked against; both have to be."""
+    """The operations that a lock prevents; both are required."""
 
     move: Literal[True]
     delete: Literal[True]
@@ -35,7 +35,7 @@ class FolderLock(Model):
 
 
 class FolderLocks(Model):
-    """The locks on a folder: one, or none."""
+    """The locks on a folder: one or none."""
 
     entries: list[FolderLock] = pydantic.Field(default_factory=list)
     limit: str

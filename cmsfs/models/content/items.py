@@ -1,7 +1,7 @@
 """Files, folders and web links as responses, and the request bodies that create and change them.
 
-Every field but `type` and `id` is optional: an answer holds the mini representation and what was asked
-for.  A field that was not sent is not in `model_fields_set`.
+Every field but `type` and `id` is optional: a response has the mini representation and the requested
+fields.  A field that was not sent is not in `model_fields_set`.
 
 Rule: wire names stay the service's.
 """
@@ -52,7 +52,7 @@ class SharedLink(Model):
 
 
 class Permissions(Model):
-    """What the caller may do; files and folders each send their part of it."""
+    """The caller's permissions; files and folders each have some of them."""
 
     can_delete: bool | None = None
     can_download: bool | None = None
@@ -80,7 +80,7 @@ class Lock(Model):
 
 
 class Restriction(Model):
-    """A scope and the item that a token is restricted to."""
+    """A scope, and the item that it is limited to, of a downscoped token."""
 
     scope: str
     object: dict[str, Any] | None = None
@@ -136,7 +136,7 @@ class UploadEmail(Model):
 
 
 class Collection(Model):
-    """A user has one: their favorites."""
+    """A collection of items; each user has one, the favorites."""
 
     type: str = "collection"
     id: str
@@ -145,7 +145,7 @@ class Collection(Model):
 
 
 class _Item(Model):
-    """What files, folders and web links have in common."""
+    """The fields that files, folders and web links have in common."""
 
     id: str
     etag: str | None = None  # null on the root folder
@@ -163,11 +163,11 @@ class _Item(Model):
     shared_link: SharedLink | None = None
     parent: FolderMini | None = None
     item_status: str | None = None  # active, trashed, deleted
-    collections: list[Collection] | None = None  # of the user who asks
+    collections: list[Collection] | None = None  # of the caller
 
 
 class _Stored(_Item):
-    """What files and folders have beyond that."""
+    """The further fields of files and folders."""
 
     size: Size | None = None
     content_created_at: Timestamp | None = None
@@ -223,7 +223,7 @@ _ITEM: pydantic.TypeAdapter[File | Folder | WebLink] = pydantic.TypeAdapter(Item
 
 
 def parse_item(obj: dict[str, Any]) -> File | Folder | WebLink:
-    """The item that a JSON object is, by its `type`; raises `pydantic.ValidationError`."""
+    """Parse a JSON object as an item, by its `type`.  Raises `pydantic.ValidationError`."""
     return _ITEM.validate_python(obj)
 
 
@@ -238,7 +238,7 @@ class NewFolder(Model):
 
 
 class NewLock(Model):
-    """The lock that a change of a file sets; null in its place takes the lock away."""
+    """The lock that an update of a file sets; null instead of a lock unlocks the file."""
 
     access: Literal["lock"] = pydantic.Field("lock", validation_alias=pydantic.AliasChoices("access", "type"))
     expires_at: RequestTimestamp | None = None
@@ -246,14 +246,14 @@ class NewLock(Model):
 
 
 class NewSharedLink(UpdateBody):
-    """The shared link that a change sets; what is left out stays, or is the default for a new link.
+    """The shared link that an update sets; omitted fields are left unchanged, or get a new link's defaults.
 
-    Null in its place takes the link away.
+    Null instead of a link removes the link.
     """
 
     access: Literal["open", "company", "collaborators"] | None = None
     password: Annotated[str, pydantic.Field(min_length=1, max_length=256)] | None = None  # null: none
-    unshared_at: RequestTimestamp | None = None  # null: for ever
+    unshared_at: RequestTimestamp | None = None  # null: never
     permissions: SharedLinkPermissions | None = None
 
 
@@ -262,7 +262,7 @@ class CollectionReference(Model):
 
 
 class UpdateItem(UpdateBody):
-    """A change of a file or folder; what is not set stays as it is."""
+    """An update of a file or folder; unset fields are left unchanged."""
 
     lock: NewLock | None = None  # of a file; null unlocks
     shared_link: NewSharedLink | None = None
@@ -271,13 +271,13 @@ class UpdateItem(UpdateBody):
     parent: Reference | None = None
     description: Description | None = None
     tags: Tags | None = None
-    collections: list[CollectionReference] | None = None  # of the user; null and an empty list: of none
+    collections: list[CollectionReference] | None = None  # of the user; null or an empty list: none
     sync_state: Literal["synced", "not_synced", "partially_synced"] | None = None  # of a folder
     content_created_at: RequestTimestamp | None = None
     content_modified_at: RequestTimestamp | None = None
-    disposition_at: RequestTimestamp | None = None  # of a retained file: later than it is
+    disposition_at: RequestTimestamp | None = None  # of a file under retention: only later than now
 
-    # Of a folder, and of all below: who may be invited by whom, and who sees that.
+    # Of a folder and all below it: who may invite whom, and who sees the collaborators.
     is_collaboration_restricted_to_enterprise: bool | None = None
     can_non_owners_invite: bool | None = None
     can_non_owners_view_collaborators: bool | None = None
@@ -290,7 +290,7 @@ class CopyItem(Model):
 
 
 class Restore(Model):
-    """Out of the trash: `parent` counts only if the original folder is gone, `name` always."""
+    """A restore from the trash: `parent` is used only if the original folder is gone, `name` always."""
 
     name: ItemName | None = None
     parent: Reference | None = None

@@ -1,9 +1,9 @@
-"""What a client knows to be in a folder, as one number, so that a folder goes only with what was seen.
+"""A digest of the items that a client knows below a folder, so that deleting the folder deletes only those.
 
-`DELETE /folders/:id?recursive=known` carries the number in `HEADER`.  The service counts for itself, in the
-transaction of the deletion, and refuses with 412 where it comes to another: something is in the folder that
-the client has not heard of.  A service that knows nothing of this takes the request for one that is not
-recursive, and refuses that for a folder that is not empty.
+`DELETE /folders/:id?recursive=known` has the digest in `HEADER`.  The service computes its own in the
+transaction of the deletion and rejects the request with 412 if they differ: the folder has items that the
+client does not know.  A service without this extension treats the request as not recursive, and rejects it
+for a folder that is not empty.
 """
 
 import hashlib
@@ -15,6 +15,6 @@ HEADER: Final = "x-known-tree"
 
 
 def digest(items: Iterable[tuple[str, str, str | None]]) -> str:
-    """Of all items below a folder, given by their type, id and etag in any order."""
+    """Return the digest of all items below a folder, given as type, id and etag, in any order."""
     lines = sorted(f"{kind} {item_id} {etag}\n" for kind, item_id, etag in items)
     return hashlib.sha1("".join(lines).encode(), usedforsecurity=False).hexdigest()

@@ -1,8 +1,8 @@
 """Metadata templates, fields, instances, and JSON Patch operations on instances.
 
-A template says which keys an instance has and what their values may be; `global.properties` takes any key.
-An instance on the wire is one flat object: the template's keys, and what is said about it under names that
-begin with `$`.
+A template defines the keys of an instance and their types; `global.properties` accepts any key.  An instance
+on the wire is one flat object: the template's keys, and properties of the instance itself, whose names begin
+with `$`.
 """
 
 import re
@@ -33,10 +33,10 @@ class Option(Model):
 
 
 class Field(Model):
-    """A field; one without a key is given its name in camel case."""
+    """A field; if it has no key, its key is its name in camel case."""
 
     type: FieldType
-    key: Key = ""  # never empty: made if it is not given
+    key: Key = ""  # never empty: generated if not given
     display_name: DisplayName = pydantic.Field(alias="displayName")
     description: str | None = None
     hidden: bool = False
@@ -90,7 +90,7 @@ class Template(Model):
 
 
 class Instance(pydantic.BaseModel):
-    """The template's keys are in `model_extra`."""
+    """A metadata instance; the template's keys are in `model_extra`."""
 
     model_config = pydantic.ConfigDict(extra="allow", populate_by_name=True, defer_build=True)
 
@@ -129,16 +129,16 @@ NewInstance = pydantic.TypeAdapter(dict[str, Any])
 
 
 def key_of(display_name: str, kind: str = "template") -> str:
-    """The key of a template, or of a field, that was given none: its name in camel case."""
+    """Return the default key of a template or field: its name in camel case."""
     words = [word for word in _NO_KEY.split(display_name) if word]
     key = "".join([word.lower() if at == 0 else word.capitalize() for at, word in enumerate(words)])
     return (key if key[:1].isalpha() else f"{kind}{key}")[:64]
 
 
 def date_text(text: str) -> str:
-    """A date as instances hold it: in UTC, to the millisecond, so that text sorts as time does.
+    """Return a date in the format of instances: in UTC, to the millisecond, so that the text sorts by time.
 
-    Raises `ValueError` for what is no RFC 3339 date-time.
+    Raises `ValueError` if the text is not an RFC 3339 date-time.
     """
     whole = format_timestamp(parse_timestamp(text))[:-6]
     return f"{whole}.000Z" if "." not in whole else f"{whole[:23]}Z"

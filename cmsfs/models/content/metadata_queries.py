@@ -1,4 +1,4 @@
-"""The request and the answer of a metadata query."""
+"""The request and the response of a metadata query."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,7 +8,7 @@ from cmsfs.models.base import Exact, Model
 from cmsfs.models.content.items import Item
 
 MAX_LIMIT = 100
-# A query that is longer is none that a person or a program would write.
+# Far longer than any query that a person or a program would write.
 MAX_QUERY = 10_000
 
 Direction = Annotated[
@@ -23,7 +23,7 @@ class QueryOrder(Model):
 
 
 class MetadataQuery(Model):
-    """Which instances of a template are meant, by a condition on their fields; without one, all."""
+    """Selects instances of a template by a condition on their fields; without a condition, all of them."""
 
     from_: str = pydantic.Field(alias="from")  # scope.templateKey
     ancestor_folder_id: str  # 0: all that the caller sees
@@ -38,7 +38,7 @@ class MetadataQuery(Model):
 
 
 class MetadataQueryResults(Model):
-    """Files and folders that carry a matching instance."""
+    """A page of the files and folders that have a matching instance."""
 
     entries: list[Item] = pydantic.Field(default_factory=list)
     limit: int | None = None

@@ -1,7 +1,7 @@
 """Search requests: parameters with their validation, and the result envelope.
 
-One model serves both sides: the client builds a `Query` and sends `params()`, the service reads the
-same from the query string, where lists are comma-joined and an omitted end of a range is empty.
+Client and service share one model: the client builds a `Query` and sends `params()`; the service parses the
+query string, in which lists are comma-separated and an omitted end of a range is empty.
 """
 
 import json
@@ -18,7 +18,7 @@ MAX_OFFSET = 10_000
 
 
 class TimeRange(Model):
-    """From `start` to `end`, both included; None is an omitted end."""
+    """A range of times from `start` to `end`, inclusive; None is an open end."""
 
     start: RequestTimestamp | None = None
     end: RequestTimestamp | None = None
@@ -29,7 +29,7 @@ class TimeRange(Model):
 
 
 class SizeRange(Model):
-    """From `lower` to `upper` bytes, both included; None is an omitted end."""
+    """A range of sizes from `lower` to `upper` bytes, inclusive; None is an open end."""
 
     lower: Annotated[Size, pydantic.Field(ge=0)] | None = None
     upper: Annotated[Size, pydantic.Field(ge=0)] | None = None
@@ -65,7 +65,7 @@ def _filters(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-# On the wire a range is text; descriptions of the API say so.
+# On the wire a range is text, and the API description shows it so.
 _RANGE = pydantic.WithJsonSchema({"type": "string", "description": "Two ends with a comma between."})
 Times = Annotated[TimeRange, pydantic.BeforeValidator(lambda value: _ends(value, "start", "end")), _RANGE]
 Sizes = Annotated[SizeRange, pydantic.BeforeValidator(_numbers), _RANGE]
@@ -78,7 +78,7 @@ def _upper(value: Any) -> Any:
 
 
 class MetadataFilter(Model):
-    """Items that carry an instance of one template whose fields match."""
+    """Selects items that have an instance of one template whose fields match."""
 
     scope: str
     template_key: str = pydantic.Field(alias="templateKey")
@@ -88,8 +88,8 @@ class MetadataFilter(Model):
 class Query(Model):
     """The parameters of GET /search."""
 
-    # What is said of a parameter is in the description of the API, too.  No docstrings below them: for those
-    # pydantic reads and parses this file at every start.
+    # Descriptions of parameters also appear in the API description.  They are not docstrings, because for
+    # those pydantic reads and parses this file at every start.
 
     query: str | None = pydantic.Field(
         None, description='Words, "phrases", AND, OR, NOT; needed unless `mdfilters` is given.'
@@ -145,7 +145,7 @@ class Query(Model):
     )
 
     def params(self) -> dict[str, str]:
-        """The query string's parameters: those that were set, lists comma-joined."""
+        """Return the parameters of the query string: those that were set, with lists comma-separated."""
         found: dict[str, str] = {}
         for name in self.model_fields_set:
             value = getattr(self, name)
@@ -165,7 +165,7 @@ class Query(Model):
 
 
 class SearchResults(Model):
-    """One page of results.  Step by `limit` until `offset + limit >= total_count` or nothing comes."""
+    """One page of results.  Advance by `limit` until `offset + limit >= total_count` or a page is empty."""
 
     type: str = "search_results_items"
     total_count: int = 0
@@ -175,7 +175,7 @@ class SearchResults(Model):
 
 
 class SharedLinkResult(Model):
-    """An entry of the form that `include_recent_shared_links` selects."""
+    """An entry in the format that `include_recent_shared_links` selects."""
 
     type: str = "search_result"
     accessible_via_shared_link: str | None = None

@@ -12,7 +12,7 @@ State = Literal["incomplete", "completed", "approved", "rejected"]
 
 TaskMessage = Annotated[str, pydantic.Field(max_length=10_000)]
 
-# How an assignment of a task with this action may stand.
+# The possible states of an assignment, by the action of its task.
 STATES: dict[str, tuple[str, ...]] = {
     "review": ("incomplete", "approved", "rejected"),
     "complete": ("incomplete", "completed"),
@@ -20,7 +20,7 @@ STATES: dict[str, tuple[str, ...]] = {
 
 
 class TaskAssignment(Model):
-    """That a user is to do a task."""
+    """The assignment of a task to a user."""
 
     type: Literal["task_assignment"] = "task_assignment"
     id: str
@@ -35,7 +35,7 @@ class TaskAssignment(Model):
 
 
 class TaskAssignments(Model):
-    """All of a task's."""
+    """All assignments of a task."""
 
     total_count: int = 0
     entries: list[TaskAssignment] = pydantic.Field(default_factory=list)
@@ -56,7 +56,7 @@ class FileTask(Model):
 
 
 class Tasks(Model):
-    """All of a file's."""
+    """All tasks of a file."""
 
     total_count: int = 0
     entries: list[FileTask] = pydantic.Field(default_factory=list)
@@ -68,7 +68,7 @@ class TaskFile(Model):
 
 
 class UpdateTask(UpdateBody):
-    """What is not set stays as it is; a null `due_at` is no day."""
+    """An update of a task; unset fields are left unchanged, a null `due_at` removes the due date."""
 
     action: Action | None = None
     message: TaskMessage | None = None

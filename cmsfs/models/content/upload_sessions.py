@@ -1,6 +1,6 @@
 """Chunked uploads: the session, its parts, and the commit.
 
-Digests of parts and of the whole file travel in a header, in base64 (`digest`); answers show them in
+Digests of parts and of the whole file are sent in a header, in base64 (`digest`); responses have them in
 hexadecimal.
 
 Rule: a part begins at a multiple of the session's part size, has that size unless it is the last, and is
@@ -15,12 +15,12 @@ import pydantic
 from cmsfs.models.base import ItemName, Model, RequestTimestamp, Size, Timestamp
 from cmsfs.models.content.items import Description
 
-# Files that are smaller are uploaded in one piece.
+# Smaller files are uploaded in one request.
 MIN_FILE_SIZE = 20_000_000
 
 
 class NewSession(Model):
-    """What is to be uploaded.  Judged field by field: each has error codes of its own."""
+    """The file to be uploaded.  The service validates each field itself, with its own error codes."""
 
     folder_id: Any = None  # for a new file
     file_size: Any = None
@@ -28,7 +28,7 @@ class NewSession(Model):
 
 
 class SessionEndpoints(Model):
-    """Where the session's requests go, as absolute URLs."""
+    """The absolute URLs for the session's requests."""
 
     upload_part: str | None = None
     commit: str | None = None
@@ -53,7 +53,7 @@ class Part(Model):
     part_id: str
     offset: Size
     size: Size
-    sha1: str | None = None  # hexadecimal; not known of a part that a plan found
+    sha1: str | None = None  # hexadecimal; unknown for a part found by a plan
 
 
 class UploadedPart(Model):
@@ -79,13 +79,13 @@ class PlannedPart(Model):
 
 
 class PartsPlan(Model):
-    """Which of these parts need not be sent?"""
+    """A request for which of these parts need not be sent."""
 
     parts: list[PlannedPart] = pydantic.Field(max_length=1000)
 
 
 class FoundPart(PlannedPart):
-    """A part that need not be sent has an id already."""
+    """A planned part; if it need not be sent, it has an id already."""
 
     part_id: str | None = None
 
@@ -97,6 +97,6 @@ class PlanAnswer(Model):
 
 
 def digest(sha1: bytes | str) -> str:
-    """The `digest` header for a SHA-1, given as it is or in hexadecimal."""
+    """Return the `digest` header for a SHA-1, given as bytes or in hexadecimal."""
     raw = bytes.fromhex(sha1) if isinstance(sha1, str) else sha1
     return f"sha={base64.b64encode(raw).decode()}"

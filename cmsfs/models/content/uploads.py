@@ -7,7 +7,7 @@ from cmsfs.models.content.items import File
 
 
 class UploadAttributes(Model):
-    """The first part of an upload of a new file.  Times not set are the time of the upload."""
+    """The first part of an upload of a new file.  Unset times are the time of the upload."""
 
     name: ItemName
     parent: Reference
@@ -16,14 +16,14 @@ class UploadAttributes(Model):
 
 
 class VersionAttributes(Model):
-    """The first part of an upload of a new version: a name renames the file as well."""
+    """The first part of an upload of a new version; a name also renames the file."""
 
     name: ItemName | None = None
     content_modified_at: RequestTimestamp | None = None
 
 
 class Preflight(Model):
-    """May this be uploaded?  Everything is optional; what is given is judged."""
+    """A check before an upload.  All fields are optional; those given are validated."""
 
     name: ItemName | None = None
     parent: Reference | None = None
@@ -36,7 +36,7 @@ class PreflightAnswer(Model):
 
 
 class UploadResult(Model):
-    """A list with the one new file."""
+    """The response to an upload: a list with the one file."""
 
     total_count: int = 0
     entries: list[File] = pydantic.Field(default_factory=list)

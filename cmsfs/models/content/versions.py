@@ -23,13 +23,13 @@ class FileVersion(Model):
 
 
 class RestoreVersion(UpdateBody):
-    """Out of the trash: `trashed_at` is null, or left out, as some clients do with what is null."""
+    """A restore from the trash: `trashed_at` is null, or omitted, as by clients that omit nulls."""
 
     trashed_at: Any = None
 
 
 class Promote(Model):
-    """Make this version's bytes the current ones again."""
+    """The version whose contents become the current ones again."""
 
     id: str
     type: str = "file_version"

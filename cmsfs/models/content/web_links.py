@@ -13,7 +13,7 @@ MAX_DESCRIPTION: Final = 256
 
 
 def is_address(url: str) -> bool:
-    """Whether this is an address of the web that can be made a web link, with nothing hidden in it."""
+    """Whether this is a valid web address (http, https) without spaces or unprintable characters."""
     if len(url) > MAX_URL or not url.isprintable() or " " in url:
         return False
     try:
@@ -31,7 +31,7 @@ class NewWebLink(Model):
 
 
 class UpdateWebLink(UpdateBody):
-    """What is not set stays as it is."""
+    """An update of a web link; unset fields are left unchanged."""
 
     url: str | None = pydantic.Field(None, pattern=r"^(?i:https?)://\S+$", max_length=MAX_URL)
     name: ItemName | None = None
@@ -42,7 +42,7 @@ class UpdateWebLink(UpdateBody):
 
 
 class RestoreWebLink(Model):
-    """Out of the trash: `parent` counts only if the original folder is gone, `name` always."""
+    """A restore from the trash: `parent` is used only if the original folder is gone, `name` always."""
 
     name: ItemName | None = None
     parent: Reference | None = None

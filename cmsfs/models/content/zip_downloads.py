@@ -1,4 +1,4 @@
-"""ZIP archives of several files and folders: the request, the answer, and how far the download is."""
+"""ZIP archives of several files and folders: the request, the response, and the download's progress."""
 
 from typing import Annotated, Literal
 
@@ -22,7 +22,7 @@ class NewZipDownload(Model):
 
 
 class ZipNameConflict(Model):
-    """An item that has another name in the archive than at the service."""
+    """An item whose name in the archive differs from its name at the service."""
 
     id: str
     type: str

@@ -39,7 +39,7 @@ def _redirect(uri: str) -> str:
 
 
 class NewApp(Model):
-    """`redirect_uris` are where codes may go: needed, and of use, with authorization codes alone."""
+    """A new application.  `redirect_uris` are required for, and used only by, authorization codes."""
 
     name: Annotated[str, pydantic.Field(min_length=1, max_length=100)]
     grants: Annotated[list[Grant], pydantic.Field(min_length=1)]

@@ -1,6 +1,6 @@
 """Collaborations and their roles, and the request bodies that create and change them.
 
-Rule: the roles are the public API's, with the spaces and hyphens that they have there.
+Rule: the roles are the public API's, spelled with its spaces and hyphens.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -22,7 +22,7 @@ REJECTED: Final = "rejected"
 class Collaboration(Model):
     type: Literal["collaboration"] = "collaboration"
     id: str
-    item: dict[str, Any] | None = None  # mini; null while the invitation is open, and where it is not seen
+    item: dict[str, Any] | None = None  # mini; null while pending, or if the caller does not see it
     accessible_by: GroupMini | UserMini | None = None  # null: nobody has the address yet
     invite_email: str | None = None  # the address, if nobody has it yet
     role: str | None = None
@@ -37,14 +37,14 @@ class Collaboration(Model):
 
 
 class SharedItem(Model):
-    """What is shared."""
+    """The item that is shared."""
 
     type: Literal["file", "folder"]
     id: str
 
 
 class Invited(Model):
-    """Who is invited: by id, or a user by the address that they log in with."""
+    """The invited user or group: by id, or a user by login (e-mail address)."""
 
     type: Literal["user", "group"] = "user"
     id: str | None = None
@@ -61,16 +61,16 @@ class NewCollaboration(Model):
 
 
 class UpdateCollaboration(UpdateBody):
-    """What is not set stays as it is; the role `owner` hands the item over."""
+    """An update; unset fields are left unchanged, the role `owner` transfers the ownership of the item."""
 
     role: Role | Literal["owner"] | None = None
     status: Status | None = None
     can_view_path: bool | None = None
-    expires_at: RequestTimestamp | None = None  # null: for ever
+    expires_at: RequestTimestamp | None = None  # null: never
 
 
 class CollaborationsPage(Model):
-    """One page of them."""
+    """One page of collaborations."""
 
     entries: list[Collaboration] = pydantic.Field(default_factory=list)
     next_marker: str | None = None
@@ -80,7 +80,7 @@ class CollaborationsPage(Model):
 
 
 class AllowlistEntry(Model):
-    """A domain with whose users the enterprise collaborates."""
+    """A domain with whose users the enterprise may collaborate."""
 
     type: Literal["collaboration_whitelist_entry"] = "collaboration_whitelist_entry"
     id: str
@@ -90,7 +90,7 @@ class AllowlistEntry(Model):
 
 
 class NewAllowlistEntry(Model):
-    """A domain with whose users the enterprise is to collaborate."""
+    """The request that adds a domain to the allowlist."""
 
     domain: Annotated[str, pydantic.Field(pattern=r"^[^@\s/]+\.[^@\s/]+$", max_length=253)]
     direction: Literal["inbound", "outbound", "both"]

@@ -1,4 +1,4 @@
-"""Devices that are allowed by name; the embedded service pins none."""
+"""Device pins: devices that are allowed to log in.  The embedded service has none."""
 
 from typing import Literal
 

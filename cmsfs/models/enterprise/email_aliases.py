@@ -1,4 +1,4 @@
-"""Further addresses that a user is known by."""
+"""Further e-mail addresses of a user."""
 
 import pydantic
 

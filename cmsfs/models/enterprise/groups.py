@@ -14,13 +14,13 @@ ShortText = Annotated[str, pydantic.Field(max_length=255)]
 
 
 class GroupPermissions(Model):
-    """What the caller may do with a group."""
+    """The caller's permissions for a group."""
 
     can_invite_as_collaborator: bool | None = None
 
 
 class UserGroup(Model):
-    """A group; from `description` on, what `fields` has to name."""
+    """A group; the fields from `description` on must be requested with `fields`."""
 
     type: Literal["group"] = "group"
     id: str
@@ -37,7 +37,7 @@ class UserGroup(Model):
 
 
 class UpdateGroup(UpdateBody):
-    """What is not set stays as it is."""
+    """An update of a group; unset fields are left unchanged."""
 
     name: GroupName | None = None
     description: ShortText | None = None
@@ -54,7 +54,7 @@ class NewGroup(UpdateGroup):
 
 
 class GroupMembership(Model):
-    """That a user is in a group."""
+    """The membership of a user in a group."""
 
     type: Literal["group_membership"] = "group_membership"
     id: str
@@ -67,7 +67,7 @@ class GroupMembership(Model):
 
 
 class GroupPart(Model):
-    """A user, or a group, by id."""
+    """A user or a group, by id."""
 
     id: str
 

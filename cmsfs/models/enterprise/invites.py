@@ -1,4 +1,4 @@
-"""Invitations of users of other enterprises into one's own."""
+"""Invitations of users of other enterprises to the caller's enterprise."""
 
 from typing import Literal
 

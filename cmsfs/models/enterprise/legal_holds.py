@@ -1,6 +1,6 @@
 """Legal hold policies, their assignments, and the request bodies that create and change them.
 
-Rule: a policy's id is a number in payloads, as the specification shows it; models read either.
+Rule: a policy's id is a number on the wire, as in the specification; models also accept text.
 """
 
 from typing import Annotated, Any, Literal
@@ -41,7 +41,7 @@ class LegalHoldPolicy(Model):
 
 
 class NewLegalHoldPolicy(Model):
-    """Bound by both dates, or ongoing."""
+    """A new policy, either with both dates or ongoing."""
 
     policy_name: PolicyName
     description: Text | None = None
@@ -64,7 +64,7 @@ class NewLegalHoldPolicy(Model):
 
 
 class UpdateLegalHoldPolicy(UpdateBody):
-    """What is not set stays as it is."""
+    """An update of a policy; unset fields are left unchanged."""
 
     policy_name: PolicyName | None = None
     description: Text | None = None

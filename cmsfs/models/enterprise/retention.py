@@ -1,7 +1,7 @@
 """Retention policies, their assignments, and the request bodies that create and change them.
 
-Rule: an assignment's id and the length in it are numbers in payloads, as the specification shows them; a
-policy by itself has its length as text, as the public API shows it.  Models read either.
+Rule: an assignment's id and its policy's length are numbers on the wire, as in the specification; a policy
+itself has its length as text, as in the public API.  Models accept both.
 """
 
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ import pydantic
 from cmsfs.models.base import Model, NumberId, NumberOrText, Readable, Timestamp, UpdateBody, UserMini
 
 INDEFINITE = "indefinite"
-# A century: whoever wants longer wants an indefinite one.
+# A century; use an indefinite policy for more.
 MAX_DAYS = 36_500
 
 PolicyName = Annotated[str, pydantic.Field(min_length=1, max_length=254), Readable]
@@ -27,7 +27,7 @@ def _length(value: Any) -> Any:
     return value
 
 
-# A number of days, which may come as text, or `indefinite`.
+# A number of days, possibly as text, or `indefinite`.
 Length = Annotated[
     Annotated[int, pydantic.Field(ge=1, le=MAX_DAYS, strict=True)] | Literal["indefinite"],
     pydantic.BeforeValidator(_length),
@@ -66,7 +66,7 @@ class NewRetentionPolicy(_Notices):
 
 
 class UpdateRetentionPolicy(_Notices, UpdateBody):
-    """What is not set, or null, stays as it is."""
+    """An update of a policy; fields that are unset or null are left unchanged."""
 
     policy_name: PolicyName | None = None
     description: Description | None = None
@@ -109,7 +109,7 @@ class RetentionAssignTo(Model):
 
 
 class FilterField(Model):
-    """A field and one of its options, by their ids."""
+    """A metadata field and one of its options, by their ids."""
 
     field: str
     value: str

@@ -1,4 +1,4 @@
-"""Where contents are kept, and for whom that was decided."""
+"""Storage policies, which define where contents are stored, and their assignments."""
 
 from typing import Literal
 

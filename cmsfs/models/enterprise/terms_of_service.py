@@ -1,4 +1,4 @@
-"""What an enterprise has its users agree to, and who has."""
+"""Terms of service of an enterprise, and which users have accepted them."""
 
 from typing import Annotated, Literal
 

@@ -1,7 +1,7 @@
 """The token endpoint: the six grants, the token response, and the OAuth error body.
 
-A grant's `form()` is the form-encoded body.  Secrets are `SecretStr`, so that printing or logging a
-grant or a token shows none.
+A grant's `form()` has the fields of the form-encoded body.  Secrets are `SecretStr`, so that they do not
+appear when a grant or a token is printed or logged.
 """
 
 from typing import Any, Final, Literal
@@ -18,7 +18,7 @@ AUTHORIZATION_CODE: Final = "authorization_code"
 REFRESH_TOKEN: Final = "refresh_token"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 SHARED_LINK: Final = "urn:cmsfs:oauth:grant-type:shared-link"
-# How a password of a shared link is refused that is missing or wrong.
+# The error code for a missing or wrong password of a shared link.
 LINK_PASSWORD: Final = "incorrect_shared_item_password"
 TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 
@@ -27,7 +27,7 @@ class Grant(Model):
     """The base of the grants."""
 
     def form(self) -> dict[str, str]:
-        """The fields that have a value, under their wire names, secrets revealed."""
+        """Return the fields that have a value, under their wire names, with secrets in plain text."""
         return {
             name: _plain(value) for name, value in self.model_dump(by_alias=True, exclude_none=True).items()
         }
@@ -41,8 +41,8 @@ class ClientCredentials(Grant):
     grant_type: Literal["client_credentials"] = "client_credentials"
     client_id: str
     client_secret: pydantic.SecretStr
-    # The public API's spelling is what every service of the family reads; the specification's
-    # `service_subject_type` goes beside it.
+    # All compatible services read the public API's spelling; the specification's `service_subject_type` is
+    # sent as well.
     service_subject_type: Literal["enterprise", "user"]
     subject_type: Literal["enterprise", "user"] | None = pydantic.Field(None, alias="box_subject_type")
     subject_id: str = pydantic.Field(alias="box_subject_id")
@@ -77,7 +77,7 @@ class JwtBearer(Grant):
 
 
 class TokenExchange(Grant):
-    """A narrower token out of a wider one; `scope` is space-delimited, `resource` the URL of an item."""
+    """The exchange of a token for a downscoped one; `scope` is space-delimited, `resource` an item's URL."""
 
     grant_type: Literal["urn:ietf:params:oauth:grant-type:token-exchange"] = TOKEN_EXCHANGE
     subject_token: pydantic.SecretStr
@@ -90,7 +90,7 @@ class TokenExchange(Grant):
 
 
 class LinkVisit(Grant):
-    """For what a shared link shows to anybody who has it, and its password if it has one."""
+    """Grants what a shared link gives access to; with its password, if it has one."""
 
     grant_type: Literal["urn:cmsfs:oauth:grant-type:shared-link"] = SHARED_LINK
     shared_link: str
@@ -98,7 +98,7 @@ class LinkVisit(Grant):
 
 
 class Revocation(Grant):
-    """What ends an access or a refresh token, and what came of the same consent."""
+    """Revokes an access or refresh token, with all tokens of the same authorization."""
 
     client_id: str
     client_secret: pydantic.SecretStr
@@ -115,7 +115,7 @@ class Token(Model):
 
 
 class OAuthProblem(Model):
-    """The body of a refusal, RFC 6749 section 5.2."""
+    """The body of an error response, RFC 6749 section 5.2."""
 
     error: str
     error_description: str = ""

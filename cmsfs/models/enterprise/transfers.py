@@ -1,7 +1,7 @@
-"""The request that gives a user's content to another."""
+"""The request that transfers a user's content to another user."""
 
 from cmsfs.models.base import Reference, UpdateBody
 
 
 class TransferContent(UpdateBody):
-    owned_by: Reference  # who has it afterwards
+    owned_by: Reference  # the new owner

@@ -1,6 +1,6 @@
 """Users in full, and the request bodies that create and change them.
 
-Fields of a user that were not asked for may be absent; of an external user most are null.
+Fields that were not requested may be absent; those of an external user are mostly null.
 """
 
 from typing import Annotated, Literal
@@ -51,11 +51,11 @@ class User(Model):
     enterprise: EnterpriseMini | None = None
     my_tags: list[str] | None = None
     external_app_user_id: str | None = None
-    # Beyond the specification, whose "support channel" an administrator is here.
+    # An extension: the specification leaves this to the "support channel", which is an administrator here.
     can_search_enterprise_content: bool | None = None
 
 
-# The service's numbers are the database's.
+# Fits the integers of the database.
 MAX_SPACE = 2**62
 
 # No controls and no line separators: names are printed, in terminals and mails too.
@@ -101,7 +101,7 @@ class NewTrackingCode(Model):
 
 
 class UpdateUser(UpdateBody):
-    """What is not set stays as it is.  `enterprise` set to null lets the user go from the enterprise."""
+    """An update of a user; unset fields are left unchanged.  A null `enterprise` removes the user from it."""
 
     name: Name | None = None
     login: Login | None = None
@@ -131,11 +131,11 @@ class UpdateUser(UpdateBody):
             raise ValueError("must name each tracking code once")
         return codes
 
-    notify: bool | None = None  # by mail, of which none is sent
+    notify: bool | None = None  # by e-mail; accepted, but none is sent
 
 
 class NewUser(UpdateUser):
-    """`login` is required unless it is an app user."""
+    """A new user; `login` is required except for app users."""
 
     name: Name
     is_platform_access_only: bool | None = None
@@ -148,14 +148,14 @@ class NewUser(UpdateUser):
 
 
 class TerminateSessions(Model):
-    """Whose sessions end, by id or by login."""
+    """The users whose sessions to terminate, by id or by login."""
 
     user_ids: Annotated[list[str], pydantic.Field(max_length=1000)] = pydantic.Field(default_factory=list)
     user_logins: Annotated[list[str], pydantic.Field(max_length=1000)] = pydantic.Field(default_factory=list)
 
 
 class TerminateGroupSessions(Model):
-    """The groups whose members' sessions end."""
+    """The groups whose members' sessions to terminate."""
 
     group_ids: Annotated[list[str], pydantic.Field(max_length=1000)] = pydantic.Field(default_factory=list)
 
@@ -165,7 +165,7 @@ class SessionsTerminated(Model):
 
 
 class UsersPage(Model):
-    """A page of users, in the form that `usemarker` chose."""
+    """A page of users, by marker or by offset, depending on `usemarker`."""
 
     entries: list[User] = pydantic.Field(default_factory=list)
     limit: int = 0

@@ -1,4 +1,4 @@
-"""Versions of files with the legal holds and the retention that cover them, a version an entry."""
+"""File versions under legal hold or retention, one entry per version."""
 
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ class HeldVersion(Model):
 
 
 class WinningPolicy(Model):
-    """Of several policies the one that keeps the version longest."""
+    """The policy that keeps the version longest."""
 
     type: Literal["retention_policy"] = "retention_policy"
     id: str

@@ -1,4 +1,4 @@
-"""Webhooks, what they may be triggered by, and the request bodies that create and change them."""
+"""Webhooks, their triggers, and the request bodies that create and change them."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,7 +6,7 @@ import pydantic
 
 from cmsfs.models.base import Model, Timestamp, UpdateBody, UserMini
 
-# Of files and folders, as far as the item is one.
+# Triggers of both files and folders.
 _ITEM = ("COPIED", "DELETED", "DOWNLOADED", "MOVED", "RENAMED", "RESTORED", "TRASHED")
 ON_FILES = frozenset(
     [f"FILE.{word}" for word in (*_ITEM, "LOCKED", "PREVIEWED", "UNLOCKED", "UPLOADED")]
@@ -47,7 +47,7 @@ class WebhookTarget(Model):
 
 
 class WebhookMini(Model):
-    """As a list has it."""
+    """A webhook as in lists."""
 
     type: Literal["webhook"] = "webhook"
     id: str

@@ -118,6 +118,9 @@ def _apply_one(
         _appear(conn, remote, generation, changes)
     elif verdict is Verdict.ASIDE:
         _leave_news_aside(conn, node, remote)
+        if "move" in pending:
+            # Our move is sent before the item is requested, and has to tell what it changes.
+            note_remote_name(conn, node.ino, remote.name, remote.parent_id)
     elif verdict is Verdict.BESIDE:
         _appear_beside(conn, node, remote, generation, changes)
     else:
@@ -163,10 +166,11 @@ def _appear_beside(
             placement.take_along(conn, node.ino, theirs.ino, changes)
 
 
-def note_remote_name(conn: Connection, ino: Ino, name: str) -> None:
-    """Record the current name of a node's item at the service."""
+def note_remote_name(conn: Connection, ino: Ino, name: str, parent_id: str | None = None) -> None:
+    """Record the current name of a node's item at the service, and its folder if given."""
     conn.execute(
-        "UPDATE node SET base_name = ?, base_key = ? WHERE ino = ?", (name, wire_names.name_key(name), ino)
+        "UPDATE node SET base_name = ?, base_key = ?, base_parent = coalesce(?, base_parent) WHERE ino = ?",
+        (name, wire_names.name_key(name), parent_id, ino),
     )
 
 
@@ -221,9 +225,9 @@ def _update_place(
     parent, name = placement.place_of(conn, remote, changes, before=node.parent)
     if parent is None or (node.parent, node.name) == (parent, name):
         return
-    if _is_gone(conn, parent) and local_work.has_unsent_below(conn, node.ino):
-        # It may have been deleted with the folder, or the folder is restored by this page: unsent contents
-        # stay visible until that is known.
+    if _is_nowhere(conn, parent) and local_work.has_unsent_below(conn, node.ino):
+        # It may have been deleted with the folder, or the folder is restored or created by this page: unsent
+        # contents stay visible until that is known.
         _leave_aside(conn, node, remote.sequence)
         return
     is_moved_folder = node.parent != parent and node.is_folder
@@ -305,13 +309,12 @@ def _is_same(conn: Connection, holder: Node, remote: Remote, name: str) -> bool:
     return holder.draft is None and holder.sha1 is not None and holder.sha1 == remote.sha1
 
 
-def _is_gone(conn: Connection, folder: Ino) -> bool:
-    """Whether the service has deleted the folder, or one above it."""
+def _is_nowhere(conn: Connection, folder: Ino) -> bool:
+    """Whether the service has deleted the folder, or one above it, or its place is not known yet."""
     node = tree.get(conn, folder)
     while node.parent is not None:
         node = tree.get(conn, node.parent)
-    # A placeholder, of which nothing is known yet, has no parent either.
-    return node.ino != ROOT and node.etag is not None and node.base_parent is None
+    return node.ino != ROOT and node.base_parent is None
 
 
 def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:

@@ -94,6 +94,17 @@ def unseen_in(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
     return [ino for row in rows for ino in tree.subtree(conn, row[0])]
 
 
+def unplaced_folders(conn: Connection) -> list[Ino]:
+    """Return the folders that are known only as the parents of others, or in which something was reported
+    after they were gone: no listing of a folder contains what is below them.  Call it in a thread."""
+    rows = conn.execute(
+        "SELECT ino FROM node AS folder WHERE parent IS NULL AND kind = 'folder' AND ino > 2"
+        " AND remote_id IS NOT NULL AND (etag IS NULL OR base_parent IS NULL"
+        "  AND EXISTS (SELECT 1 FROM node WHERE parent = folder.ino))"
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
 def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Change]:
     """Remove these nodes, except those that were seen meanwhile."""
     changes: list[Change] = []

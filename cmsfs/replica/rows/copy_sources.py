@@ -13,6 +13,12 @@ from cmsfs.sqlite import Database
 
 _KEY = "copy_of "
 
+# Whether the user asked the service for a copy, by which the row `n` of `node` gets its contents.
+IS_COPY = (
+    f"EXISTS (SELECT 1 FROM cursor k WHERE k.key = '{_KEY}' || n.ino"
+    "  AND json_extract(k.value, '$[2]') = n.sha1 AND json_extract(k.value, '$[3]'))"
+)
+
 
 class CopySource(NamedTuple):
     """A version of a file at the service, and the SHA-1 of its contents.

@@ -4,6 +4,7 @@
 changed here, since applying a remote update can end local operations in the same transaction.
 """
 
+from collections.abc import Iterable
 from sqlite3 import Connection
 
 from cmsfs.replica.nodes import Ino
@@ -215,6 +216,12 @@ def end_settling(conn: Connection, *, now_ns: int, kind: str | None = None) -> i
     """Make operations due that are within their settle time (of one kind, if given); return how many."""
     sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND attempts = 0 AND not_before > ?1"
     return conn.execute(f"{sql} AND coalesce(kind = ?2, 1)", (now_ns, kind)).rowcount
+
+
+def end_waiting_of(conn: Connection, seqs: Iterable[int], *, now_ns: int) -> None:
+    """Make those of these operations due that are backing off."""
+    sql = "UPDATE op SET not_before = ?1 WHERE seq = ?2 AND state = 'ready' AND not_before > ?1"
+    conn.executemany(sql, [(now_ns, seq) for seq in seqs])
 
 
 def end_waiting(conn: Connection, *, now_ns: int) -> int:

@@ -1,10 +1,10 @@
-"""Description and tags as xattrs, under our names and freedesktop's.
+"""Description and tags as extended attributes, under our names and freedesktop's.
 
-They are journaled like every change of a file: setting them works at once, offline, and on what the service
-does not have yet, and is sent as one request when it has rested.  What can be wrong with them (their length)
-is judged here, so nothing is refused later.
+Changes are journaled like every change of a file: setting them works at once, offline, and for items that are
+not uploaded yet; they are sent as one request after a delay.  Their lengths are validated here, so that the
+service does not reject them later.
 
-Rule: on what stays on this machine the freedesktop names are programs' own.
+Rule: on local-only nodes the freedesktop names are ordinary attributes of programs.
 """
 
 import errno
@@ -28,7 +28,7 @@ TAGS = "tags"
 XDG_COMMENT = "user.xdg.comment"
 XDG_TAGS = "user.xdg.tags"
 
-# Names that programs use, and what they mean of an item.
+# Attribute names, and the fields of an item that they map to.
 _MEANINGS = {
     f"{item_fields.PREFIX}{DESCRIPTION}": DESCRIPTION,
     f"{item_fields.PREFIX}{TAGS}": TAGS,
@@ -41,7 +41,7 @@ MAX_TAGS = 100
 
 
 def meaning(node: Node, name: str) -> str | None:
-    """What setting this name on a node says of its item; None if it says nothing."""
+    """Return the field of a node's item that an attribute maps to; None if it maps to none."""
     word = _MEANINGS.get(name)
     if node.local or node.ino == ROOT or node.kind is NodeKind.SYMLINK:
         return None
@@ -49,13 +49,13 @@ def meaning(node: Node, name: str) -> str | None:
 
 
 def overlaid(item: dict[str, Any], wish: Described) -> dict[str, Any]:
-    """An item in its wire form, with what was set here in it."""
+    """Return an item in its wire format, overlaid with locally set values."""
     given = {DESCRIPTION: wish.description, TAGS: wish.tags}
     return item | {key: value for key, value in given.items() if value is not None}
 
 
 def shown(name: str, item: dict[str, Any]) -> str | None:
-    """The value of a name that means something of an item; None without one."""
+    """Return the value of an attribute that maps to a field; None if the field is empty."""
     found = item.get(_MEANINGS[name])
     if not found:
         return None
@@ -65,7 +65,7 @@ def shown(name: str, item: dict[str, Any]) -> str | None:
 
 
 def parsed(word: str, value: bytes) -> Described:
-    """What a program says with a value.  Raises `OSError` (EINVAL), with a log line that says what fits."""
+    """Parse a value.  Raises `OSError` (EINVAL), with a log line that tells what is valid."""
     try:
         text = value.rstrip(b"\0").decode("utf-8")
     except UnicodeDecodeError:
@@ -85,12 +85,12 @@ def parsed(word: str, value: bytes) -> Described:
 
 
 def nothing(word: str) -> Described:
-    """What taking an attribute away says."""
+    """Return the change that removes an attribute."""
     return Described(description="") if word == DESCRIPTION else Described(tags=[])
 
 
 def record(conn: Connection, ino: Ino, wish: Described, *, due_ns: int) -> None:
-    """This is to be said of the item."""
+    """Record a change of description or tags, to be sent to the service."""
     item_details.describe(conn, ino, wish)
     names = (XDG_COMMENT,) if wish.description is not None else (XDG_TAGS,)
     for name in names:
@@ -99,13 +99,13 @@ def record(conn: Connection, ino: Ino, wish: Described, *, due_ns: int) -> None:
 
 
 def wish(conn: Connection, ino: Ino, place: str, value: str, *, due_ns: int) -> None:
-    """A value of metadata is to be on an item that the service does not have yet."""
+    """Record a metadata value for an item that is not uploaded yet."""
     item_details.request_value(conn, ino, place, value)
     ops.record(conn, ino, ops.OpKind.DESCRIBE, due_ns=due_ns)
 
 
 def queue_local(conn: Connection, ino: Ino, *, due_ns: int) -> None:
-    """A file that was local goes to the service: what programs said of it goes along, as far as it fits."""
+    """Queue the description and tags of a file that is no longer local-only, as far as they are valid."""
     node = tree.get(conn, ino)
     if item_details.described_at(conn, ino) != Described():
         ops.record(conn, ino, ops.OpKind.DESCRIBE, due_ns=due_ns)
@@ -116,5 +116,5 @@ def queue_local(conn: Connection, ino: Ino, *, due_ns: int) -> None:
         try:
             wish = parsed(word, value)
         except OSError:
-            continue  # it stays here, as it was
+            continue  # it remains a local attribute
         record(conn, ino, wish, due_ns=due_ns)

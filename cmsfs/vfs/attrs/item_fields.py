@@ -1,9 +1,9 @@
-"""Fields of an item as xattrs: the part of `user.cms.` that every item has.
+"""Fields of an item as extended attributes: the part of `user.cms.` that every item has.
 
-`values` makes them of a whole item, wherever it comes from (a listing, the trash, a search); `of_json` of
-what the replica keeps.  SEMANTICS.md shows the table `FIELDS` to people; a test compares the two.
+`values` creates them from an item of any source (a listing, the trash, a search), `of_json` from the
+replica's JSON.  SEMANTICS.md documents the table `FIELDS`; a test compares the two.
 
-Rule: a field that says nothing (null, empty) has no attribute.
+Rule: an empty or null field has no attribute.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def _list(value: Any) -> str:
 
 
 def person(value: Any) -> str:
-    """A user as `Name <login>`, or as much of it as is told."""
+    """Return a user as `Name <login>`, or the part of it that is known."""
     name, login = value.get("name") or "", value.get("login") or ""
     if not name or not login:
         return name or login or str(value.get("id", ""))
@@ -42,7 +42,7 @@ def person(value: Any) -> str:
 
 
 def _granted(value: Any) -> str:
-    """The names of what is allowed, without the `can_` that all of them have."""
+    """Return the names of the granted permissions, without the prefix `can_`."""
     return ",".join(sorted(name.removeprefix("can_") for name, given in value.items() if given))
 
 
@@ -60,68 +60,68 @@ def _representations(value: Any) -> str:
 
 
 class AttributeField(NamedTuple):
-    """An attribute: its name behind the prefix, where its value is in an item, and how that becomes text."""
+    """An attribute: its name after the prefix, the path of its value in an item, and how to format it."""
 
     name: str
     place: str
     text: Callable[[Any], str] = _text
 
 
-def _called(*places: str, text: Callable[[Any], str] = _text) -> list[AttributeField]:
-    """Attributes that are called as their fields are."""
+def _same_name(*places: str, text: Callable[[Any], str] = _text) -> list[AttributeField]:
+    """Return attributes that have the names of their fields."""
     return [AttributeField(place, place, text) for place in places]
 
 
 FIELDS = (
-    *_called("id", "type", "etag", "sequence_id", "name", "size", "sha1", "version_number", "extension"),
+    *_same_name("id", "type", "etag", "sequence_id", "name", "size", "sha1", "version_number", "extension"),
     AttributeField("status", "item_status"),
     AttributeField("version", "file_version.id"),
-    *_called("is_package", text=_flag),
-    *_called("url", "description", "comment_count"),
-    *_called("tags", text=_list),
+    *_same_name("is_package", text=_flag),
+    *_same_name("url", "description", "comment_count"),
+    *_same_name("tags", text=_list),
     AttributeField("path", "path_collection", _path),
     AttributeField("parent", "parent.id"),
-    # by whom and when
+    # users and times
     AttributeField("owner", "owned_by", person),
     AttributeField("owner.id", "owned_by.id"),
-    *_called("created_by", "modified_by", text=person),
-    *_called("created_by.id", "modified_by.id"),
+    *_same_name("created_by", "modified_by", text=person),
+    *_same_name("created_by.id", "modified_by.id"),
     AttributeField("uploader", "uploader_display_name"),
-    *_called("created_at", "modified_at", "content_created_at", "content_modified_at", text=_moment),
-    *_called("trashed_at", "purged_at", "expires_at", "disposition_at", text=_moment),
-    # what is set on it
+    *_same_name("created_at", "modified_at", "content_created_at", "content_modified_at", text=_moment),
+    *_same_name("trashed_at", "purged_at", "expires_at", "disposition_at", text=_moment),
+    # settings
     AttributeField("classification", "classification.name"),
-    *_called("classification.definition", "classification.color"),
+    *_same_name("classification.definition", "classification.color"),
     AttributeField("lock", "lock.created_by", person),
     AttributeField("lock.by_id", "lock.created_by.id"),
-    *_called("lock.id", "lock.app_type"),
-    *_called("lock.created_at", "lock.expired_at", text=_moment),
-    *_called("lock.is_download_prevented", text=_flag),
+    *_same_name("lock.id", "lock.app_type"),
+    *_same_name("lock.created_at", "lock.expired_at", text=_moment),
+    *_same_name("lock.is_download_prevented", text=_flag),
     AttributeField("watermark", "watermark_info.is_watermarked", _flag),
     AttributeField("watermark.inherited", "watermark_info.is_watermark_inherited", _flag),
     AttributeField("watermark.by_policy", "watermark_info.is_watermarked_by_access_policy", _flag),
-    # who may do what with it
-    *_called("permissions", text=_granted),
-    *_called("has_collaborations", "is_externally_owned", "is_associated_with_app_item", text=_flag),
-    *_called("can_non_owners_invite", "can_non_owners_view_collaborators", text=_flag),
-    *_called("allowed_invitee_roles", text=_list),
+    # permissions
+    *_same_name("permissions", text=_granted),
+    *_same_name("has_collaborations", "is_externally_owned", "is_associated_with_app_item", text=_flag),
+    *_same_name("can_non_owners_invite", "can_non_owners_view_collaborators", text=_flag),
+    *_same_name("allowed_invitee_roles", text=_list),
     AttributeField("is_collaboration_restricted", "is_collaboration_restricted_to_enterprise", _flag),
-    *_called("sync_state"),
+    *_same_name("sync_state"),
     AttributeField("upload_email", "folder_upload_email.email"),
     AttributeField("upload_email.access", "folder_upload_email.access"),
     # its shared link
     AttributeField("shared_link", "shared_link.url"),
-    *_called("shared_link.download_url", "shared_link.vanity_url", "shared_link.vanity_name"),
-    *_called("shared_link.access", "shared_link.effective_access", "shared_link.effective_permission"),
-    *_called("shared_link.permissions", text=_granted),
+    *_same_name("shared_link.download_url", "shared_link.vanity_url", "shared_link.vanity_name"),
+    *_same_name("shared_link.access", "shared_link.effective_access", "shared_link.effective_permission"),
+    *_same_name("shared_link.permissions", text=_granted),
     AttributeField("shared_link.has_password", "shared_link.is_password_enabled", _flag),
-    *_called("shared_link.unshared_at", text=_moment),
+    *_same_name("shared_link.unshared_at", text=_moment),
     AttributeField("shared_link.downloads", "shared_link.download_count"),
     AttributeField("shared_link.previews", "shared_link.preview_count"),
     AttributeField("shared_link.options", "shared_link_permission_options", _list),
     AttributeField("shared_link.levels", "allowed_shared_link_access_levels", _list),
-    *_called("is_accessible_via_shared_link", text=_flag),
-    *_called("representations", text=_representations),
+    *_same_name("is_accessible_via_shared_link", text=_flag),
+    *_same_name("representations", text=_representations),
 )
 
 NAMES = frozenset(field.name for field in FIELDS)
@@ -136,12 +136,12 @@ WITHOUT = {
 
 
 def values(item: items.Item) -> dict[str, str]:
-    """All attributes that an item has, by their names behind `PREFIX`; works for trashed items too."""
+    """Return all attributes of an item, also of a trashed one, by their names after `PREFIX`."""
     return of_json(item.model_dump(mode="json", exclude_none=True))
 
 
 def of_json(obj: dict[str, Any]) -> dict[str, str]:
-    """As `values`, of an item in its wire form."""
+    """Return the same as `values`, for an item in its wire format."""
     found = {}
     for field in FIELDS:
         value = _at(obj, field.place)

@@ -1,10 +1,11 @@
-"""Legal holds and retention policies of an item as xattrs.
+"""Legal holds and retention policies of an item as extended attributes.
 
-The service says of no item that it is held: administrators may read what policies are assigned to, and what
-covers an item follows from its place, owner and metadata, as at the service.  Each attribute has one line for
-every assignment that covers the item, in one order.  Who may not read policies sees `unknown`: never "none".
+The service does not report the policies of an item.  Administrators may read the assignments; which of them
+cover an item follows from its location, owner and metadata, by the service's rules.  Each attribute has one
+entry for every assignment that covers the item, in a fixed order.  Users who may not read policies see
+`unknown`, never "none".
 
-Rule: what was moved out of a held folder stays held at the service, and cannot be told from here.
+Limitation: an item moved out of a held folder remains held at the service, which cannot be detected here.
 """
 
 import json
@@ -45,12 +46,12 @@ def _counts(found: pydantic.BaseModel | None) -> str:
     return " ".join(f"{key}={number}" for key, number in found.model_dump().items() if number)
 
 
-# A line of an attribute is made of an assignment, its policy, and what it is assigned to.
+# Formats one entry of an attribute from an assignment, its policy, and its target.
 _Line = Callable[[Any, Any, str], str]
 
 
 def _of_both(word: str) -> dict[str, _Line]:
-    """The attributes that holds and retention both have."""
+    """Return the attributes that holds and retention have in common."""
     return {
         word: lambda one, policy, place: policy.policy_name or policy.id,
         f"{word}.status": lambda one, policy, place: policy.status or "",
@@ -83,7 +84,7 @@ RETENTIONS: dict[str, _Line] = _of_both(RETENTION) | {
     "retention.start_field": lambda one, policy, place: one.start_date_field or "",
 }
 
-# Of the file, not of one assignment: when the last retention ends.
+# Of the file, not of an assignment: when its last retention ends.
 UNTIL = "retention.until"
 
 NAMES = frozenset((*HOLDS, *RETENTIONS, UNTIL))
@@ -98,7 +99,7 @@ def _modifiable(word: str | None) -> str:
 
 
 def value(db: Database, node: Node, name: str) -> str | None:
-    """The value of an attribute of `NAMES`, of what is known here; None if nothing covers the item."""
+    """Return an attribute of `NAMES` from local data; None if no policy covers the item."""
     item = json.loads(tree.item_json(db, node.ino) or "{}")
     if name == UNTIL:
         return _until(db, node, item)
@@ -111,7 +112,7 @@ def value(db: Database, node: Node, name: str) -> str | None:
 
 
 def _until(db: Database, node: Node, item: dict[str, Any]) -> str | None:
-    """The service's own word for files, which it says to everybody."""
+    """Return when the retention ends; the service reports the date of files to all users."""
     if moment := item.get("disposition_at"):
         return _moment(datetime.fromisoformat(moment))
     if not is_known(db):
@@ -124,7 +125,7 @@ def _until(db: Database, node: Node, item: dict[str, Any]) -> str | None:
 
 
 def shown(db: Database, node: Node, item: dict[str, Any]) -> set[str]:
-    """What there is to see at a glance, of what is known here."""
+    """Return the attributes to list, from local data."""
     found = set()
     if node.remote_id is not None and node.kind in (NodeKind.FILE, NodeKind.FOLDER) and is_known(db):
         kinds = {one.kind for one in _covering(db, node, item)}
@@ -135,14 +136,14 @@ def shown(db: Database, node: Node, item: dict[str, Any]) -> set[str]:
 
 
 def is_known(db: Database) -> bool:
-    """Whether what policies are assigned to was read."""
+    """Whether the assignments of policies were read."""
     return kv_store.get(db, item_details.POLICIES_AT) is not None and not kv_store.get(
         db, item_details.POLICIES_REFUSED
     )
 
 
 def depends_on_metadata(db: Database) -> bool:
-    """Whether what protects an item may follow from its metadata."""
+    """Whether any policy is assigned to a metadata template."""
     return db.row("SELECT 1 FROM assignment WHERE target_type = 'metadata_template' LIMIT 1") is not None
 
 
@@ -156,7 +157,7 @@ def _line(db: Database, name: str, one: PolicyAssignment) -> str:
 
 
 def _target(db: Database, one: PolicyAssignment) -> str:
-    """What a policy is assigned to, as a person knows it."""
+    """Return the target of an assignment: a path if it is on the drive, else its type and id."""
     if one.target_type in ("folder", "file"):
         node = tree.find_remote(db, NodeKind(one.target_type), one.target)
         if node is not None:
@@ -170,7 +171,7 @@ def _target(db: Database, one: PolicyAssignment) -> str:
 def covering(
     db: Database, node: Node, kind: str, item: dict[str, Any] | None = None
 ) -> list[PolicyAssignment]:
-    """The assignments that cover an item: on itself first, then those it inherits, the nearest first."""
+    """Return the assignments that cover an item: its own first, then inherited ones, nearest first."""
     if node.remote_id is None or node.kind in (NodeKind.LINK, NodeKind.SYMLINK):
         return []
     item = json.loads(tree.item_json(db, node.ino) or "{}") if item is None else item
@@ -212,7 +213,7 @@ def _targets(db: Database, node: Node, item: dict[str, Any]) -> Iterable[tuple[s
 
 
 def _templates(db: Database, node: Node) -> list[str]:
-    """The ids of the templates of the item's metadata, as far as that is known."""
+    """Return the ids of the templates of the item's known metadata."""
     fact = item_details.find(db, node.ino, DetailSubject.METADATA)
     # `$type` is the template's key, a hyphen, and its id, which has hyphens of its own.
     instances = [] if fact is None else [metadata.Instance.model_validate(one) for one in fact.value]
@@ -225,8 +226,8 @@ def _is_over(one: PolicyAssignment) -> bool:
 
 
 def _holds_for(db: Database, node: Node, one: PolicyAssignment, item: dict[str, Any]) -> bool:
-    """What else has to be so: dates of a hold on a user, the values that a retention asks for, and that the
-    item is older than the end of a retired policy."""
+    """Whether an assignment's further conditions are met: the dates of a hold on a user, the metadata values
+    of a retention, and for a retired policy that the item was modified before it was retired."""
     retired = one.value.get("retention_policy") or {}
     if retired.get("status") == RETIRED and (ended := retired.get("modified_at")):
         changed = item.get("modified_at")

@@ -1,4 +1,4 @@
-"""Sync status and cached share of a node as xattrs."""
+"""Sync status and number of cached bytes of a node as extended attributes."""
 
 import errno
 
@@ -11,7 +11,7 @@ from cmsfs.vfs import errno_map
 
 
 def sync(db: Database, node: Node) -> str:
-    """`synced`, `waiting`, `uploading`, `held: ` and the reason, or `local`: it stays on this machine."""
+    """Return `synced`, `waiting`, `uploading`, `held: ` with the reason, or `local` (never uploaded)."""
     if node.local:
         return "local"
     states = queue.states(db, node.ino)
@@ -24,7 +24,7 @@ def sync(db: Database, node: Node) -> str:
 
 
 def cached(blocks: BlockCache, node: Node) -> int | None:
-    """How many bytes of a file are on this disk; None for what has no bytes."""
+    """Return how many bytes of a file are cached on the local disk; None for other nodes."""
     if node.kind is not NodeKind.FILE:
         return None
     if node.sha1 is None or node.draft is not None or not node.size:
@@ -34,7 +34,7 @@ def cached(blocks: BlockCache, node: Node) -> int | None:
 
 
 def parse_bool(value: bytes) -> bool:
-    """What a program means with the value of a switch.  Raises `OSError` (EINVAL)."""
+    """Parse the value of a boolean attribute, 0 or 1.  Raises `OSError` (EINVAL)."""
     if value.strip(b"\0\n ") not in (b"0", b"1"):
         raise errno_map.oserror(errno.EINVAL, "the value must be 0 or 1")
     return b"1" in value

@@ -1,7 +1,7 @@
-"""Arbitrary `user.*` xattrs that programs set.
+"""Arbitrary `user.*` extended attributes that programs set.
 
-They are kept on this machine, since the service has no place for them, and stay with the file over renames
-and restarts.
+They are stored locally, because the service does not support them, and stay with the file across renames and
+restarts.
 """
 
 import errno
@@ -12,7 +12,7 @@ from cmsfs.replica.rows import xattr_rows
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 
-# All attributes of one node together: what the kernel can list.  Tags and addresses are a few hundred bytes.
+# Total size of a node's attributes, the kernel's limit of a listing.  Typical tags have a few hundred bytes.
 MAX_BYTES = 64 * 1024
 
 
@@ -22,7 +22,7 @@ def find(db: Database, ino: Ino, name: str) -> bytes | None:
 
 
 def at(conn: Connection, ino: Ino, name: str) -> bytes | None:
-    """As `find`, as this transaction sees it."""
+    """Return the same as `find`, inside the caller's transaction."""
     row = conn.execute("SELECT value FROM xattr WHERE ino = ? AND name = ?", (ino, name)).fetchone()
     return None if row is None else bytes(row["value"])
 
@@ -32,13 +32,13 @@ def names(db: Database, ino: Ino) -> list[str]:
 
 
 def check(name: str, value: bytes) -> None:
-    """Raise the `OSError` (E2BIG) for a value that is too large for any node."""
+    """Raise `OSError` (E2BIG) if a value exceeds the limit of a node."""
     if len(value) > MAX_BYTES:
         raise errno_map.oserror(errno.E2BIG, name)
 
 
 def store(conn: Connection, ino: Ino, name: str, value: bytes) -> None:
-    """Set an attribute.  Raises `OSError` (ENOSPC) when the node has too many."""
+    """Set an attribute.  Raises `OSError` (ENOSPC) if the node's attributes become too large."""
     xattr_rows.put(conn, ino, name, value)
     row = conn.execute("SELECT sum(length(name) + length(value)) FROM xattr WHERE ino = ?", (ino,)).fetchone()
     if row[0] > MAX_BYTES:
@@ -46,6 +46,6 @@ def store(conn: Connection, ino: Ino, name: str, value: bytes) -> None:
 
 
 def remove(conn: Connection, ino: Ino, name: str) -> None:
-    """Remove an attribute.  Raises `OSError` (ENODATA) if there is none of that name."""
+    """Remove an attribute.  Raises `OSError` (ENODATA) if there is none with this name."""
     if not xattr_rows.remove(conn, ino, name):
         raise errno_map.oserror(errno.ENODATA, name)

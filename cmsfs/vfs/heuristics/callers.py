@@ -1,6 +1,6 @@
-"""Who asks: the program behind a call of the kernel, for what is judged by it.
+"""The calling program: identifies the process behind a file system call, for the heuristics that need it.
 
-Rule: the name is read while the program runs, since many live for one file, and remembered for a moment.
+Rule: the name is read during the call, since many programs exit after one file, and is cached briefly.
 """
 
 import os
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from cmsfs.runtime import clock
 
-# The process on whose behalf the call is made that this task answers; 0: unknown.
+# The process that made the call which this task handles; 0: unknown.
 CALLER: ContextVar[int] = ContextVar("caller", default=0)
 
 FRESH_SECONDS = 1.0
 REMEMBERED = 64
 
-_LONGEST = 64
+_MAX_NAME_BYTES = 64
 
 
 class CallingProgram(NamedTuple):
@@ -30,7 +30,7 @@ _known: "OrderedDict[int, tuple[float, CallingProgram]]" = OrderedDict()
 
 
 def current() -> CallingProgram:
-    """Who has made the call that is answered now."""
+    """Return the program that made the current call."""
     pid = CALLER.get()
     now = clock.monotonic()
     found = _known.get(pid)
@@ -45,18 +45,18 @@ def current() -> CallingProgram:
 
 
 def is_running(pid: int, name: str) -> bool:
-    """Whether a process still runs, and is still this program."""
+    """Whether a process is still running and is still this program."""
     return pid > 0 and _name(pid) == name != ""
 
 
 def _name(pid: int) -> str:
     try:
-        # Asked at every open for writing: a third of the time that `Path` takes.
+        # Called for every open for writing: `Path` takes three times as long.
         fd = os.open(f"/proc/{pid}/comm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
-        return os.read(fd, _LONGEST).decode(errors="replace").strip()
+        return os.read(fd, _MAX_NAME_BYTES).decode(errors="replace").strip()
     except OSError:
         return ""
     finally:

@@ -1,11 +1,11 @@
 """Detects file copies: which files a program was reading when it created another.
 
-Bytes alone say nothing: two files may be equal without one having come from the other.  The kernel does not
-tell that a file is being copied (`copy_file_range` arrives as reads and writes), but it says which thread
-asks, and programs that copy read and write in one.
+Equal contents do not prove a copy.  The kernel does not report that a file is being copied
+(`copy_file_range` arrives as reads and writes), but it reports the calling thread, and copying programs read
+and write in the same thread.
 
-Rule: this is evidence, kept in memory; whoever wants to know after a restart hears of each copy that is
-closed (`copied`).  Without it bytes are sent.
+Rule: this is evidence in memory; to keep it over a restart, handle `copied`, which is called for each closed
+copy.  Without evidence the contents are uploaded.
 """
 
 import os
@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 from cmsfs.replica.nodes import Ino
 
-# Files of which it is remembered; what is pushed later than this many others is sent.
+# Maximum number of remembered files; the contents of older ones are uploaded.
 REMEMBERED = 10_000
 
 
 class CopyDetector:
-    """Observes opens and releases; tells which files another may be a copy of."""
+    """Observes opens and releases; returns which files a file may be a copy of."""
 
     def __init__(self) -> None:
         self._readers: dict[int, tuple[int, Ino]] = {}  # by handle: thread and file
@@ -28,7 +28,7 @@ class CopyDetector:
         self.copied: Callable[[Ino, frozenset[Ino]], None] = lambda ino, sources: None
 
     def opened(self, thread: int, fh: int, ino: Ino, flags: int) -> None:
-        """A thread (0: one that the kernel cannot name) has opened or made a file."""
+        """Record that a thread (0: unknown) has opened or created a file."""
         if not thread:
             return
         if flags & (os.O_WRONLY | os.O_RDWR):
@@ -44,13 +44,13 @@ class CopyDetector:
             self.copied(ino, found)
 
     def sources(self, ino: Ino) -> frozenset[Ino]:
-        """The files that it may be a copy of, if its bytes are theirs."""
+        """Return the files that a file may be a copy of, if their contents are equal."""
         return self._sources.get(ino, frozenset())
 
     def _note(self, ino: Ino, found: frozenset[Ino]) -> None:
         self._sources.pop(ino, None)
         if not found - {ino}:
-            return  # whoever writes to it now is not copying
+            return  # the writing thread reads no other file: not a copy
         self._sources[ino] = found - {ino}
         while len(self._sources) > REMEMBERED:
             self._sources.popitem(last=False)

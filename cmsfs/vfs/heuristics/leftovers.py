@@ -1,9 +1,9 @@
 """Local-only files that programs left behind, and for how long they have been idle.
 
-Days are those on which the drive was in use, counted one by one: a clock that was wrong and is set right
-makes nothing old.  Noted of each file is when it was last changed, and on which of these days that was seen.
+Age is counted in days on which the drive was in use, so that a corrected clock does not make files old.  For
+each file its last change is recorded, and the day of use when that change was first seen.
 
-Rule: nothing is removed here but what was looked at before and has not changed since.
+Rule: removes only files that were recorded before and have not changed since.
 """
 
 import json
@@ -16,8 +16,8 @@ from cmsfs.replica.nodes import Ino
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
 
-# Files and folders on this machine only that are looked at, and those that go at once.
-LOOKED_AT = 10_000
+# Maximum number of local-only files and folders that are examined, and that are removed at once.
+MAX_EXAMINED = 10_000
 AT_ONCE = 1000
 
 _LOCAL = """
@@ -28,7 +28,7 @@ _LOCAL = """
 
 @dataclass(frozen=True, slots=True)
 class LeftoverFile:
-    """A leftover file, and since which day of use it is unchanged."""
+    """A leftover file; `since` is the day of use from which on it is unchanged."""
 
     ino: Ino
     mtime_ns: int
@@ -37,16 +37,16 @@ class LeftoverFile:
 
 
 async def scan(db: Database, *, days: int) -> list[LeftoverFile]:
-    """Note what is there; what nobody has touched on so many days of use."""
+    """Record the existing files; return those unchanged for `days` days of use."""
 
     def txn(conn: Connection) -> list[LeftoverFile]:
         record = json.loads(kv_store.at(conn, kv_store.LEFTOVERS) or "{}")
         date = int(clock.time()) // 86400
-        # One more, however far the clock has gone, and in whichever direction.
+        # One more day, no matter how far and in which direction the clock has moved.
         day = record.get("day", 0) + (date != record.get("date", date))
         noted = {one[0]: LeftoverFile(*one) for one in record.get("seen", [])}
         seen = []
-        for ino, mtime_ns, ctime_ns in conn.execute(_LOCAL, (LOOKED_AT,)).fetchall():
+        for ino, mtime_ns, ctime_ns in conn.execute(_LOCAL, (MAX_EXAMINED,)).fetchall():
             old = noted.get(ino)
             unchanged = old is not None and (old.mtime_ns, old.ctime_ns) == (mtime_ns, ctime_ns)
             seen.append(old if old is not None and unchanged else LeftoverFile(ino, mtime_ns, ctime_ns, day))
@@ -58,7 +58,7 @@ async def scan(db: Database, *, days: int) -> list[LeftoverFile]:
 
 
 def remove(conn: Connection, stale: list[LeftoverFile]) -> list[Change]:
-    """Take these files and empty folders out of the tree, unless they were touched since."""
+    """Remove these files and empty folders from the tree, unless they have changed since."""
     changes = []
     for one in stale:
         node = tree.find_at(conn, one.ino)

@@ -1,10 +1,10 @@
-"""Local-only names: which match the patterns, and what that means for the tree.
+"""Local-only files: matches names against the patterns, and marks nodes of the tree as local-only.
 
-Programs put files beside a document that mean nothing to anybody else: locks, swap files, half-written new
-versions.  They behave like any file here, outlive a restart, and never reach the service.  A node is
-`local` because of its name, because it is a symbolic link, or because it is in a local folder.
+Programs create temporary files beside a document: locks, swap files, partially written new versions.  On the
+drive they behave like other files and survive a restart, but they are never uploaded.  A node is `local`
+because of its name, because it is a symbolic link, or because it is in a local folder.
 
-Rule: what the service knows never becomes local; so a rename cannot take anything away from the service.
+Rule: items that the service knows never become local, so that a rename cannot remove them from the service.
 """
 
 import errno
@@ -22,7 +22,7 @@ from cmsfs.vfs.attrs import description_tags
 
 
 class LocalFiles:
-    """The patterns of the configuration: shell patterns for the last part of a path, in any case."""
+    """The configured patterns: case-insensitive shell patterns for file names."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         parts = [fnmatch.translate(pattern.casefold()) for pattern in patterns]
@@ -32,15 +32,15 @@ class LocalFiles:
         return self._pattern.match(name.casefold()) is not None
 
     def covers(self, parent: Node, name: str, kind: NodeKind) -> bool:
-        """Whether something new of this kind, made there under this name, is local."""
+        """Whether a new node of this kind and name in this folder is local."""
         return bool(parent.local) or kind is NodeKind.SYMLINK or self.matches(name)
 
 
 def check_stays_reachable(conn: Connection, node: Node, folder: Node) -> None:
-    """Raise EXDEV if a rename would take something that the service knows into a local folder.
+    """Raise EXDEV if a rename would move an item that the service knows into a local folder.
 
-    Programs then copy and delete, as between two disks: the copy is local, and what the service has goes to
-    its trash.
+    Programs then copy and delete, as between file systems: the copy is local, and the item is moved to the
+    service's trash.
     """
     if folder.is_shelf and node.parent == folder.ino:
         return
@@ -51,7 +51,7 @@ def check_stays_reachable(conn: Connection, node: Node, folder: Node) -> None:
 def update_locality(
     conn: Connection, local_names: LocalFiles, node: Node, folder: Node, *, due_ns: int
 ) -> None:
-    """A node is in this folder now: whatever it is to be local or not, it and all below it become."""
+    """Update whether a node that was moved to this folder, and everything below it, is local."""
     covered = local_names.covers(folder, node.name, node.kind)
     if covered and not node.local and not _is_known(conn, node.ino):
         for below in tree.subtree(conn, node.ino):
@@ -62,7 +62,7 @@ def update_locality(
 
 
 def make_remote(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int) -> None:
-    """From now on the service is to have the node, and what is below it unless that is local by itself."""
+    """Make a node non-local and queue its upload, with everything below it that is not local itself."""
     for below in tree.subtree(conn, ino):
         node = tree.get(conn, below)
         assert node.parent is not None
@@ -75,11 +75,11 @@ def make_remote(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: 
 
 
 def reapply_patterns(conn: Connection, local_names: LocalFiles) -> int:
-    """Bring every local node in line with patterns that were changed while nothing ran; how many surfaced.
+    """Apply changed patterns to all local nodes; return how many are no longer local.
 
-    What a new pattern covers and is not at the service yet becomes local when it is next renamed or made.
+    Nodes that only a new pattern covers, and that are not uploaded yet, become local at their next rename.
     """
-    surfaced = 0
+    changed = 0
     for row in conn.execute("SELECT ino FROM node WHERE local AND parent IS NOT NULL").fetchall():
         node = tree.get(conn, row["ino"])
         assert node.parent is not None
@@ -89,10 +89,10 @@ def reapply_patterns(conn: Connection, local_names: LocalFiles) -> int:
             and not local_names.covers(tree.get(conn, node.parent), node.name, node.kind)
         ):
             make_remote(conn, local_names, node.ino, due_ns=0)
-            surfaced += 1
-    return surfaced
+            changed += 1
+    return changed
 
 
 def _is_known(conn: Connection, ino: Ino) -> bool:
-    """Whether the service has heard, or is hearing right now, of the node or of something below it."""
+    """Whether the node or a node below it was sent, or is being sent, to the service."""
     return any(not ops.was_never_sent(conn, tree.get(conn, below)) for below in tree.subtree(conn, ino))

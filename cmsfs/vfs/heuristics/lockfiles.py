@@ -1,8 +1,8 @@
-"""Lock files of office applications: which document each belongs to.
+"""Lock files of office applications: finds the document that each belongs to.
 
-While a document is open, LibreOffice keeps `.~lock.NAME#` beside it and Microsoft Office `~$NAME`, of a long
-name without its first two characters.  They live on this machine only (`local_files`); whoever wants to know
-that a document is being worked on is told of their coming and going.
+While a document is open, LibreOffice keeps `.~lock.NAME#` beside it, and Microsoft Office `~$NAME`, for long
+names without their first two characters.  Lock files are local-only (`local_files`); a `Watcher` is notified
+when they appear and disappear, that is, when documents are opened and closed.
 """
 
 from typing import Protocol
@@ -14,7 +14,7 @@ from cmsfs.sqlite import Database
 _LIBREOFFICE = (".~lock.", "#")
 _OFFICE = "~$"
 
-# What Office replaces of a name by its own two characters.
+# The number of characters of a name that Office replaces by its own two.
 _REPLACED = 2
 
 
@@ -22,19 +22,19 @@ class Watcher(Protocol):
     """Notified which documents are open; never waits, never fails."""
 
     def appeared(self, parent: Ino, name: str) -> None:
-        """A lock file is there now."""
+        """A lock file has been created."""
 
     def vanished(self, parent: Ino, name: str) -> None:
-        """A lock file is no longer there."""
+        """A lock file has been removed."""
 
 
 def is_lock_file(name: str) -> bool:
-    """Whether an application says by a file of this name that it has a document open."""
+    """Whether this is the name of a lock file of an office application."""
     return name.startswith(_OFFICE) or (name.startswith(_LIBREOFFICE[0]) and name.endswith(_LIBREOFFICE[1]))
 
 
 def document(db: Database, parent: Ino, name: str) -> Node | None:
-    """The file beside it that a lock file stands for; None if there is none, or `name` is no lock file."""
+    """Return the document beside a lock file; None if there is none, or `name` is not a lock file."""
     if name.startswith(_LIBREOFFICE[0]) and name.endswith(_LIBREOFFICE[1]):
         return _file(db, parent, name.removeprefix(_LIBREOFFICE[0]).removesuffix(_LIBREOFFICE[1]))
     if not name.startswith(_OFFICE):
@@ -48,7 +48,7 @@ def document(db: Database, parent: Ino, name: str) -> Node | None:
         _REPLACED + 1,
         rest,
     )
-    # Of two that differ in their first two characters nobody can tell.
+    # If two names differ only in their first two characters, the document is ambiguous.
     return tree.find(db, rows[0]["ino"]) if len(rows) == 1 else None
 
 

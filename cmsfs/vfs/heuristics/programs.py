@@ -1,9 +1,9 @@
-"""Recognizes the programs that look at files although nobody asked them to: thumbnailers and indexers.
+"""Recognizes programs that read files in the background: thumbnailers and indexers.
 
-To look at a folder of photos in a file manager would download all of them, and an indexer the whole drive.
-Such a program is given what is on this disk, and EACCES for the rest; it goes on to the next file.
+A thumbnailer would download all photos of a folder that is opened in a file manager, and an indexer the whole
+drive.  Such programs can read cached files, and get EACCES for others; they continue with the next file.
 
-Rule: a program is known by its executable, never by what it reads; one that nobody knows here is a person's.
+Rule: programs are recognized by their executables, never by what they read; unknown programs may read all.
 """
 
 import errno
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Program(Enum):
-    """What kind of program asks, as far as that matters to the drive."""
+    """The kinds of programs that the drive distinguishes."""
 
     FILE_MANAGER = "file manager"
     THUMBNAILER = "thumbnailer"
@@ -62,15 +62,15 @@ _KINDS |= dict.fromkeys(
     Program.INDEXER,
 )
 
-# KDE's workers have one name, and say in their arguments what they do: listing for Dolphin, or thumbnails.
+# KDE's workers share one name; their arguments tell whether they list for Dolphin or create thumbnails.
 _KIO_WORKERS = ("kioslave5", "kioworker")
 _KIO_THUMBNAIL = b"thumbnail"
 
 
 def of_thread(thread: int) -> Program | None:
-    """What kind of program a thread belongs to; None for any other, and where it cannot be seen."""
+    """Return the kind of program that a thread belongs to; None for others, and if it cannot be read."""
     try:
-        # Asked at every open: with a `Path` it takes five times as long.
+        # Called for every open: `Path` takes five times as long.
         path = os.readlink(f"/proc/{thread}/exe")  # noqa: PTH115
         name = path.rpartition("/")[2].removesuffix(" (deleted)").lower()
         if name in _KIO_WORKERS:
@@ -84,13 +84,13 @@ def of_thread(thread: int) -> Program | None:
 
 
 class BackgroundReaders:
-    """Decides what thumbnailers and indexers may open; `may_download`: everything."""
+    """Decides which files thumbnailers and indexers may open; all of them if `may_download`."""
 
     def __init__(self, db: Database, blocks: BlockCache, *, may_download: bool) -> None:
         self._db = db
         self._blocks = blocks
         self._may_download = may_download
-        self._told: set[Program] = set()
+        self._logged: set[Program] = set()
 
     def check(self, thread: int, ino: Ino, flags: int) -> None:
         """Raise `OSError` (EACCES) if opening the file would have a background program download it."""
@@ -99,8 +99,8 @@ class BackgroundReaders:
         program = of_thread(thread)
         if program not in (Program.THUMBNAILER, Program.INDEXER) or self._is_here(ino):
             return
-        if program not in self._told:
-            self._told.add(program)
+        if program not in self._logged:
+            self._logged.add(program)
             log.info(
                 "a%s %s is not given files that are not on this disk; background_downloads = true allows it",
                 "n" if program is Program.INDEXER else "",

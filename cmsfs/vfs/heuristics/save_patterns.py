@@ -1,13 +1,13 @@
 """Recognizes how programs save files (replace by rename, truncate and write, ...).
 
-Few write into the file that they opened.  Most write a new file and rename it over the old one; others
-rename the old one away, make a new one in its place, and remove the backup or leave it.  Sent as it happens,
-that would delete the old file with its history, links and retention, or send them away with the backup.
-So whatever is made at a place that was left a moment ago takes over the identity of what left it, and its
-bytes become the next version.
+Few programs write to the existing file.  Most write a new file and rename it over the old one; others rename
+the old one to a backup, create a new file with its name, and keep or remove the backup.  Sent literally, this
+would delete the old file with its version history, shared links and retention, or move them to the backup.
+So a file that is created with a name which another file has just left takes over the identity of that file,
+and its contents become the next version.
 
-`SavePatterns` remembers, in memory, what was made and what left; the rest runs inside one transaction of
-the caller.
+`SavePatterns` remembers created files and vacated names in memory; the other functions run inside the
+caller's transaction.
 """
 
 import logging
@@ -25,17 +25,17 @@ from cmsfs.vfs.heuristics.local_files import LocalFiles
 
 log = logging.getLogger(__name__)
 
-# A file made this recently that is renamed over another is somebody's way to save the other.
+# A file created within this time that is renamed over another one is a save of the other one.
 SAVE_SECONDS = 600.0
 
-# Between the rename away (or the deletion) and the new file programs do nothing that takes time.  What a
-# person does by hand within it ends with the same names and bytes; the history goes with the name.
+# Programs create the new file immediately after the old one was renamed or deleted.  If a person does this
+# within the time, names and contents are the same; only the history stays with the name.
 LEFT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class VacatedName:
-    """A name that a file left by rename or unlink: which, and when (monotonic)."""
+    """A name that a file has left by rename or unlink, and when (monotonic)."""
 
     ino: Ino
     name: str
@@ -51,7 +51,7 @@ class SavePatterns:
         self._places: dict[Ino, tuple[Ino, str]] = {}
 
     def note_birth(self, ino: Ino) -> None:
-        # In the order of their birth, so that the old ones are found at the front.
+        # Ordered by creation, so that the oldest are first.
         while self._born and not self.is_newborn(oldest := next(iter(self._born))):
             del self._born[oldest]
         self._born[ino] = clock.monotonic()
@@ -61,7 +61,7 @@ class SavePatterns:
         return born is not None and clock.monotonic() - born < SAVE_SECONDS
 
     def note_left(self, ino: Ino, parent: Ino, name: str) -> None:
-        """A file has left this place, by rename or deletion."""
+        """Record that a file has left this name, by rename or deletion."""
         now = clock.monotonic()
         while self._left and now - next(iter(self._left.values())).at > LEFT_SECONDS:
             left = self._left.pop(next(iter(self._left)))
@@ -72,23 +72,23 @@ class SavePatterns:
         self._places[ino] = (parent, name)
 
     def who_left(self, parent: Ino, name: str) -> Ino | None:
-        """Who left this place a moment ago."""
+        """Return the file that has just left this name."""
         left = self._left.get((parent, wire_names.name_key(name)))
         if left is None or left.name != name or clock.monotonic() - left.at > LEFT_SECONDS:
             return None
         return left.ino
 
     def place_left(self, ino: Ino) -> tuple[Ino, str] | None:
-        """The place that a node left a moment ago."""
+        """Return the folder and name that a node has just left."""
         place = self._places.get(ino)
         return place if place is not None and self.who_left(*place) == ino else None
 
 
 def replace(conn: Connection, node: Node, target: Node, *, due_ns: int, was_born_here: bool) -> None:
-    """`node` takes the place of `target`, which is detached: as its next version, or as another file.
+    """Replace `target`, which is detached, by `node`: as its next version, or as a different file.
 
-    `was_born_here` says that the file was made on this drive a short while ago: then it is the new version
-    of what it replaces, even if it has been uploaded as a file of its own meanwhile.
+    `was_born_here`: the file was created on this drive a short while ago; then it is the new version of the
+    file that it replaces, even if it has been uploaded as a separate file meanwhile.
     """
     if is_save(conn, node, target, was_born_here=was_born_here):
         take_over(conn, node, target, due_ns=due_ns)
@@ -97,10 +97,10 @@ def replace(conn: Connection, node: Node, target: Node, *, due_ns: int, was_born
 
 
 def stepped_aside(conn: Connection, target: Node) -> bool:
-    """Before `target` is replaced or removed: whether it has stepped aside instead, as a conflict copy.
+    """Keep `target` as a conflict copy instead of replacing or removing it; return whether this was done.
 
-    It does if it has just come to this name with bytes that only we have: nobody has seen it here.  A file
-    that is merely open goes; but whoever has it open has not given it up, so what is written to it is kept.
+    This happens if a remote change has just moved it to this name and it has unsent contents, because the
+    program cannot know that file.  A file that is only open is removed, but later writes to it are kept.
     """
     if not inodes.is_fresh(conn, target):
         return False
@@ -108,7 +108,7 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
         if not target.is_folder and inodes.is_open(conn, target.ino):
             lineages.displace(conn, target)
         return False
-    # Of the new name nobody has asked yet, and the old one is the caller's: the kernel need not be told.
+    # The kernel cannot know the new name, and the caller handles the old one: no notification needed.
     name = name_conflicts.make_conflict_copy(conn, target, [])
     log.info(
         "a file had just been moved to the name %r; its pending changes are kept in %r", target.name, name
@@ -118,16 +118,16 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """The file that took the name of another a moment later."""
+    """The file that took the name of another one shortly after it was vacated."""
 
     ino: Ino
     was_born_here: bool
 
 
 def remove(conn: Connection, node: Node, follower: Follower | None, *, due_ns: int) -> None:
-    """`node` is deleted, which is detached: for good, or as the backup that a save does not need any more.
+    """Record the deletion of `node`, which is detached.
 
-    A backup of any name gives its identity to the file that took its place.
+    If it is the backup of a save, under any name, the file that took its name takes over its identity.
     """
     if follower is not None:
         new = tree.find_at(conn, follower.ino)
@@ -140,7 +140,7 @@ def remove(conn: Connection, node: Node, follower: Follower | None, *, due_ns: i
 
 
 def is_save(conn: Connection, node: Node, target: Node, *, was_born_here: bool) -> bool:
-    """Whether `node` in the place of `target` is the next version of `target`."""
+    """Whether `node`, replacing `target`, is the next version of `target`."""
     if (
         node.kind is not NodeKind.FILE
         or target.kind not in (NodeKind.FILE, NodeKind.LINK)
@@ -151,10 +151,10 @@ def is_save(conn: Connection, node: Node, target: Node, *, was_born_here: bool) 
 
 
 def _is_whole_here(conn: Connection, node: Node) -> bool:
-    """Whether every byte of the file is on this disk.
+    """Whether the complete contents of the file are on the local disk.
 
-    If not, its newest version is somebody else's, or lies under what is written: then it is more than our
-    way to save the other, and the service alone has what would have to be sent.
+    If not, its newest version is from elsewhere, or is the base of the draft: then it is not just a temporary
+    file of a save, and only the service has the contents that would have to be uploaded.
     """
     base = conn.execute("SELECT base_sha1 AS sha1 FROM draft WHERE id = ?", (node.draft,)).fetchone()
     sha1 = base["sha1"] if base is not None else node.sha1
@@ -167,10 +167,10 @@ def _is_whole_here(conn: Connection, node: Node) -> bool:
 
 
 def take_over(conn: Connection, node: Node, target: Node, *, due_ns: int) -> None:
-    """`node`, which is or comes to be where `target` was, becomes the next version of its item."""
+    """Make `node`, which has or gets the name of `target`, the next version of the item of `target`."""
     surplus = None
     if node.remote_id is not None:
-        # It had become a file of its own at the service already: that one goes to the trash.
+        # It was already uploaded as a separate file, which is moved to the trash.
         surplus = tree.insert(conn, None, node.name, NodeKind.FILE, now_ns=clock.time_ns())
         ops.transfer_identity(conn, node.ino, surplus)
     ops.transfer_identity(conn, target.ino, node.ino)
@@ -180,9 +180,9 @@ def take_over(conn: Connection, node: Node, target: Node, *, due_ns: int) -> Non
 
 
 def bring_back(conn: Connection, local_names: LocalFiles, ino: Ino, left: Ino | None, *, due_ns: int) -> None:
-    """The file `ino` stands where `left` was a moment ago: as its next version, if that is what it is.
+    """Make the file `ino` the next version of `left`, whose name it has taken, if this is a save.
 
-    What left, if it is still somewhere, becomes a file of its own there.
+    If `left` still exists, as a backup, it becomes a separate file.
     """
     old = tree.find_at(conn, left) if left is not None else None
     if left is None or old is None or left == ino:
@@ -196,7 +196,7 @@ def bring_back(conn: Connection, local_names: LocalFiles, ino: Ino, left: Ino | 
     if not is_save(conn, node, old, was_born_here=False):
         return
     if old.kind is NodeKind.LINK and old.parent is not None:
-        return  # it is still one, under another name
+        return  # the web link still exists, under another name
     if old.base_sha1 is not None and old.remote_id is not None and old.parent is not None:
         tree.keep_version(conn, old.base_sha1, old.remote_id, old.version)
     take_over(conn, node, old, due_ns=due_ns)
@@ -211,5 +211,5 @@ def bring_back(conn: Connection, local_names: LocalFiles, ino: Ino, left: Ino | 
 
 
 def _is_backup(local_names: LocalFiles, name: str, of: str) -> bool:
-    """Whether a file called `name` is what a program leaves of one called `of`: `f~`, `f.bak`, `.f.orig`."""
+    """Whether `name` is the name of a backup of the file `of`: `f~`, `f.bak`, `.f.orig`."""
     return of in name or local_names.matches(name)

@@ -8,20 +8,20 @@ from cmsfs.replica.nodes import Ino, Node, NodeKind
 
 _TYPES = {NodeKind.FOLDER: stat.S_IFDIR, NodeKind.SYMLINK: stat.S_IFLNK}
 
-# We tell the kernel of every change that we hear of, so it may rely on what it knows.
+# Attribute cache time while online: the kernel is notified of all remote changes.
 TIMEOUT_SECONDS = 300.0
-# While nothing can be heard, it had better ask again.
+# While offline, remote changes are unknown, so the kernel should ask again soon.
 OFFLINE_TIMEOUT_SECONDS = 1.0
 
 _BLOCK = 4096
 _UNLIMITED = 1 << 50
 
 
-# What is made for each entry of a folder is a tuple: a frozen dataclass takes four times as long to make.
+# Objects created for each entry of a folder are tuples: a frozen dataclass takes four times as long.
 
 
 class Attributes(NamedTuple):
-    """What `stat` shows; `mode` includes the file type, `timeout` (seconds) is how long it holds."""
+    """The result of `stat`; `mode` includes the file type, `timeout` is the cache time in seconds."""
 
     ino: Ino
     mode: int
@@ -31,12 +31,12 @@ class Attributes(NamedTuple):
     mtime_ns: int
     ctime_ns: int
     timeout: float
-    number: int = 0  # the inode number that programs see; 0: `ino`, by which the kernel names it
+    number: int = 0  # the inode number shown to programs; 0: `ino`, the kernel's
 
 
 @dataclass(frozen=True, slots=True)
 class SetAttr:
-    """What `setattr` is asked to change; None leaves as it is."""
+    """The changes of a `setattr` call; None leaves an attribute unchanged."""
 
     size: int | None = None
     mode: int | None = None
@@ -47,7 +47,7 @@ class SetAttr:
 
 
 class DirEntry(NamedTuple):
-    """One entry of a folder; `cookie` continues the reading behind it."""
+    """One entry of a folder; `cookie` is the position after it."""
 
     name: str
     attributes: Attributes
@@ -56,8 +56,8 @@ class DirEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """An open file: `keep_cache`: the kernel's pages are of this version; `direct_io`: it must keep none;
-    `is_news`: the size that the kernel remembers may be another version's, and reads would end there."""
+    """An open file.  `keep_cache`: the kernel's pages are of this version; `direct_io`: it must not cache
+    pages; `is_news`: its cached size may be of another version, and reads would end there."""
 
     fh: int
     keep_cache: bool = False
@@ -67,7 +67,7 @@ class OpenResult:
 
 @dataclass(frozen=True, slots=True)
 class Statfs:
-    """What `df` shows, in units of `block_size`."""
+    """The result of `statfs`, in units of `block_size`."""
 
     block_size: int
     blocks: int
@@ -78,22 +78,22 @@ class Statfs:
 
 
 def timeout(*, is_online: bool) -> float:
-    """How long the kernel may rely on what it is told now."""
+    """Return how long the kernel may cache attributes, in seconds."""
     return TIMEOUT_SECONDS if is_online else OFFLINE_TIMEOUT_SECONDS
 
 
 def of_node(
     node: Node, *, mode: int, timeout: float, size: int | None = None, mtime_ns: int | None = None
 ) -> Attributes:
-    """The attributes of a node with these permission bits; `size` and `mtime_ns` are those of its draft, if
-    it has one in memory."""
+    """Return the attributes of a node with these permission bits; `size` and `mtime_ns` are those of its
+    draft, if it has one in memory."""
     mtime = node.mtime_ns if mtime_ns is None else mtime_ns
-    # In the order of the fields: by their names it takes twice as long.
+    # Positional arguments: keyword arguments take twice as long.
     return Attributes(
         node.ino,
         _TYPES.get(node.kind, stat.S_IFREG) | mode,
         node.size if size is None else size,
-        # 1 for folders too: "the number of subfolders is not known", as programs understand it.
+        # 1 for folders too: programs read it as "the number of subfolders is unknown".
         0 if node.parent is None and node.ino > 2 else 1,
         mtime if node.atime_ns is None else node.atime_ns,
         mtime,
@@ -104,13 +104,13 @@ def of_node(
 
 
 def of_space(space: tuple[int, int] | None) -> Statfs:
-    """What `df` shows of the bytes an account may use and has used; unlimited (not positive) and unknown
-    show as one pebibyte."""
+    """Return the `statfs` result for the total and used bytes of an account; an unlimited (not positive) or
+    unknown total is shown as one pebibyte."""
     total, used = space or (0, 0)
     blocks = max(total if total > 0 else _UNLIMITED, used) // _BLOCK
     return Statfs(_BLOCK, blocks, blocks - used // _BLOCK, files=1 << 32, files_free=1 << 31, name_max=255)
 
 
 def clamped_time(time_ns: int | None) -> int | None:
-    """A time as a row can have it, from 1677 to 2262; what lies beyond becomes the nearest."""
+    """Clamp a time in nanoseconds to the range of a row, from 1677 to 2262."""
     return None if time_ns is None else min(max(time_ns, -(2**63)), 2**63 - 1)

@@ -1,4 +1,4 @@
-"""What the parts of the tree's file system share; `Filesystem` makes one."""
+"""The objects that the parts of the tree's file system share; `Filesystem` creates one context."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from cmsfs.vfs.tree.naming import ExcludedFolders
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeContext:
-    """The local state, the ports, and what is set."""
+    """The local state, the ports, and settings."""
 
     db: Database
     blocks: BlockCache

@@ -1,11 +1,11 @@
 """Directory snapshots: readdir shows the names that existed when the directory was opened.
 
-A name may change hands while somebody reads: a save puts another inode there, a rename an older one.  In
-whatever order rows were read, such a name would come twice or never.  So the names are taken when the reading
-begins, and what is behind each is looked up as it is handed out.
+A name may get another inode while the directory is read: a new one by a save, an older one by a rename.  In
+any order of rows, such a name could appear twice or never.  So the names are taken when the reading starts,
+and their nodes are looked up when the entries are returned.
 
-Rule: a position is the number of the inode that was listed there, and the list is in the order of those.  So
-it means the same entry until the reading begins anew, also in a list that another process has made.
+Rule: a position is the inode number of the entry when the snapshot was taken, and entries are sorted by it.
+So it identifies the same entry until the directory is rewound, also in a snapshot of another process.
 """
 
 from array import array
@@ -22,7 +22,7 @@ from cmsfs.sqlite import Database
 
 PAGE = 256
 
-# Up to so many are read on the loop; more in a thread.
+# Up to this many entries are read on the event loop; more in a thread.
 _SHORT = 1000
 
 _NAMES = "SELECT ino, name FROM node WHERE parent = ? ORDER BY ino LIMIT ?"
@@ -30,10 +30,10 @@ _NAMES = "SELECT ino, name FROM node WHERE parent = ? ORDER BY ino LIMIT ?"
 
 @dataclass(slots=True)
 class Snapshot:
-    """The names of a folder at one moment; 12 bytes a name and the name."""
+    """The names in a folder at one moment; takes 12 bytes per entry besides the name."""
 
     inos: "array[int]"
-    names: bytes  # each between zeros
+    names: bytes  # separated by NUL
     ends: "array[int]"
 
     @classmethod
@@ -55,16 +55,16 @@ class Snapshot:
 
 
 class Snapshots:
-    """The listings that are being read, by the handle of each."""
+    """The snapshots of open folders, by handle."""
 
     def __init__(self, db: Database, hides: Callable[[Node], bool] = lambda node: False) -> None:
-        """`hides`: what is not listed."""
+        """`hides` returns whether a node is not listed."""
         self._db = db
         self._hides = hides
         self._taken: dict[int, Snapshot] = {}
 
     async def entries(self, fh: int, folder: Ino, after: int) -> list[tuple[str, Node, int]]:
-        """Up to a page of entries behind the position `after`, with the position of each; 0 begins anew."""
+        """Return up to a page of entries after the position `after`, with their positions; 0 rewinds."""
         if after == 0 or fh not in self._taken:
             self._taken[fh] = await self._take(folder)
         snapshot = self._taken[fh]
@@ -78,18 +78,18 @@ class Snapshots:
         return found
 
     def dropped(self, fh: int) -> None:
-        """The folder was closed."""
+        """Discard the snapshot of a closed folder."""
         self._taken.pop(fh, None)
 
     def packed(self) -> list[list[Any]]:
-        """The listings, as JSON has them."""
+        """Return the snapshots as JSON values."""
         return [
             [fh, b64encode(one.inos.tobytes()).decode(), b64encode(one.names).decode(), one.ends.tolist()]
             for fh, one in self._taken.items()
         ]
 
     def unpack(self, packed: list[list[Any]]) -> None:
-        """Go on with listings of another process."""
+        """Continue with the snapshots of another process."""
         for fh, inos, names, ends in packed:
             self._taken[fh] = Snapshot(array("q", b64decode(inos)), b64decode(names), array("q", ends))
 
@@ -107,7 +107,7 @@ class Snapshots:
         self, snapshot: Snapshot, folder: Ino, first: int, last: int
     ) -> Iterator[tuple[str, Node, int]]:
         inos = snapshot.inos[first:last]
-        # Rows of a folder are in the order of their numbers, here as in the list.
+        # Both the rows and the snapshot are sorted by inode number.
         there = {node.ino: node for node in tree.children(self._db, folder, after=inos[0] - 1, upto=inos[-1])}
         for place in range(first, last):
             ino = snapshot.inos[place]

@@ -1,7 +1,7 @@
 """Directory entries: create, unlink, rmdir, rename.
 
-`Filesystem` hands the calls of programs to this module; each is one local transaction, which also records
-what the service is to be told.
+`Filesystem` forwards the calls of programs to this module; each is one local transaction, which also records
+the operations for the service.
 
 Rule: raises `OSError` only, before anything is changed.
 """
@@ -60,17 +60,17 @@ class Entries:
         self._settle_ns = int(context.settle_seconds * 10**9)
 
     async def listed(self, folder: Ino, node: Node | None = None) -> None:
-        """Return once everything in the folder is known here; `node`: the folder's, if the caller has it."""
+        """Wait until the folder is listed; `node`: the folder's node, if the caller has it."""
         node = node or tree.find(self._db, folder)
         if node is not None and node.is_shelf:
-            folder = ROOT  # what others share comes with it
+            folder = ROOT  # shared items are listed with the root
         if not tree.is_listed(self._db, folder):
             await self._hydrator.listing(folder)
 
-    # ---- making --------------------------------------------------------------------------------
+    # ---- creating ------------------------------------------------------------------------------
 
     async def make(self, parent: Ino, name: str, kind: NodeKind, mode: int) -> tuple[Ino, int | None]:
-        """A new file or folder: its ino, and of a file the id of its empty draft."""
+        """Create a file or folder; return its ino and, for a file, the id of its empty draft."""
         left = self._save_patterns.who_left(parent, name)
 
         def insert(conn: Connection, ino: Ino, due: int, now: int, local: bool) -> None:
@@ -92,7 +92,7 @@ class Entries:
         return ino, draft
 
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Ino:
-        """A new symbolic link, on this machine only."""
+        """Create a local-only symbolic link; return its ino."""
 
         def insert(conn: Connection, ino: Ino, due: int, now: int, local: bool) -> None:
             symlinks.insert(conn, ino, target)
@@ -125,7 +125,7 @@ class Entries:
                 self._excluded.check(holder)
                 raise naming.name_clash(name, holder.name)
             local = self._local_names.covers(folder, name, kind)
-            # Below a folder that gives its group, folders do so too.
+            # A folder inherits the set-group-ID bit of its parent.
             bits = mode & 0o7777 | (folder.mode & stat.S_ISGID if kind is NodeKind.FOLDER else 0)
             draft = Drafts.insert(conn, None, None) if kind is NodeKind.FILE else None
             ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=bits, local=local, draft=draft)
@@ -138,9 +138,9 @@ class Entries:
     # ---- removing ------------------------------------------------------------------------------
 
     async def remove(self, parent: Ino, name: str, *, folder: bool) -> Ino | None:
-        """Take a file or an empty folder out of its folder; the node that is detached now, if there is one.
+        """Remove a file or an empty folder; return the detached node, if there is one.
 
-        PermissionError (EPERM) where the service refuses it.
+        Raises `OSError`: EPERM if the service does not allow it.
         """
         await self.listed(parent)
         node = tree.find_child(self._db, parent, name)
@@ -187,16 +187,16 @@ class Entries:
         return removed
 
     async def _check_unlocked(self, node: Node, *, removes: bool) -> None:
-        """Raise EPERM for a folder that is locked at the service against this."""
+        """Raise EPERM for a folder that a lock at the service protects."""
         if self._folder_locks is not None and node.is_folder and node.remote_id is not None:
             await self._folder_locks.check(node, removes=removes)
 
     async def _is_left(self, node: Node) -> bool:
-        """Whether somebody else shares the node, so that removing it takes it from here alone."""
+        """Whether another user shares the node, so that removing it only removes it from this account."""
         return self._delete_guard is not None and await self._delete_guard.is_left(node)
 
     async def _is_gone(self, node: Node) -> bool:
-        """Whether the service has the file in its trash already, since it had to be asked."""
+        """Whether the file is already in the service's trash; asks the service only in case of doubt."""
         return (
             self._delete_guard is not None
             and self._delete_guard.is_doubtful(node)
@@ -204,17 +204,17 @@ class Entries:
         )
 
     def _follower(self, ino: Ino) -> save_patterns.Follower | None:
-        """The file that was put where this node was a moment ago."""
+        """Return the file that has just taken the former name of this node."""
         place = self._save_patterns.place_left(ino)
         node = tree.find_child(self._db, *place) if place is not None else None
         if node is None or node.ino == ino:
-            return None  # nobody came, or the service did not let it go
+            return None  # no other file came, or the service rejected the rename
         return save_patterns.Follower(node.ino, self._save_patterns.is_newborn(node.ino))
 
     # ---- renaming ------------------------------------------------------------------------------
 
     async def rename(self, call: renaming.Rename) -> Ino | None:
-        """Carry out a rename; the node that lost its place to it, if any."""
+        """Perform a rename; return the node that it replaced, if any."""
         if call.flags & ~(renaming.NOREPLACE | renaming.EXCHANGE):
             raise errno_map.oserror(errno.EINVAL, "unknown rename flags")
         for folder in {call.old_parent, call.parent}:
@@ -270,24 +270,24 @@ class Entries:
             stays_local = self._local_names.covers(into, call.name, node.kind)
             self._limits.check_new_folder(call.name, local=stays_local)
 
-    # ---- what stays on this machine ------------------------------------------------------------
+    # ---- local-only files ----------------------------------------------------------------------
 
     async def review(self) -> None:
-        """Apply patterns that were changed while nothing ran."""
+        """Apply changes of the local patterns since the last run."""
         if await self.change(lambda conn: local_files.reapply_patterns(conn, self._local_names)):
             self._push.wake()
 
     # ---- committing ----------------------------------------------------------------------------
 
     async def change(self, txn: Callable[[Connection], T]) -> T:
-        """Commit a change of the tree, see that it becomes durable soon, and tell the push."""
+        """Commit a change of the tree, schedule its group commit, and wake the push."""
         result = await self._db.write_short(txn)
         self._group_commit.note()
         self._push.wake()
         return result
 
     async def set_attributes(self, ino: Ino, changes: SetAttr) -> None:
-        """Set permission bits and times; a time that the service has too is to be sent."""
+        """Set permission bits and times; a changed modification time is sent to the service."""
         due = self.due()
 
         def txn(conn: Connection) -> None:
@@ -305,7 +305,7 @@ class Entries:
         await self.change(txn)
 
     def due(self) -> int:
-        """When a change made now is to be sent (_ns)."""
+        """Return when a change made now is due to be sent, in nanoseconds."""
         return clock.time_ns() + self._settle_ns
 
 
@@ -317,10 +317,10 @@ def _folder(conn: Connection, ino: Ino) -> Node:
 
 
 def _same_child(conn: Connection, parent: Ino, name: str, asked: Node | None) -> Node | None:
-    """Who holds the name.
+    """Return the node with this name.
 
-    Raises `OSError`: ESTALE if a remote change has given it to another node than the one that was asked
-    about, which may have taken a while.  At this errno the kernel looks the name up anew and calls again.
+    Raises `OSError`: ESTALE if a remote change has given the name to a node other than `asked` since it was
+    looked up.  On ESTALE the kernel looks up the name again and repeats the call.
     """
     node = tree.child_at(conn, parent, name)
     if node is not None and node.name == name and (asked is None or node.ino != asked.ino):

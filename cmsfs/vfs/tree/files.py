@@ -1,9 +1,10 @@
 """Open files: opening, reading, closing.
 
-`Filesystem` resolves names and hands inodes to this module; both work on one `Inodes`.  Reads come from
-the block cache or the draft and wait only for the hydrator.  What is written is `FileWriter`'s.
+`Filesystem` resolves names and passes inodes to this module; both share one `Inodes`.  Reads come from the
+block cache or the draft and wait only for the hydrator.  `FileWriter` handles writes.
 
-Rule: an inode is counted as open before its row is read, so that news leave the bytes of an open file alone.
+Rule: an inode is counted as open before its row is read, so that remote changes do not replace the contents
+of an open file.
 """
 
 import errno
@@ -28,10 +29,10 @@ from cmsfs.vfs.tree.writes import FileWriter
 
 log = logging.getLogger(__name__)
 
-# What a read gives; nobody changes it, so it is not copied.
+# The result of a read; nobody modifies it, so it is not copied.
 Bytes = bytes | bytearray
 
-# Differs from every version, also from that of a file without bytes (None).
+# Differs from all versions, including that of a file without contents (None).
 _NO_VERSION = object()
 
 
@@ -49,19 +50,19 @@ class FileIO:
         self._reaper = reaper
         self._listings = listings
         self._open: dict[Ino, OpenFile] = {}
-        # Inodes that were asked for again after the kernel was told to look their name up.
-        self._asked_for: set[Ino] = set()
-        # Of which version the kernel has pages.
+        # Inodes that were opened again after ESTALE, which made the kernel look up their names.
+        self._reopened_stale: set[Ino] = set()
+        # The versions of the pages in the kernel's cache.
         self._pages: dict[Ino, PageVersion] = {}
-        # What is about writing alone is answered there.
+        # Operations that only write are in `FileWriter`.
         self.writes = FileWriter(context, handles, pages=self._pages, read_content=self._read_content)
 
     # ---- opening and closing ----
 
     async def open(self, ino: Ino, flags: int) -> OpenResult:
-        """A new handle, on an empty file with `O_TRUNC`.
+        """Open a file; with `O_TRUNC`, truncate it first.
 
-        Raises `OSError`: ESTALE if the name that led here leads elsewhere by now.
+        Raises `OSError`: ESTALE if the name that was looked up belongs to another file by now.
         """
         file = await self._opened(ino, is_cut=bool(flags & os.O_TRUNC))
         fh = self._handles.open(file, flags)
@@ -77,11 +78,11 @@ class FileIO:
             before = before.content[0]
         self._pages[ino] = now
         is_news, was_told = self._inodes.tell_news(ino, is_news=before not in (_NO_VERSION, now))
-        # Pages that another open has the kernel drop may be there yet: its program has to run first.
+        # Another open may have told the kernel to drop its pages, but it may not have done so yet.
         return OpenResult(fh, keep_cache=before == now and not was_told, is_news=is_news)
 
     def created(self, node: Node, draft: Draft, flags: int) -> OpenResult:
-        """The handle of a file that was just made with an empty draft."""
+        """Open a file that was just created with an empty draft."""
         file = OpenFile(node.ino, self._blocks, draft=draft)
         self._open[node.ino], self._drafts.appended[node.ino] = file, Content("", 0, None, None)
         self._pages[node.ino] = draft
@@ -89,12 +90,13 @@ class FileIO:
         return OpenResult(self._handles.open(file, flags))
 
     async def _opened(self, ino: Ino, *, is_cut: bool = False) -> OpenFile:
-        """The open file of an inode, counted as open once more: from here on news leave its bytes alone.
+        """Return the open file of an inode, counted as open once more: from now on, remote changes do not
+        replace its contents.
 
-        `is_cut`: what it holds is not to be read, for it is cut off next.
+        `is_cut`: the contents will not be read, because the file is truncated to zero next.
         """
         while not self._inodes.try_open(ino):
-            # A transaction may be giving it other bytes at this moment: wait for its end.
+            # A transaction may be replacing its contents now: wait for its end.
             await self._db.write(lambda conn: None)
         try:
             file, node = self._open.get(ino), None
@@ -113,19 +115,19 @@ class FileIO:
             raise
 
     def _check_name(self, ino: Ino) -> None:
-        """Raise ESTALE, once, if news have given the inode's name to another, or it had another one from them
-        a moment ago and went by a program's will.
+        """Raise ESTALE, once, if a remote change has given the inode's name to another inode, or has just
+        renamed the inode and a program has deleted it since.
 
-        The kernel may not have heard of it yet: at this errno it looks the name up anew, and whoever opens
-        the file gets the new one.  Who asks a second time means this very inode (`/proc/self/fd`).
+        The kernel may not know it yet: on ESTALE it looks up the name again, and the program gets the new
+        file.  A second open refers to this very inode (`/proc/self/fd`).
         """
         if self.is_stale(ino):
-            self._asked_for.add(ino)
+            self._reopened_stale.add(ino)
             raise errno_map.oserror(errno.ESTALE, f"ino {ino} lost its name to a remote change")
 
     def is_stale(self, ino: Ino) -> bool:
-        """Whether opening the inode is answered ESTALE now."""
-        if ino in self._asked_for:
+        """Whether opening the inode raises ESTALE now."""
+        if ino in self._reopened_stale:
             return False
         return lineages.is_displaced_now(self._db, ino) or self._is_gone_since_named(ino)
 
@@ -143,7 +145,7 @@ class FileIO:
             if node.remote_id is None or node.sha1 != node.base_sha1:
                 own = tree.find_bytes(self._db, node.sha1) or (None, None)
             content = Content(node.sha1, node.size, *own)
-        # What a web link shows while nothing is being written to it.
+        # The text of a web link while nothing is being written to it.
         is_link = node.kind is NodeKind.LINK and weblinks.is_shown(node)
         text = link_texts.current(self._db, node.ino) if is_link else None
         file = OpenFile(node.ino, self._blocks, draft=draft, content=content, text=text)
@@ -151,7 +153,7 @@ class FileIO:
         return file
 
     async def flush(self, fh: int) -> None:
-        """Record what was written; called at every close of a descriptor."""
+        """Record written data; called at every close of a file descriptor."""
         handle = self._handles.file(fh)
         if handle.writable:
             await self.writes.record(handle.file)
@@ -170,7 +172,7 @@ class FileIO:
                 self._reaper.reap_soon(handle.file.ino)
 
     def _close(self, fh: int) -> None:
-        """Take the handle out of every count."""
+        """Remove the handle and update the counts of open files."""
         handle = self._handles.file(fh)
         self._handles.remove(fh)
         handle.file.closed(writable=handle.writable)
@@ -179,14 +181,14 @@ class FileIO:
             self._open.pop(handle.file.ino, None)
 
     def forgotten(self, ino: Ino) -> None:
-        """The kernel dropped the inode, and its pages with it."""
+        """Forget the state of an inode that the kernel has dropped with its pages."""
         self._pages.pop(ino, None)
-        self._asked_for.discard(ino)
+        self._reopened_stale.discard(ino)
 
     # ---- reading ----
 
     async def read(self, fh: int, offset: int, size: int) -> Bytes:
-        """Up to `size` bytes, fewer only at the end of the file."""
+        """Return up to `size` bytes, fewer only at the end of the file."""
         handle = self._handles.file(fh)
         file = handle.file
         while (draft := file.draft) is not None:
@@ -195,7 +197,7 @@ class FileIO:
             except FileNotFoundError as error:
                 if not draft.dropped:
                     raise errno_map.oserror(errno.EIO, f"{draft.path} is gone") from error
-                # It has become content meanwhile, which has the bytes.
+                # The draft was sealed meanwhile: read from the content.
                 if draft.content is None:
                     raise errno_map.oserror(errno.ESTALE) from error
         if file.text is not None:
@@ -210,7 +212,7 @@ class FileIO:
             self._hydrator.ahead(content, *ahead)
         doubts = self._blocks.doubts[content.sha1]
         if handle.doubts not in (None, doubts):
-            # The program has bytes that were wrong: it must not come to the end as if all were well.
+            # The program has read damaged data: fail, so that it does not finish as if all were correct.
             raise errno_map.oserror(
                 errno.EIO, f"content {content.sha1} does not match its SHA-1; open the file again"
             )
@@ -240,7 +242,7 @@ class FileIO:
     # ---- writing ----
 
     async def truncate(self, ino: Ino, size: int, fh: int | None = None) -> None:
-        """Set the length of a file, open or not, and record it."""
+        """Set the length of a file, whether open or not, and record it."""
         if fh is None:
             file = await self._opened(ino, is_cut=not size)
         else:
@@ -255,7 +257,7 @@ class FileIO:
                 self._open.pop(file.ino, None)
 
     async def record_all(self) -> None:
-        """Record what every open file has, and let go of all: no handle will be closed any more."""
+        """Record all open files and release their writers: no handle will be closed any more."""
         for file in list(self._open.values()):
             await self.writes.record(file)
             while file.writers:
@@ -265,14 +267,14 @@ class FileIO:
     # ---- for the next process that serves the same mount ----
 
     async def handed_over(self) -> dict[str, Any]:
-        """What the next process needs to serve the mount, as JSON has it; nobody asks any more.
+        """Record all open files; return the state that the next process needs to serve the mount, as JSON.
 
-        What programs have written to open files is recorded.
+        No further requests may be served.
         """
         files = []
         for file in list(self._open.values()):
             await self.writes.record(file)
-            # What they are written to their rows say; what they read from may be what a row said once.
+            # Drafts are in the rows; the content being read may be that of an earlier row.
             content = file.content if file.draft is None else None
             text = None if file.text is None else b64encode(file.text).decode()
             files.append([file.ino, content and [content.sha1, content.size], text])
@@ -282,21 +284,21 @@ class FileIO:
             "handles": self._handles.packed(),
             "files": files,
             "listings": self._listings.packed(),
-            "asked_for": list(self._asked_for),
+            "asked_for": list(self._reopened_stale),
         }
 
     def take_over(self, given: dict[str, Any]) -> None:
-        """Go on from what another process has `handed_over`: the same handles under the same numbers."""
+        """Continue with the state that another process has `handed_over`: the same handles and numbers."""
         self._inodes.take_over(given["inodes"])
         self._listings.unpack(given["listings"])
-        self._asked_for.update(given["asked_for"])
+        self._reopened_stale.update(given["asked_for"])
         held = {ino: (content, text) for ino, content, text in given["files"]}
         for fh, ino, flags in given["handles"]:
             self._inodes.opened(ino)
             self._handles.reopen(fh, ino if flags < 0 else self._reopened(ino, held.get(ino)), flags)
 
     def _reopened(self, ino: Ino, held: tuple[list[Any] | None, str | None] | None) -> OpenFile:
-        """`held`: what it is read from, if not as its row says."""
+        """Return the open file of an inode; `held`: its content and text, if not those of its row."""
         if (file := self._open.get(ino)) is not None:
             return file
         node = tree.find(self._db, ino)
@@ -319,9 +321,9 @@ class FileIO:
             file.hold(file.draft.base_sha1, file.draft.base_total)
         return file
 
-    # ---- what others ask ----
+    # ---- queries ----
 
     def live_draft(self, node: Node) -> Draft | None:
-        """The draft of a node if it is in memory: it knows the size and time that the row does not yet."""
+        """Return a node's draft if it is in memory: its size and time are newer than the row's."""
         file = self._open.get(node.ino)
         return file.draft if file is not None else None

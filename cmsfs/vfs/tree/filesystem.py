@@ -1,10 +1,10 @@
 """The file system as async methods on inode numbers and names: the meaning of every operation.
 
-`fuse.operations` calls this and translates; SEMANTICS.md beside it says what each operation promises.
-Metadata is answered from the replica, bytes by `files`, changes are one local transaction each.  The
-only waits for the network are the hydrator's: a folder not listed yet, a block not cached yet.
+`fuse.operations` calls this and translates; SEMANTICS.md in `cmsfs/vfs` documents each operation.  Metadata
+comes from the replica, contents from `files`; each change is one local transaction.  Only the hydrator waits
+for the network: for folders that are not listed and blocks that are not cached yet.
 
-Rule: raises `OSError` only; an expected absence is no log line.
+Rule: raises `OSError` only; expected absence is not logged.
 """
 
 import errno
@@ -71,7 +71,7 @@ class Filesystem:
         reserve: DiskReserve | None = None,
         offers: ServiceOffers | None = None,
     ) -> None:
-        """`publish` is told of what the kernel cannot know of changes that it asked for itself."""
+        """`publish` gets the effects of the kernel's own requests that the kernel does not know."""
         self._watcher, self._confirm = watcher, confirm
         self.inodes = Inodes()
         self.inodes.attach(db)
@@ -97,7 +97,7 @@ class Filesystem:
         self._snapshots = Snapshots(db, self.excluded.hides)
         self._reaper = Reaper(context)
         self._files = FileIO(context, self._handles, self._reaper, self._snapshots)
-        # What is about bytes alone is answered there.
+        # Operations on contents only are in `FileIO`.
         self.read, self.write = self._files.read, self._files.writes.write
         self.flush, self.release = self._files.flush, self._files.release
         self.handed_over, self.take_over = self._files.handed_over, self._files.take_over
@@ -118,13 +118,13 @@ class Filesystem:
             limits=self._limits,
             link_urls=LinkUrls(self._files, self._node, self._allowed),
         )
-        # Something has ended that may have been the last hold on a deleted node.
+        # To be called when something ends that may have been the last reference to a deleted node.
         self.reap_soon = self._reaper.reap_soon
 
     # ---- names ---------------------------------------------------------------------------------
 
     async def lookup(self, parent: Ino, name: str) -> Attributes:
-        """The child of this name; counted as a lookup."""
+        """Return the child with this name; counts as a lookup."""
         naming.check_length(name)
         if name in (".", ".."):
             return self._looked_up(self.above(parent) if name == ".." else self._undeleted(parent))
@@ -140,7 +140,7 @@ class Filesystem:
         return self._attributes(node)
 
     def forget(self, pairs: list[tuple[Ino, int]]) -> None:
-        """The kernel gives back lookups."""
+        """Subtract lookups, by inode and count, that the kernel has forgotten."""
         for ino, count in pairs:
             self.inodes.forgotten(ino, count)
             if not self.inodes.lookups(ino):
@@ -148,7 +148,7 @@ class Filesystem:
                 self._reaper.reap_soon(ino)
 
     async def opendir(self, ino: Ino) -> int:
-        """A handle on a folder, all of whose entries are known when this returns."""
+        """Open a folder and return its handle, after the folder's entries are listed."""
         if not (node := self._node(ino)).is_folder:
             raise errno_map.oserror(errno.ENOTDIR, node.name)
         await self._entries.listed(ino)
@@ -157,18 +157,18 @@ class Filesystem:
         return self._handles.open_folder(ino)
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
-        """Up to 256 entries behind the cookie `after`; call `counted` for each one delivered."""
+        """Return up to 256 entries after the cookie `after`; call `counted` for each one delivered."""
         found = await self._snapshots.entries(fh, self._handles.folder(fh).ino, after)
         # atomic: no await until the reply
         timeout = attributes.timeout(is_online=self._account.is_online)
         return [DirEntry(name, self._attributes(node, timeout), cookie) for name, node, cookie in found]
 
     def above(self, ino: Ino) -> Ino:
-        """The folder that a folder is in; itself, where there is none."""
+        """Return the parent of a folder; the folder itself if it has none."""
         return tree.above(self._db, ino)
 
     def counted(self, ino: Ino) -> None:
-        """An entry was delivered with its attributes: the kernel holds a lookup more."""
+        """Count a lookup for an entry that was delivered with its attributes."""
         self.inodes.looked_up(ino)
         self.inodes.fresh.listed(ino)
 
@@ -185,7 +185,7 @@ class Filesystem:
         return self._attributes(self._node(ino))
 
     async def setattr(self, ino: Ino, changes: SetAttr, fh: int | None = None) -> Attributes:
-        """Change size, permission bits or times; owner and group can only be set to what they are."""
+        """Change size, permission bits or times; owner and group can only be set to their current values."""
         node = self._node(ino)
         if changes.uid not in (None, os.getuid()) or changes.gid not in (None, os.getgid()):
             raise errno_map.oserror(errno.EPERM, "all files belong to the user who mounted the drive")
@@ -196,7 +196,7 @@ class Filesystem:
             await self._allowed(node, NodeRight.WRITE)
             await self._truncations.truncate(ino, changes.size, fh)
         if changes.mtime_ns is not None and node.kind is NodeKind.FILE:
-            # It is the service's, too; a folder's times, and all permission bits, are kept here.
+            # A file's time is stored at the service, too; other attributes only locally.
             self._limits.check_time(node)
             await self._allowed(node, NodeRight.WRITE)
         if (changes.mode, changes.atime_ns, changes.mtime_ns) != (None, None, None):
@@ -205,12 +205,12 @@ class Filesystem:
 
     async def _set_mode_and_time(self, node: Node, changes: SetAttr) -> None:
         if changes.mtime_ns is not None and (draft := self._files.live_draft(node)) is not None:
-            # What was written before this call has the time that is set now.
+            # Data written before this call must not change the time that is set now.
             draft.mtime_ns = None
         await self._entries.set_attributes(node.ino, changes)
 
     async def _allowed(self, node: Node, needed: NodeRight) -> None:
-        """Raise PermissionError if the service does not allow this, EROFS if it allows no change at all."""
+        """Raise PermissionError if the service does not allow this; EROFS if the drive is read-only."""
         if needed & ~NodeRight.READ and self._rights.is_read_only:
             self._check_writable(node)
         if needed & NodeRight.WRITE:
@@ -244,7 +244,7 @@ class Filesystem:
     # ---- files ---------------------------------------------------------------------------------
 
     async def open(self, ino: Ino, flags: int) -> OpenResult:
-        """A handle on the version that is current now; it stays on that version."""
+        """Open the current version of a file; the handle keeps reading this version."""
         node = self._node(ino)
         if node.kind is NodeKind.FOLDER:
             raise errno_map.oserror(errno.EISDIR, node.name)
@@ -259,7 +259,7 @@ class Filesystem:
         return opened
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
-        """Make a file and open it; counted as a lookup."""
+        """Create and open a file; counts as a lookup."""
         ino, draft_id = await self._entries.make(parent, name, NodeKind.FILE, mode)
         assert draft_id is not None
         draft = self._drafts.started(draft_id, ino, None)
@@ -271,13 +271,13 @@ class Filesystem:
         return opened, self._attributes(node)
 
     async def fsync(self, fh: int) -> None:
-        """Return when what was written is on the disk; and at the service, if the settings say so."""
+        """Return when written data is on the disk and, if so configured, at the service."""
         await self._files.writes.fsync(fh)
         if self._confirm is not None:
             await self._confirm(self._handles.file(fh).file.ino)
 
     async def fsyncdir(self, fh: int) -> None:
-        """Return when every change made so far is on the disk."""
+        """Return when all changes made so far are on the disk and, if so configured, at the service."""
         await self._group_commit.sync(None)
         if self._confirm is not None:
             await self._confirm(self._handles.folder(fh).ino)
@@ -285,27 +285,27 @@ class Filesystem:
     # ---- the tree ------------------------------------------------------------------------------
 
     async def mkdir(self, parent: Ino, name: str, mode: int) -> Attributes:
-        """Make a folder; counted as a lookup."""
+        """Create a folder; counts as a lookup."""
         ino, _ = await self._entries.make(parent, name, NodeKind.FOLDER, mode)
         return self._looked_up(ino)
 
     async def symlink(self, parent: Ino, name: str, target: bytes) -> Attributes:
-        """Make a symbolic link, on this machine only; counted as a lookup."""
+        """Create a local-only symbolic link; counts as a lookup."""
         return self._looked_up(await self._entries.symlink(parent, name, target))
 
     async def mknod(self, parent: Ino, name: str, mode: int) -> Attributes:
-        """Make an empty file; counted as a lookup.  Devices, pipes and sockets are refused."""
+        """Create an empty file; counts as a lookup.  Raises EPERM for devices, pipes and sockets."""
         if not stat.S_ISREG(mode):
             raise errno_map.oserror(errno.EPERM, name)
         ino, _ = await self._entries.make(parent, name, NodeKind.FILE, mode)
         return self._looked_up(ino)
 
     async def link(self, ino: Ino, new_parent: Ino, new_name: str) -> Attributes:
-        """Refused: an item of the service has one name."""
+        """Raise EPERM: an item at the service has only one name."""
         raise errno_map.oserror(errno.EPERM, new_name)
 
     async def readlink(self, ino: Ino) -> bytes:
-        """Where a symbolic link leads."""
+        """Return the target of a symbolic link."""
         return symlinks.target(self._db, ino)
 
     def _looked_up(self, ino: Ino) -> Attributes:
@@ -314,7 +314,7 @@ class Filesystem:
         return self._attributes(node)
 
     async def unlink(self, parent: Ino, name: str) -> None:
-        """Remove a file from its folder; its bytes live on while a handle is open."""
+        """Remove a file from its folder; its contents are kept while a handle is open."""
         if (removed := await self._entries.remove(parent, name, folder=False)) is not None:
             self._reaper.reap_soon(removed)
         self._watch(vanished=(parent, name))
@@ -325,7 +325,7 @@ class Filesystem:
             self._reaper.reap_soon(removed)
 
     async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
-        """Move a node to another name or folder, replacing what is there as rename(2) does."""
+        """Rename or move a node, replacing an existing target as rename(2) does."""
         call = renaming.Rename(parent, name, new_parent, new_name, flags)
         displaced = await self._entries.rename(call)
         self._watch(vanished=(parent, name), appeared=(new_parent, new_name))
@@ -344,7 +344,7 @@ class Filesystem:
     # ---- the rest ------------------------------------------------------------------------------
 
     async def statfs(self) -> Statfs:
-        """The account's space; an unlimited or unknown one shows as very large."""
+        """Return the account's space; unlimited or unknown space is reported as very large."""
         return attributes.of_space(self._account.space())
 
     async def getxattr(self, ino: Ino, name: str) -> bytes:
@@ -354,7 +354,7 @@ class Filesystem:
         return self._xattrs.names(self._node(ino))
 
     async def setxattr(self, ino: Ino, name: str, value: bytes) -> list[Change]:
-        """Set an attribute; what to publish."""
+        """Set an attribute; return the changes to publish."""
         self._quota.check_disk()
         return await self._xattrs.set(self._node(ino), name, value)
 
@@ -364,17 +364,17 @@ class Filesystem:
     # ---- housekeeping --------------------------------------------------------------------------
 
     async def finish(self) -> None:
-        """The mount is gone: record what open handles have written and will never close."""
+        """Record the data written to open handles, which are never closed after an unmount."""
         await self._files.record_all()
 
     async def begin(self) -> None:
-        """Apply what the configuration says of local names since the last run."""
+        """Apply changes of the configured local names since the last run."""
         await self._entries.review()
 
     async def tidy(self, *, days: int, keep: Callable[[Node], Awaitable[bool]]) -> list[Change]:
-        """Remove what lives on this machine only and was not touched on so many days; what to publish.
+        """Remove local-only files unused for `days` days; return the changes to publish.
 
-        `keep` is asked before to put the bytes of each somewhere else; what it answers False for stays.
+        `keep` is called first to save the contents of each elsewhere; files for which it returns False stay.
         """
         stale = [one for one in await leftovers.scan(self._db, days=days) if not self.inodes.opens(one.ino)]
         kept = [one for one in stale if await keep(self._node(one.ino))]
@@ -386,11 +386,11 @@ class Filesystem:
         return changes
 
     def on_changes(self, changes: Iterable[Change]) -> None:
-        """What has changed elsewhere: of a node that is gone the kernel may never have known."""
+        """Handle remote changes: the kernel may hold no reference to deleted nodes, so reap them."""
         for change in changes:
             if change.what is ChangeKind.GONE:
                 self._reaper.reap_soon(change.ino)
 
     async def run(self) -> None:
-        """Delete what was unlinked and is no longer held by anybody, for ever."""
+        """Delete unlinked nodes without references; runs until cancelled."""
         await self._reaper.run()

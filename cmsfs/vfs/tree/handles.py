@@ -1,11 +1,10 @@
 """The table of open files and folders.
 
-All handles of an inode share one `OpenFile`, so that what one writes another reads.  A change made elsewhere
-does not touch it: the name leads to another inode then (`replica.merge.lineages`), and two versions never
-mix.
+All handles of an inode share one `OpenFile`, so that each reads what another has written.  A remote change
+does not affect it: the name gets another inode then (`replica.merge.lineages`), and two versions never mix.
 
-Rule: an `OpenFile` reads either from its draft or from its content: whoever wants bytes looks at `draft`
-first, which notices that it has become content.
+Rule: an `OpenFile` reads either from its draft or from its content: callers check `draft` first, which
+detects that the draft was sealed.
 """
 
 import itertools
@@ -21,8 +20,7 @@ from cmsfs.replica.nodes import Content, Ino
 
 _WRITING = os.O_WRONLY | os.O_RDWR
 
-# Of which version the kernel has pages: a SHA-1, the text of a web link, or the draft that they were written
-# to.
+# The version of the kernel's pages: a SHA-1, the text of a web link, or the draft that was written to.
 PageVersion = str | bytes | Draft | None
 
 
@@ -38,23 +36,23 @@ class OpenFile:
         content: Content | None = None,
         text: bytes | None = None,
     ) -> None:
-        """`text`: of a web link, until it is written to."""
+        """`text` is the text of a web link, until it is written to."""
         self.ino = ino
         self.text = text
-        # Without a draft; None for a file that has no bytes yet.
+        # Set while there is no draft; None for a file without contents.
         self.content = content
         self.handles = 0
         self.writers = 0
-        # Making a draft takes a transaction; two writers must not make two.
+        # Creating a draft takes a transaction; concurrent writers must not create two.
         self.drafting = trio.Lock()
         self._blocks = blocks
         self._draft = draft
-        # What is kept from being evicted, by SHA-1.
+        # The contents that are kept from eviction, by SHA-1.
         self.held: list[str] = []
 
     @property
     def draft(self) -> Draft | None:
-        """The draft, while there is one; once it is sealed, what it became is the content."""
+        """The draft, if there is one; after it is sealed, its contents are in `content`."""
         draft = self._draft
         if draft is not None and draft.content is not None:
             sha1, size = draft.content
@@ -65,20 +63,20 @@ class OpenFile:
 
     @property
     def version(self) -> PageVersion:
-        """What the kernel's pages are of if they are filled now."""
+        """The version of pages that the kernel reads now."""
         if (draft := self.draft) is not None:
             return draft
         if self.text is not None:
             return self.text
         if self.content is None:
             return None
-        # Pages that the kernel has of what came wrong are of no version.
+        # Pages of damaged downloads must not match any version.
         sha1 = self.content.sha1
         doubts = self._blocks.doubts[sha1]
         return f"{sha1} {doubts}" if doubts else sha1
 
     def wrote(self, draft: Draft) -> None:
-        """From now on the file is this draft."""
+        """Make this the draft of the file."""
         self._draft = draft
         self.text = self.content = None
         draft.count_writers(self.writers)
@@ -105,7 +103,7 @@ class OpenFile:
             self._draft = None
 
     def hold(self, sha1: str, size: int) -> None:
-        """Keep content from being evicted while it is open here."""
+        """Keep content from eviction while the file is open."""
         if size:
             self._blocks.open(sha1, size)
             self.held.append(sha1)
@@ -117,14 +115,14 @@ class Handle:
 
     file: OpenFile
     writable: bool
-    appends: bool = False  # whatever it writes goes to the end
+    appends: bool = False  # opened with O_APPEND
     window: ReadaheadWindow = field(default_factory=ReadaheadWindow)
-    begun: bool = False  # it was read from its beginning
-    doubts: int | None = None  # those of the content (`BlockCache.doubts`) when it was first read
+    begun: bool = False  # the start of the file was read
+    doubts: int | None = None  # `BlockCache.doubts` of the content at the first read
 
     @property
     def flags(self) -> int:
-        """Those of `open` that matter here."""
+        """The relevant flags of `open`."""
         return (os.O_RDWR if self.writable else 0) | (os.O_APPEND if self.appends else 0)
 
 
@@ -136,14 +134,14 @@ class FolderHandle:
 
 
 class Handles:
-    """The table of open descriptions, by the number that the kernel holds."""
+    """The table of open file descriptions, by file handle number."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._open: dict[int, Handle | FolderHandle] = {}
 
     def open(self, file: OpenFile, flags: int) -> int:
-        """A new description of a file, which counts it."""
+        """Create an open file description, which the file counts; return its number."""
         fh = next(self._numbers)
         self._put(fh, file, flags)
         return fh
@@ -159,14 +157,14 @@ class Handles:
         return fh
 
     def packed(self) -> list[list[int]]:
-        """Every open description, as JSON has it: its number, its inode, and the flags of a file or -1."""
+        """Return the open descriptions as JSON values: number, inode, and the flags of a file or -1."""
         return [
             [fh, one.ino, -1] if isinstance(one, FolderHandle) else [fh, one.file.ino, one.flags]
             for fh, one in self._open.items()
         ]
 
     def reopen(self, fh: int, opened: OpenFile | Ino, flags: int) -> None:
-        """A description that another process has opened under this number."""
+        """Register a description that another process has opened under this number."""
         self._numbers = itertools.count(max(fh, *self._open) + 1 if self._open else fh + 1)
         if isinstance(opened, OpenFile):
             self._put(fh, opened, flags)
@@ -174,7 +172,7 @@ class Handles:
             self._open[fh] = FolderHandle(opened)
 
     def file(self, fh: int) -> Handle:
-        """KeyError or TypeError here is a bug of the caller, never of a program."""
+        """Return the handle of a file.  KeyError and TypeError are bugs of the caller, not of a program."""
         handle = self._open[fh]
         if not isinstance(handle, Handle):
             raise TypeError(f"handle {fh} is a folder")

@@ -1,10 +1,10 @@
-"""The URL of a web link as an xattr, under freedesktop's name and ours.
+"""The URL of a web link as an extended attribute, under freedesktop's name and ours.
 
-Setting it is an edit of the link's file like any other: at once here, sent after a moment, with the rules of
-such edits.  A file that says no address just now (it is being written, or is to be a file) is left alone, so
-that what a downloading program notes of its file never gets between the bytes that it writes.
+Setting it edits the link's file like any other write: locally at once, uploaded shortly after.  A file
+without a valid address (it is being written, or becomes a regular file) is not edited, so that a download
+program that sets this attribute does not damage the file that it is writing.
 
-Rule: whatever dies in between, the file says one of the two addresses.
+Rule: after a crash at any point, the file has one of the two addresses.
 """
 
 import errno
@@ -40,7 +40,7 @@ class LinkUrls:
         self._allowed = allowed
 
     async def find(self, node: Node) -> str | None:
-        """The address that was written here and not sent; None: it is as the service says."""
+        """Return the URL if it was changed locally and is not uploaded yet; otherwise None."""
         if node.kind is not NodeKind.LINK or (node.draft is None and node.sha1 is None):
             return None
         async with self._opened(node, os.O_RDONLY) as fh:
@@ -48,10 +48,11 @@ class LinkUrls:
         return None if found is None else found[1].url
 
     async def set(self, node: Node, value: bytes) -> bool | None:
-        """Let a web link lead elsewhere: whether its bytes were changed; None if it is none just now.
+        """Change the URL of a web link; return whether its contents were changed, None if it is not a valid
+        web link now.
 
-        Raises `OSError`: EINVAL, with a log line, for what no web link can lead to; EFBIG if the file would
-        be too long for one; and as opening it for writing does.
+        Raises `OSError`: EINVAL, with a log line, for an invalid URL; EFBIG if the file would be too long for
+        a web link; and as opening it for writing does.
         """
         url = _parsed(node, value)
         await self._allowed(node, NodeRight.READ | NodeRight.WRITE)
@@ -66,7 +67,7 @@ class LinkUrls:
                 return False
             new = url_files.edited(data, url=url)
             if url_files.parse(new) is None:
-                raise errno_map.oserror(errno.EFBIG, node.name)  # it would be none any more
+                raise errno_map.oserror(errno.EFBIG, node.name)  # no longer a valid web link
             await self._write(node, fh, data, new)
             return True
 
@@ -76,7 +77,7 @@ class LinkUrls:
         try:
             yield fh
         finally:
-            # The kernel had no part in this: what it remembers of the bytes is of no known version.
+            # This bypasses the kernel: forget which version its pages are of.
             self._files.forgotten(node.ino)
             await self._files.release(fh)
 
@@ -94,9 +95,10 @@ class LinkUrls:
 
 
 def steps(old: bytes, new: bytes) -> list[tuple[int, bytes]]:
-    """What to write where, until only the length may be wrong; the address is never seen cut.
+    """Return the writes, by offset, that change the contents; afterwards only the length may be wrong.
 
-    Empty lines say nothing: the file is first as long as the longer one, and recorded so.
+    The URL is never truncated in between: the file is first padded with empty lines, which have no meaning,
+    to the longer length.
     """
     whole = (0, new.ljust(len(old), b"\n"))
     if len(new) <= len(old):

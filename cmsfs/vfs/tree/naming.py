@@ -1,7 +1,7 @@
-"""Validates names that programs create on the drive, and knows those that are not shown.
+"""Validates the names that programs create on the drive, and hides excluded folders.
 
-The service decides what a name is; asking it would be too late, so its rules are applied here, before
-anything is recorded.
+The service defines which names are valid; its rules are applied here before anything is recorded, because
+its response would come too late.
 """
 
 import errno
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def check(parent: Ino, name: str) -> None:
-    """Raise the `OSError` for a name that cannot be made in this folder, with one log line that says why."""
+    """Raise `OSError`, with a log line, if this name cannot be created in the folder."""
     try:
         check_length(name)
     except OSError:
@@ -27,8 +27,8 @@ def check(parent: Ino, name: str) -> None:
             "a name of %d bytes is too long for the file system; choose a shorter one", len(name.encode())
         )
         raise
-    # The desktop's own trash folders would be uploaded with all that is thrown away; programs that may not
-    # make them delete for good instead, which on this drive means into the service's trash.
+    # The desktop's own trash folders would be uploaded with everything deleted; without them, programs delete
+    # permanently, which on this drive means moving to the service's trash.
     if is_reserved(name, at_root=parent == ROOT):
         log.info("this name is reserved by the drive; choose another one")
         raise errno_map.oserror(errno.EPERM, name)
@@ -39,9 +39,9 @@ def check(parent: Ino, name: str) -> None:
 
 
 class ExcludedFolders:
-    """The folders that this machine does not want to have on the drive, by their paths.
+    """The folders that this machine excludes from the drive, by their paths.
 
-    They are in the tree like all others, and neither looked up nor listed.
+    They are in the tree as all others, but lookups do not find them and listings omit them.
     """
 
     def __init__(self, db: Database, paths: Iterable[str]) -> None:
@@ -50,26 +50,26 @@ class ExcludedFolders:
         self._names = {key.rpartition("/")[2] for key in self._keys}
 
     def hides(self, node: Node) -> bool:
-        """Whether it is one of them."""
+        """Whether the node is an excluded folder."""
         if not self._keys or not node.is_folder or wire_names.name_key(node.name) not in self._names:
             return False
         return wire_names.name_key(tree.path(self._db, node.ino)) in self._keys
 
     def check(self, holder: Node | None) -> None:
-        """Raise EPERM if the holder of a name that a program wants is one of them."""
+        """Raise EPERM if the existing item with a name that a program wants is excluded."""
         if holder is not None and self.hides(holder):
             log.warning("this name is that of a folder which the settings exclude (`exclude`)")
             raise errno_map.oserror(errno.EPERM, holder.name)
 
 
 def check_length(name: str) -> None:
-    """Raise the `OSError` for a name that no folder here can hold."""
+    """Raise `OSError` (ENAMETOOLONG) if a name exceeds the maximum length of a file system name."""
     if len(name.encode(errors="surrogateescape")) > MAX_BYTES:
         raise errno_map.oserror(errno.ENAMETOOLONG, name)
 
 
 def name_clash(name: str, holder: str) -> OSError:
-    """The error for a name that is taken, with a log line if it is taken by one of other case."""
+    """Return the error for a name that is taken; log a warning if the existing name differs in case."""
     if name != holder:
         log.warning("names are case-insensitive on this service; an item with this name exists")
     return errno_map.oserror(errno.EEXIST, name)

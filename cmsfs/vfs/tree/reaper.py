@@ -1,10 +1,10 @@
-"""Deletes rows and bytes of unlinked nodes when their last reference is gone.
+"""Deletes the rows and contents of unlinked nodes when their last reference is gone.
 
-A node is held by the kernel's lookups, by open handles and by operations that are still to be sent.  The
-first two are counted in memory only, so what is left when the process dies is removed at the next start.
+The kernel's lookups, open handles and pending operations reference a node.  The first two are counted in
+memory only, so nodes that remain when the process dies are deleted at the next start.
 
-Rule: asked after whatever may have been the last hold: a close, the kernel's forgetting, the end of an
-operation, news of a deletion.  Asking too often is harmless.
+Rule: call `reap_soon` whenever the last reference may be gone: after a close, a forget, the end of an
+operation, a remote deletion.  Superfluous calls are harmless.
 """
 
 from sqlite3 import Connection
@@ -20,12 +20,12 @@ from cmsfs.wakeup import Signal
 
 GATHER_SECONDS = 0.05
 
-# Nodes deleted in one transaction, on the loop: some 60 µs each.
+# Nodes deleted per transaction, which runs on the event loop: about 60 µs each.
 AT_ONCE = 50
 
 
 class Reaper:
-    """Deletes unlinked nodes behind the calls that let go of them."""
+    """Deletes unlinked nodes in the background."""
 
     def __init__(self, context: TreeContext) -> None:
         self._db = context.db
@@ -37,19 +37,19 @@ class Reaper:
         self._wanted = Signal()
 
     def reap_soon(self, ino: Ino) -> None:
-        """Delete this node soon, if it is unlinked and nobody holds it."""
+        """Schedule the deletion of this node, if it is unlinked and has no references."""
         if ino <= TRASH or self._inodes.is_used(ino):
-            return  # whoever lets go of it asks again
+            return  # called again when a reference is released
         node = tree.find(self._db, ino)
         if node is not None and node.parent is None:
             self._candidates.add(ino)
             self._wanted.set()
 
     async def run(self) -> None:
-        """Delete for ever.  Cancelled: what was to go is deleted at the next start."""
+        """Delete scheduled nodes until cancelled.  Cancelled: the rest is deleted at the next start."""
         while True:
             await self._wanted.wait()
-            # Programs that remove one file after another: a transaction for many of them.
+            # Programs often remove many files in a row: gather them into one transaction.
             await trio.sleep(GATHER_SECONDS)
             self._wanted.clear()
             while self._candidates:
@@ -83,7 +83,7 @@ class Reaper:
             return dropped, sealing.drop_unneeded(conn, contents)
 
         dropped, contents = await self._db.write_short(txn)
-        # Until the deletion is on the disk, the bytes are: the power may fail, and the file be back.
+        # Keep the contents until the deletion is durable: after a power failure the file may be back.
         for draft_id in dropped:
             self._group_commit.unlink(self._drafts.gone(draft_id))
         if contents:

@@ -1,7 +1,7 @@
-"""rename(2): the work inside the caller's transaction.
+"""rename(2): the changes inside the caller's transaction.
 
-What a rename over another file means for the identity of both at the service stands in `save_patterns`, what
-it means for whether the service hears of it in `local_files`.
+`save_patterns` decides which node keeps the identity at the service when a file is replaced, `local_files`
+whether the renamed node is local-only.
 """
 
 import errno
@@ -25,7 +25,7 @@ EXCHANGE = 2
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A call of rename: what, where to, and how."""
+    """The arguments of a rename call."""
 
     old_parent: Ino
     old_name: str
@@ -36,7 +36,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a rename meets: what has the old name and the new one, and the two folders."""
+    """The nodes of a rename: those with the old and the new name, and the two folders."""
 
     node: Node | None
     target: Node | None
@@ -47,24 +47,24 @@ class Moved:
 def apply(
     conn: Connection,
     call: Rename,
-    met: Moved,
+    nodes: Moved,
     local_names: LocalFiles,
     *,
     due_ns: int,
     was_born_here: bool,
     left: Ino | None = None,
 ) -> Ino | None:
-    """Carry out a rename; the node that lost its place to it, if any.
+    """Perform a rename; return the node that it replaced, if any.
 
-    `was_born_here` says that the file was made on this drive a short while ago (`save_patterns.replace`),
-    `left` who was a moment ago where it goes.
+    `was_born_here`: the file was created on this drive a short while ago (`save_patterns.replace`); `left`:
+    the node that had the new name until a moment ago.
     """
-    node, target, old, new = met.node, met.target, met.old, met.new
+    node, target, old, new = nodes.node, nodes.target, nodes.old, nodes.new
     if node is None or node.name != call.old_name:
         raise errno_map.oserror(errno.ENOENT, call.old_name)
     if call.flags & EXCHANGE:
         shared_folder.check_exchange(old, new)
-        _exchange(conn, node, call, met, local_names, due_ns=due_ns)
+        _exchange(conn, node, call, nodes, local_names, due_ns=due_ns)
         return None
     if target is not None and target.ino == node.ino:
         target = None
@@ -81,7 +81,7 @@ def apply(
         tree.detach(conn, target.ino)
         save_patterns.replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)
     tree.place(conn, node.ino, call.parent, call.name)
-    # Its identity may be the target's by now.
+    # It may have taken the target's identity.
     placed = node._replace(parent=new.ino, name=call.name) if target is None else tree.get(conn, node.ino)
     local_files.update_locality(conn, local_names, placed, new, due_ns=due_ns)
     ops.record_move(conn, placed, due_ns=due_ns)
@@ -104,9 +104,9 @@ def _check_replaceable(conn: Connection, node: Node, target: Node, call: Rename)
 
 
 def _check_stays_link(node: Node, name: str) -> None:
-    """Raise EXDEV if a web link would be called something that only a file can be called.
+    """Raise EXDEV if a web link would get a name without the suffix of web links.
 
-    Programs then copy and delete, as between two disks: the copy is a file, the web link is in the trash.
+    Programs then copy and delete, as between file systems: the copy is a file, the web link is deleted.
     """
     if node.kind is NodeKind.LINK and replica_naming.link_name(name) is None:
         raise errno_map.oserror(errno.EXDEV, name)
@@ -116,24 +116,24 @@ def _exchange(
     conn: Connection,
     node: Node,
     call: Rename,
-    met: Moved,
+    nodes: Moved,
     local_names: LocalFiles,
     *,
     due_ns: int,
 ) -> None:
-    target = met.target
+    target = nodes.target
     if target is None or target.name != call.name:
         raise errno_map.oserror(errno.ENOENT, call.name)
     if tree.is_below(conn, call.parent, node.ino) or tree.is_below(conn, call.old_parent, target.ino):
         raise errno_map.oserror(errno.EINVAL, call.name)
-    local_files.check_stays_reachable(conn, node, met.new)
-    local_files.check_stays_reachable(conn, target, met.old)
+    local_files.check_stays_reachable(conn, node, nodes.new)
+    local_files.check_stays_reachable(conn, target, nodes.old)
     _check_stays_link(node, call.name)
     _check_stays_link(target, call.old_name)
     tree.detach(conn, node.ino)
     tree.place(conn, target.ino, call.old_parent, call.old_name)
     tree.place(conn, node.ino, call.parent, call.name)
-    for ino, folder in ((node.ino, met.new), (target.ino, met.old)):
+    for ino, folder in ((node.ino, nodes.new), (target.ino, nodes.old)):
         local_files.update_locality(conn, local_names, tree.get(conn, ino), folder, due_ns=due_ns)
         ops.record_move(conn, tree.get(conn, ino), due_ns=due_ns)
     for ino in {call.old_parent, call.parent}:

@@ -1,10 +1,10 @@
 """Restrictions of the folder `Shared with me`: nothing is created, deleted or moved there.
 
-The service has no such folder: what lies in it are the roots of what others share, which stay where they are.
-They are renamed and changed in place as far as the role goes; so the files are allowed that programs make
-beside one to save it, on this machine only.
+The service has no such folder: it shows the items that others share, which cannot be moved.  They can be
+renamed and changed as the collaboration role allows; so programs may create local-only temporary files beside
+one to save it.
 
-Rule: raises `OSError` (EPERM; EXDEV where copying is what helps), before anything is changed.
+Rule: raises `OSError` (EPERM; EXDEV if a copy works instead), before anything is changed.
 """
 
 import errno
@@ -21,8 +21,8 @@ STAYS = "shared items cannot be moved: copy them"
 
 
 def check_making(folder: Node, name: str, kind: NodeKind, local_names: LocalFiles, *, is_save: bool) -> None:
-    """`is_save`: something of this name has just been renamed away there."""
-    if folder.is_shelf and not (kind is NodeKind.FILE and (is_save or _is_passing(name, local_names))):
+    """Check a creation in `folder`.  `is_save`: an item of this name has just been renamed away."""
+    if folder.is_shelf and not (kind is NodeKind.FILE and (is_save or _is_temporary(name, local_names))):
         raise _refusal(NOTHING)
 
 
@@ -41,7 +41,7 @@ def check_rename(
     *,
     is_save: bool,
 ) -> None:
-    """`old` and `new` are the folders, `target` is what has the name there."""
+    """Check a rename from folder `old` to `new`, where `target` has the name.  `is_save` as above."""
     for one in (node, target):
         if one is not None:
             check_removal(one)
@@ -52,7 +52,7 @@ def check_rename(
     if not old.is_shelf:
         raise _refusal(NOTHING, errno.EXDEV if target is not None else errno.EPERM)
     if node.local:
-        if target is None and not is_save and not _is_passing(name, local_names):
+        if target is None and not is_save and not _is_temporary(name, local_names):
             raise _refusal(NOTHING)
     elif target is not None and not target.local:
         raise _refusal(STAYS)
@@ -63,8 +63,8 @@ def check_exchange(old: Node, new: Node) -> None:
         raise _refusal(STAYS)
 
 
-def _is_passing(name: str, local_names: LocalFiles) -> bool:
-    """Whether this is what programs call a file that they make on the way, as lists do not show it."""
+def _is_temporary(name: str, local_names: LocalFiles) -> bool:
+    """Whether this is the name of a temporary file: hidden, or matched by the local patterns."""
     return name.startswith(".") or local_names.matches(name)
 
 

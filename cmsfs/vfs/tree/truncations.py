@@ -1,9 +1,9 @@
 """Truncation by name (`open` with O_TRUNC, truncate(2)): which file the program means.
 
-The kernel asks for the inode that the name leads to by then, while the program may have looked a moment
-before, when the name was another file's, or nobody's.  So unsent bytes of a file to which a remote change
-gave its name a moment ago (`replica.inodes`) are kept, as when the name is removed or replaced: the
-file becomes a conflict copy, and the name an empty file.
+The kernel truncates the inode that currently has the name, but the program may have listed the folder a
+moment before, when the name belonged to another file or to none.  So if a remote change has just given the
+name to a file (`replica.inodes`), the file's unsent contents are kept, as when the name is removed or
+replaced: the file becomes a conflict copy, and the name belongs to a new empty file.
 """
 
 import errno
@@ -39,10 +39,10 @@ class Truncations:
         self._mass_changes = mass_changes
 
     async def truncate(self, ino: Ino, size: int, fh: int | None = None) -> None:
-        """Set the length of a file, open or not.
+        """Set the length of a file, whether open or not.
 
-        Raises `OSError`: ESTALE if the name that led here leads elsewhere now; EBUSY, once, if the beginning
-        of unsent bytes is to be kept that the program may not have seen.
+        Raises `OSError`: ESTALE if the name that was looked up belongs to another file now; EBUSY, once, if
+        the file has unsent contents that the program may not have seen.
         """
         if fh is None and (ino in self._fresh.known or self._files.is_stale(ino)):
             await self.keep_unseen(ino, size)
@@ -51,7 +51,7 @@ class Truncations:
             self._mass_changes.opened(ino)
 
     async def keep_unseen(self, ino: Ino, size: int) -> None:
-        """Before a file is cut by its inode, under whose name another may be meant.  Raises as `truncate`."""
+        """Before a truncation, keep unsent contents that the program may not know.  Raises as `truncate`."""
         due, changes = self._entries.due(), list[Change]()
 
         def txn(conn: Connection) -> Node | None:
@@ -69,7 +69,7 @@ class Truncations:
             self._publish(changes)
             if node.ino == ino:
                 raise errno_map.oserror(errno.ESTALE, f"{node.name} is another file now")
-            return  # to open the one that has lost the name is answered so
+            return  # opening the inode that has lost the name raises ESTALE
         draft = self._files.live_draft(node)
         if node.ino == ino and size < (draft.size if draft is not None else node.size):
             if ino in self._fresh.known:
@@ -83,7 +83,7 @@ class Truncations:
 
 
 def _at_name(conn: Connection, ino: Ino) -> Node | None:
-    """The file that has the name that led to an inode: another one, if a remote change took it from that."""
+    """Return the file that has the name of an inode: another one if a remote change has taken the name."""
     node = tree.find_at(conn, ino)
     if node is not None and node.parent is None:
         row = conn.execute("SELECT parent, name FROM lineage WHERE ino = ?", (ino,)).fetchone()
@@ -92,7 +92,7 @@ def _at_name(conn: Connection, ino: Ino) -> Node | None:
 
 
 def _make_empty(conn: Connection, node: Node, changes: list[Change], *, due_ns: int) -> None:
-    """Give the node's name to an empty file, which is still to be sent; the node becomes a conflict copy."""
+    """Make the node a conflict copy, and give its name to a new empty file, which is sent later."""
     assert node.parent is not None
     copy = name_conflicts.make_conflict_copy(conn, node, changes)
     log.info("a file had just been moved to the name %r; its pending changes are kept in %r", node.name, copy)

@@ -1,7 +1,7 @@
 """Writes to web links: the text becomes a draft, which the push parses as a `.url` file.
 
-Rule: from the moment a draft is there it holds what the link said before, whatever dies in between; a link
-that was half written must never pass for one that was emptied.
+Rule: a draft has the link's previous text from its creation on, even after a crash: a partially written link
+must never be taken for an emptied one.
 """
 
 import errno
@@ -18,15 +18,15 @@ from cmsfs.vfs import errno_map
 
 
 def is_shown(node: Node) -> bool:
-    """Whether the file is a web link to which nothing is being written: it says what the item does."""
+    """Whether the file is a web link without local changes, so that it shows the service's item."""
     return node.kind is NodeKind.LINK and node.draft is None and node.sha1 is None
 
 
 def begin_draft(conn: Connection, drafts: Drafts, ino: Ino, shown: bytes, text: bytes, *, due_ns: int) -> int:
-    """The id of a draft of a web link that holds `text`, inside the caller's transaction.
+    """Create a draft of a web link with `text`, inside the caller's transaction; return its id.
 
-    `shown` is what its writer sees of the link.  Raises `OSError`: ESTALE if it says something else by now,
-    so that neither is lost.
+    `shown` is the text that the writer has seen.  Raises `OSError`: ESTALE if the link has changed since, so
+    that neither change is lost.
     """
     node = tree.get(conn, ino)
     if not is_shown(node):

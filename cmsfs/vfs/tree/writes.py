@@ -1,10 +1,9 @@
-"""Writes to open files: drafts begun, written, cut, recorded.
+"""Writes to open files: creates, writes, truncates and records drafts.
 
-`FileIO` opens and closes what is written to here.  Writes go to the file's draft and wait only for the local
-disk.
+`FileIO` opens and closes the files.  Writes go to the file's draft and wait only for the local disk.
 
-Rule: what `flush` has answered is recorded: it survives the death of this process at once, and a power
-cut within a second (group commit).
+Rule: when `flush` returns, the data is recorded: it survives the death of this process at once, and a power
+failure after about a second (group commit).
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -28,7 +27,7 @@ from cmsfs.vfs.tree.handles import Handles, OpenFile, PageVersion
 
 
 class FileWriter:
-    """Puts bytes into the drafts of open files, and records what they hold."""
+    """Writes to the drafts of open files, and records them."""
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class FileWriter:
         self._read_content = read_content
 
     async def write(self, fh: int, offset: int, data: bytes) -> int:
-        """Put bytes at an offset; how many."""
+        """Write bytes at an offset; return their number."""
         handle = self._handles.file(fh)
         self._quota.check_disk(len(data))
         while True:
@@ -63,7 +62,7 @@ class FileWriter:
                 return written
 
     async def cut(self, file: OpenFile, size: int) -> None:
-        """Set the length of an open file, which counts as written to meanwhile, and record it."""
+        """Set the length of an open file and record it; the file counts as open for writing meanwhile."""
         file.opened(writable=True)
         try:
             if not size and await self._begin_empty(file):
@@ -81,13 +80,13 @@ class FileWriter:
                 self._push.wake()
 
     async def fsync(self, fh: int) -> None:
-        """Return when what was written is on the disk."""
+        """Return when the written data is on the disk."""
         handle = self._handles.file(fh)
         await self.record(handle.file)
         await self._group_commit.sync(handle.file.draft)
 
     async def record(self, file: OpenFile) -> None:
-        """See that what was written to a file survives this process, and soon the machine."""
+        """Record the written data: it survives this process at once, a power failure soon."""
         draft = file.draft
         if draft is None or draft.recorded_to >= (generation := draft.generation) or draft.dropped:
             return
@@ -110,7 +109,7 @@ class FileWriter:
                 self._publish(changes)
             if draft.recorded_to >= generation:
                 break
-            # The row had the bytes, and cannot hold them any more.
+            # The data was held in the row and has outgrown it.
             await self._group_commit.sync_file(draft)
         crashpoints.reached(Point.CLOSE_RECORDED)
         self._group_commit.note(draft)
@@ -118,7 +117,7 @@ class FileWriter:
     # ---- drafts ----
 
     async def _draft_of(self, file: OpenFile, *, keep_base: bool = True) -> Draft:
-        """The file's draft, made over its content if it has none."""
+        """Return the file's draft; if it has none, create one based on its content."""
         while True:
             if (draft := file.draft) is not None:
                 if not draft.sealed:
@@ -130,7 +129,7 @@ class FileWriter:
                     await self._make_link_draft(file, keep_base=keep_base)
 
     async def _begin_empty(self, file: OpenFile) -> bool:
-        """Make an empty draft of a file that has none; whether there is one, recorded as it is."""
+        """Create an empty draft for a file without one; return whether it was created, already recorded."""
         if file.draft is not None:
             return False
         async with file.drafting:
@@ -141,8 +140,8 @@ class FileWriter:
         return True
 
     async def _make_draft(self, file: OpenFile, *, keep_base: bool) -> bool:
-        """Make a draft over what the file holds, or over nothing; False for a web link, of which nothing is
-        changed."""
+        """Create a draft based on the file's content, or on nothing; return False, without a change, for a
+        web link."""
         content, now = file.content, clock.time_ns()
         base = (content.sha1, content.size) if content is not None and content.size and keep_base else None
         due = now + int(self._settle_seconds * 10**9)
@@ -162,19 +161,19 @@ class FileWriter:
             return False
         draft_id, base_sha1 = made
         if content is not None and content.sha1 == base_sha1:
-            self._drafts.appended[file.ino] = content  # until a write shows that it is no append
+            self._drafts.appended[file.ino] = content  # until a write that does not append
         draft = self._drafts.started(draft_id, file.ino, base)
         if not keep_base:
             draft.mtime_ns = now
         if content is not None and base is not None and content.size <= BASE_BYTES:
-            # It goes to the service with the rest, which may not have it any more by then.
+            # Download the base now: it is uploaded with the rest, and may be gone at the service by then.
             self._hydrator.ahead(content, 0, (content.size - 1) // BLOCK, kept=True)
         file.wrote(draft)
         self._pages[file.ino] = draft
         return True
 
     async def _make_link_draft(self, file: OpenFile, *, keep_base: bool) -> None:
-        """Make a draft of what a handle on a web link sees, which may have become one while it was open."""
+        """Create a draft of the text of an open web link, which may have been a file when it was opened."""
         seen, content = file.text, file.content
         if seen is None:
             seen = bytes(await self._read_content(content, 0, content.size)) if content is not None else b""

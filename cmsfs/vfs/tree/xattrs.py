@@ -1,13 +1,13 @@
 """getxattr, listxattr, setxattr and removexattr, dispatched to the modules of `vfs.attrs`.
 
-`attrs` has one noun a file; here it is decided which of them a name means.  A listing shows what is worth a
-glance and is known here: listing asks nobody, ever, since `ls -l` and file managers list every file.  A name
-that is asked for by itself may cost one request.
+Each module of `attrs` handles one kind of attribute; this one selects it by the name.  A listing has the most
+useful attributes that are known locally: listing never sends a request, since `ls -l` and file managers list
+every file.  Reading a single attribute may send one.
 
-What the drive alone says cannot be set, but copying programs try to, with what they found in a listing, and
-remove what a listing of the copy shows beyond that.  `cp -a`, `mv` and `tar` pass over ENOTSUP, `rsync -X`
-does not.  So what a listing shows is passed over in silence, and all else is ENOTSUP.  What is true
-for a moment alone (`sync`) is in no listing: no copy should have it.
+Read-only attributes cannot be set, but copying programs try to set those that they found in a listing, and
+remove those that a listing of the copy has in addition.  `cp -a`, `mv` and `tar` ignore ENOTSUP, `rsync -X`
+does not.  So setting or removing a listed attribute is silently ignored, and for all others raises ENOTSUP.
+Transient values (`sync`) are not listed, so that they are not copied.
 
 Rule: raises `OSError` only.
 """
@@ -35,18 +35,18 @@ from cmsfs.vfs.tree.limits import ServiceLimits
 
 Commit = Callable[[Callable[[Connection], None]], Awaitable[None]]
 
-# These can be set.  1 keeps the item here, and all that is below it.
+# Writable.  1 keeps the item, and everything below it, available offline.
 PINNED = "pinned"
-# 1 has the item among the account's favorites; in no listing, or copies of it would be ones, too.
+# Writable.  1 adds the item to the account's favorites; not listed, or copies would become favorites, too.
 FAVORITE = "favorite"
-# Asked for anew each time; in no listing.
+# Requested anew each time; not listed.
 HISTORY = "history"
 SYNC = "sync"
 CACHED = "cached"
 
 LOCAL = frozenset({SYNC, PINNED, CACHED})
 
-# Fields of an item that its row has, or that come with every listing; all others are asked for.
+# Fields of an item that are in its row or in every listing; all others are requested.
 KEPT = IN_COLUMNS | {
     "created_at",
     "modified_at",
@@ -61,8 +61,8 @@ KEPT = IN_COLUMNS | {
     "disposition_at",
 }
 
-# What a listing shows, where there is something to show; and metadata that is known, and programs' own.
-GLANCE = (
+# Attributes that a listing has if they have a value, besides known metadata and programs' own attributes.
+LISTED = (
     "owner",
     "description",
     "tags",
@@ -109,9 +109,10 @@ class Xattrs:
     # ---- reading -------------------------------------------------------------------------------
 
     async def value(self, node: Node, name: str) -> bytes:
-        """The value of an attribute; ENODATA if the node has none of that name.
+        """Return the value of an attribute.
 
-        May ask the service, once for many names; ENETDOWN or ETIMEDOUT if it has to and cannot.
+        May send a request, one for many names.  Raises `OSError`: ENODATA if the node has no such attribute,
+        ENETDOWN or ETIMEDOUT if the service is needed but not reachable.
         """
         if (found := await self._find(node, name)) is None:
             raise errno_map.oserror(errno.ENODATA, name)
@@ -142,7 +143,7 @@ class Xattrs:
         return item_fields.of_json(self._item(node)).get(key)
 
     def _named_by_others(self, node: Node, name: str) -> str | bytes | None:
-        """What a program's own name says: of the item, where it has a meaning there, or kept here."""
+        """Return an attribute without our prefix: of the item if it maps to a field, or a local one."""
         if description_tags.meaning(node, name) is not None and (
             text := description_tags.shown(name, self._item(node))
         ):
@@ -187,7 +188,7 @@ class Xattrs:
         return [] if fact is None else [metadata.Instance.model_validate(one) for one in fact.value]
 
     def _item(self, node: Node) -> dict[str, Any]:
-        """The item in its wire form, as far as it is known here."""
+        """Return the item in its wire format, as far as it is known locally."""
         asked = item_details.find(self._db, node.ino, DetailSubject.ITEM)
         found = {} if asked is None else {k: v for k, v in asked.value.items() if k not in KEPT}
         found |= json.loads(tree.item_json(self._db, node.ino) or "{}")
@@ -203,14 +204,14 @@ class Xattrs:
     # ---- listing -------------------------------------------------------------------------------
 
     def names(self, node: Node) -> list[str]:
-        """What is worth a glance and known here, and programs' own; asks nobody."""
+        """Return the names of the listed and of programs' own attributes, without a request."""
         mine = user_xattrs.names(self._db, node.ino)
         if node.kind is NodeKind.SYMLINK or node.local:
             return mine
         item = self._item(node)
         known = item_fields.of_json(item)
         protected = policies.shown(self._db, node, item)
-        found = [PREFIX + name for name in GLANCE if name in protected or known.get(name, "0") != "0"]
+        found = [PREFIX + name for name in LISTED if name in protected or known.get(name, "0") != "0"]
         values = set(metadata_values.values(self._instances(node)))
         wished = {
             f"{metadata_values.WORD}.{key}" for key in item_details.described(self._db, node.ino).metadata
@@ -230,8 +231,8 @@ class Xattrs:
     # ---- setting -------------------------------------------------------------------------------
 
     async def set(self, node: Node, name: str, value: bytes) -> list[Change]:
-        """Set an attribute: of the item, where the service lets it be set, or a program's own; what to
-        publish, since the kernel does not expect that the bytes of a file change by this."""
+        """Set an attribute of the item, if it is writable, or a program's own; return the changes to publish,
+        because the kernel does not expect this to change a file's contents."""
         if name == link_url.XDG and node.kind is NodeKind.LINK:
             changed = await self._link_urls.set(node, value)
             if changed is not None:
@@ -247,20 +248,20 @@ class Xattrs:
             await self._favorites.set(node, is_one=sync_status.parse_bool(value))
             return
         if (word := description_tags.meaning(node, name)) is not None:
-            await self._say(node, description_tags.parsed(word, value))
+            await self._describe(node, description_tags.parsed(word, value))
             return
         if name.startswith(PREFIX):
             place = metadata_values.place(name.removeprefix(PREFIX))
             if place is not None and self._item_details is not None and not node.local:
                 await self._set_metadata(self._item_details, node, place, _text(value))
             else:
-                _pass_over(name)
+                _ignore(name)
             return
         user_xattrs.check(name, value)
         await self._change(lambda conn: user_xattrs.store(conn, node.ino, name, value))
 
     async def remove(self, node: Node, name: str) -> None:
-        """Remove an attribute; ENODATA if there is none of that name."""
+        """Remove an attribute.  Raises `OSError`: ENODATA if the node has no such attribute."""
         if name == PREFIX + PINNED and self._pins is not None:
             await self._pins(node.ino, pinned=False)
             return
@@ -269,7 +270,7 @@ class Xattrs:
             return
         if (word := description_tags.meaning(node, name)) is not None:
             if self._item(node).get(word):
-                await self._say(node, description_tags.nothing(word))
+                await self._describe(node, description_tags.nothing(word))
                 return
             if name.startswith(PREFIX):
                 raise errno_map.oserror(errno.ENODATA, name)
@@ -278,14 +279,14 @@ class Xattrs:
             if place is not None and self._item_details is not None and not node.local:
                 await self._set_metadata(self._item_details, node, place, None)
             else:
-                _pass_over(name)
+                _ignore(name)
             return
         if (
             name == link_url.XDG
             and node.kind is NodeKind.LINK
             and user_xattrs.find(self._db, node.ino, name) is None
         ):
-            return  # a web link always leads somewhere; a listing shows it, so this has no effect
+            return  # a web link always has an address; it is listed, so this is silently ignored
         await self._change(lambda conn: user_xattrs.remove(conn, node.ino, name))
 
     async def _set_metadata(
@@ -299,7 +300,7 @@ class Xattrs:
         elif node.kind not in (NodeKind.FILE, NodeKind.FOLDER):
             raise errno_map.oserror(errno.ENOTSUP, node.name)
         elif text is not None:
-            # It goes when the item is there: it may be open, large, or the network away.
+            # Sent once the item is uploaded, which may take long or wait for the network.
             await asked.judge_metadata(place, text)
             await self._change(
                 lambda conn: description_tags.wish(conn, node.ino, key, text, due_ns=self._due())
@@ -310,16 +311,16 @@ class Xattrs:
         if is_wished:
             await self._change(lambda conn: item_details.cancel_value(conn, node.ino, key))
 
-    async def _say(self, node: Node, wish: item_details.Described) -> None:
+    async def _describe(self, node: Node, wish: item_details.Described) -> None:
         self._limits.check_description(node)
-        # At the service a name, a description and tags need the same right.
+        # At the service, changing the name, description and tags need the same permission.
         await self._allowed(node, NodeRight.RENAME)
         await self._change(lambda conn: description_tags.record(conn, node.ino, wish, due_ns=self._due()))
 
 
-def _pass_over(name: str) -> None:
-    """Nothing is set, and nothing removed; ENOTSUP unless copying programs would want it to be."""
-    if name.removeprefix(PREFIX) not in (*GLANCE, SYNC):
+def _ignore(name: str) -> None:
+    """Ignore setting or removing a listed attribute; raise ENOTSUP for all others."""
+    if name.removeprefix(PREFIX) not in (*LISTED, SYNC):
         raise errno_map.oserror(errno.ENOTSUP, name)
 
 

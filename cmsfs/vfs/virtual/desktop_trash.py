@@ -1,11 +1,11 @@
 """The freedesktop trash, `.Trash-UID` with `info` and `files`, mapped to the service's trash.
 
-A file manager that throws something away writes a note into `info` and renames the thing into `files`: here
-that puts it into the service's trash, at once.  Renaming it back out restores it.  What was thrown away so
-is listed, for as long as it is in the service's trash; nothing of this folder is at the service.
+To delete an item, a file manager writes a `.trashinfo` file into `info` and renames the item into `files`:
+the drive moves it to the service's trash, at once.  Renaming it back out restores it.  Items deleted this way
+are listed for as long as they are in the service's trash; the folder itself is not stored at the service.
 
-Rule: emptying the desktop's trash removes nothing for good: people empty it for room on this machine, and
-the service's trash is everybody's way back.  What is emptied leaves this list and stays in `.trash`.
+Rule: emptying the desktop's trash deletes nothing permanently: users empty it to free local disk space, and
+can still restore from the service's trash.  Emptied items are removed from this list and stay in `.trash`.
 """
 
 import errno
@@ -26,16 +26,16 @@ from cmsfs.vfs.virtual.trash import TrashFolder
 log = logging.getLogger(__name__)
 
 NOTE_SUFFIX = ".trashinfo"
-# What a note is: a path and a date.
+# The maximum size of a `.trashinfo` file, which has a path and a date.
 MAX_NOTE = 64 * 1024
 
 
 @dataclass(slots=True)
 class Record:
-    """What a file manager threw away, under its name in `files`."""
+    """An item that a file manager has deleted, by its name in `files`."""
 
     note: str = ""
-    kind: str = ""  # "" until the thing itself has come
+    kind: str = ""  # "" until the item itself was moved in
     id: str = ""
     size: int = 0
     mtime_ns: int = 0
@@ -50,16 +50,16 @@ class Record:
 
 
 class RecordStore(Protocol):
-    """Stores the records over a restart."""
+    """Stores the records across restarts."""
 
     def load(self) -> str:
-        """What was stored last; "" for nothing."""
+        """Return the text that was stored last; "" if there is none."""
 
     async def store(self, text: str) -> None: ...
 
 
 class Records:
-    """The records of what file managers of this machine put into the trash."""
+    """The records of items that file managers of this machine have deleted."""
 
     def __init__(self, shelf: RecordStore) -> None:
         self._shelf = shelf
@@ -78,7 +78,7 @@ class Records:
 
 
 class _Note(VirtualFile):
-    """A note in `info`: where something was, and when it was thrown away, as the file manager wrote it."""
+    """A `.trashinfo` file: an item's original path and deletion time, as the file manager wrote it."""
 
     mode = 0o600
     is_writable = True
@@ -104,7 +104,7 @@ class _Note(VirtualFile):
         await self._become(self._record.note.encode()[:size].ljust(size, b"\0"))
 
     async def _become(self, data: bytes) -> None:
-        # A note is ASCII by its definition; what is not is nobody's note, and shown as well as can be.
+        # By definition the text is ASCII; invalid bytes are shown as replacement characters.
         self._record.note = data.decode(errors="replace")
         self.size = len(data)
         if self._record.kind:
@@ -117,7 +117,7 @@ class _Notes(VirtualFolder):
     def __init__(self, records: Records) -> None:
         super().__init__("desktop notes")
         self._records = records
-        # Notes that are being written, under names that are not theirs yet.
+        # Files that are being written, under temporary names.
         self._loose: dict[str, Record] = {}
 
     async def entries(self, position: int) -> Sequence[tuple[str, VirtualNode]]:
@@ -152,7 +152,7 @@ class _Notes(VirtualFolder):
         stem = name.removesuffix(NOTE_SUFFIX)
         record = self._records.by_name.get(stem)
         if record is None:
-            return  # it went with what it is about
+            return  # removed with its item
         record.note = ""
         if not record.kind:
             await self._records.forget(stem)
@@ -184,7 +184,7 @@ def _thing(record: Record) -> VirtualNode:
 
 
 class _Expunged(VirtualFolder):
-    """Where desktops move what they are about to delete: what has come here is off the list already."""
+    """The folder to which desktops move items before deleting them: these are no longer listed."""
 
     mode = 0o700
 
@@ -192,7 +192,7 @@ class _Expunged(VirtualFolder):
         raise errno_map.oserror(errno.ENOENT, name)
 
     async def remove(self, name: str, *, folder: bool) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the item is no longer listed."""
 
 
 class _Files(VirtualFolder):
@@ -204,7 +204,7 @@ class _Files(VirtualFolder):
         self._records = records
 
     async def opened(self) -> None:
-        """What was restored or removed elsewhere is off the list; without a network it stays as it is."""
+        """Remove items from the list that were restored or removed elsewhere; unchanged while offline."""
         try:
             gone = [
                 n for n, one in self._records.by_name.items() if one.kind and not await self._is_there(one)
@@ -269,7 +269,7 @@ class _Files(VirtualFolder):
 
 
 class DesktopTrash(VirtualFolder):
-    """`.Trash-UID`."""
+    """The folder `.Trash-UID`."""
 
     mode = 0o700
 

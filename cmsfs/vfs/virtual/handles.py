@@ -1,6 +1,6 @@
-"""Handles of virtual files and folders: what they read, and which inode numbers they keep alive.
+"""Handles of virtual files and folders: their contents, and the inode numbers that they keep in use.
 
-Rule: a file is read as it was when it was opened; what is written goes to its node at once.
+Rule: a file is read as it was when it was opened; writes go to its node at once.
 """
 
 import errno
@@ -31,12 +31,12 @@ class _OpenFile:
 class _OpenFolder:
     ino: Ino
     folder: VirtualFolder
-    # Numbers of the last page that was handed out: the kernel may count them until it asks for the next.
+    # Numbers of the last page returned: the kernel may count lookups of them until it requests the next page.
     page: list[Ino]
 
 
 class VirtualHandles:
-    """The handles on virtual nodes."""
+    """The open handles of virtual nodes."""
 
     def __init__(self, numbers: VirtualInodes, blocks: BlockCache, fetcher: Fetcher) -> None:
         self._numbers = numbers
@@ -48,20 +48,20 @@ class VirtualHandles:
     # ---- for the next process that serves the same mount ----
 
     def handed_over(self) -> dict[str, Any]:
-        """What open files are read from, as JSON has it."""
+        """Return the sources of open files, as JSON."""
         files = [(fh, data) for fh in self._handles if (data := self.reads_from(fh)) is not None]
         return {"last": max(self._handles, default=FIRST), "files": files}
 
     def reads_from(self, fh: int) -> object:
-        """What an open file is read from, as JSON has it; None for a folder."""
+        """Return the source of an open file, as JSON; None for a folder."""
         one = self._handles[fh]
         if not isinstance(one, _OpenFile):
             return None
         return astuple(one.data) if isinstance(one.data, Content) else b64encode(one.data).decode()
 
     def take_over(self, given: dict[str, Any]) -> None:
-        """Files are read as they were when they were opened; listings are to be begun anew (ESTALE), and what
-        was open for writing is written to no more (EBADF)."""
+        """Continue with the handles of another process: files keep their contents, directories must be opened
+        again (ESTALE), and files that were open for writing can no longer be written (EBADF)."""
         self._fh = itertools.count(given["last"] + 1)
         for fh, data in given["files"]:
             node = VirtualFile(("handed over", fh))
@@ -85,7 +85,7 @@ class VirtualHandles:
             raise errno_map.oserror(errno.ESTALE, "the folder was open in another process")
         assert isinstance(opened, _OpenFolder)
         entries = await with_deadline(opened.folder.entries(after))
-        # The new page is taken before the old one is let go: a node may be on both.
+        # Use the numbers of the new page before releasing the old one's: a node may be on both.
         page = [self._numbers.use(node) for _, node in entries]
         for ino in opened.page:
             self._numbers.unused(ino)
@@ -115,7 +115,7 @@ class VirtualHandles:
             self._blocks.open(data.sha1, data.size)
         fh = next(self._fh)
         self._handles[fh] = _OpenFile(self._numbers.use(node), node, data, bool(flags & _WRITING))
-        # Its size may be known only now, and another object may answer for it next time.
+        # Its size may be known only now, and the next open may use another object.
         return OpenResult(fh, direct_io=True)
 
     async def read(self, fh: int, offset: int, size: int) -> bytes | bytearray:

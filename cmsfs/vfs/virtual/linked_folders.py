@@ -1,12 +1,12 @@
-"""`.shared`: what the web links of the drive show that are shared links of its own service, as folders.
+"""`.shared`: the targets of web links on the drive that are shared links of the same service, as folders.
 
-    .shared/                     a folder for each `.url` file of the drive that holds a shared link
-    .shared/Plans/               what the link of `Plans.url` shows: a folder's items, or a single file
+    .shared/                     a folder for each `.url` file on the drive with a shared link
+    .shared/Plans/               the target of the link in `Plans.url`: a folder's items, or a single file
 
-Nothing of it is in the account's tree: it can be read, by the rights of the link, and not changed.  The
-folder itself is listed without a request; the service is asked when somebody looks into one of a link.
+Its contents are not in the account's tree: they can be read, as the link permits, but not changed.  The
+folder itself is listed without a request; a request is sent when the folder of a link is opened.
 
-Rule: names that others chose are made harmless as in `Shared with me`, since programs obey some of them.
+Rule: names chosen by other users are sanitized as in `Shared with me`, since programs act on some names.
 """
 
 import errno
@@ -23,21 +23,21 @@ NAME = ".shared"
 
 
 class LinkedFoldersPort(Protocol):
-    """Whoever knows what shared links show."""
+    """Provides the targets of shared links."""
 
     async def links(self) -> Sequence[tuple[str, str]]:
-        """Those that `.url` files of the drive hold: a name for each, and the address."""
+        """Return the shared links in `.url` files of the drive: names and URLs."""
 
     async def inside(self, url: str, folder_id: str | None, *, anew: bool) -> Sequence[Remote]:
-        """What a link shows: in its own folder (None), or in one below; `anew` as it is now.
+        """Return the items of a link's folder (None) or of one below it; `anew` bypasses the cache.
         Raises `RemoteError`."""
 
     def will_read(self, url: str, file_id: str) -> None:
-        """The contents of this file will be asked for, which only the link shows."""
+        """Prepare to read a file that is accessible only through the link."""
 
 
 class LinksFolder(VirtualFolder):
-    """`.shared` itself."""
+    """The folder `.shared`."""
 
     def __init__(self, port: LinkedFoldersPort) -> None:
         super().__init__(("shared links",))
@@ -49,7 +49,7 @@ class LinksFolder(VirtualFolder):
 
 
 class LinkedFolder(VirtualFolder):
-    """What a link shows, or a folder below."""
+    """The target of a link, or a folder below it."""
 
     def __init__(self, port: LinkedFoldersPort, url: str, folder: Remote | None = None) -> None:
         self._id = None if folder is None else folder.id
@@ -83,7 +83,7 @@ class LinkedFolder(VirtualFolder):
 
 
 class LinkedFile(VirtualFile):
-    """A file, or a web link, that a link shows."""
+    """A file or web link that is accessible through a link."""
 
     def __init__(self, port: LinkedFoldersPort, url: str, remote: Remote) -> None:
         super().__init__(("shared file", url, remote.kind, remote.id), mtime_ns=remote.mtime_ns)

@@ -1,10 +1,10 @@
-"""Lock files of what others have locked: office applications read in them who works on a document.
+"""Virtual lock files of documents that other users have locked, for office applications to show who edits.
 
-Beside a document that somebody else has locked at the service there is LibreOffice's `.~lock.NAME#` and the
-owner file `~$NAME` of Microsoft Office, each in its program's format, with the name of whoever has locked it.
-They are in no listing, end with the lock, and can neither be written nor removed.
+Beside a document that another user has locked at the service, the drive has LibreOffice's `.~lock.NAME#` and
+the owner file `~$NAME` of Microsoft Office, each in its program's format, with the name of the lock's owner.
+They are not listed, disappear with the lock, and cannot be written or removed.
 
-Rule: a lock file that a program has made here goes before it.
+Rule: a lock file that a program has created locally has precedence.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _WORD = (".doc", ".docm", ".docx", ".dot", ".dotm", ".dotx", ".rtf")
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who has locked a file, and since when, in seconds since the epoch."""
+    """The owner of a lock, and its creation time, in seconds since the epoch."""
 
     name: str
     login: str
@@ -29,8 +29,8 @@ class LockHolder:
 class LockOwners(Views):
     """Finds the lock files.
 
-    `is_lock_file` knows their names, `document` the file that one stands for; `holder` says who else has
-    locked a file now.
+    `is_lock_file` checks a name, `document` returns the file that a lock file belongs to, `holder` the other
+    user who has locked a file now.
     """
 
     comes_and_goes = True
@@ -57,7 +57,7 @@ class LockOwners(Views):
 
 
 class LockOwnerFile(VirtualFile):
-    """One of them."""
+    """A virtual lock file."""
 
     def __init__(self, ino: Ino, name: str, data: bytes, holder: LockHolder) -> None:
         super().__init__(("lock", ino, name), mtime_ns=int(holder.since * 1e9))
@@ -69,8 +69,7 @@ class LockOwnerFile(VirtualFile):
 
 
 def libreoffice(holder: LockHolder) -> bytes:
-    """What LibreOffice keeps: name, login, host, time of the person's clock, and profile, with `;` at the
-    end."""
+    """Return LibreOffice's format: name, login, host, local time and profile, terminated by `;`."""
     time = f"{datetime.fromtimestamp(holder.since):%d.%m.%Y %H:%M}"
     fields = [_line(one) for one in (holder.name, holder.login, "", time, "")]
     return (",".join(fields) + ";").encode()
@@ -83,7 +82,7 @@ def _line(text: str) -> str:
 
 
 def office(holder: LockHolder, document: str) -> bytes:
-    """What Microsoft Office keeps: the name with its length, in bytes and in UTF-16.  Word fills it up with
+    """Return Microsoft Office's format: the name with its length, in bytes and in UTF-16.  Word pads it with
     zeros to 162 bytes, the others with spaces to 165."""
     is_word = document.lower().endswith(_WORD)
     room, short, long = (53, b"\0", b"\0\0") if is_word else (54, b" ", b" \0")

@@ -1,14 +1,14 @@
-"""`.by`: metadata templates as folders, in which values are folders and the items that have them are links.
+"""`.by`: metadata templates as folders, with their values as folders and matching items as links.
 
     .by/                                   lists the templates
-    .by/contract/                          its values, as `status=open/`, and every item with the template
-    .by/contract/status=open/sum=5..10/    further values of what is left, and the items that have both
+    .by/contract/                          its values, such as `status=open/`, and all items with the template
+    .by/contract/status=open/sum=5..10/    further values of the matching items, and the items with both
 
-Moving an item into the folder of a value sets the value; the item stays where it is.  What is in a folder and
-how often each value occurs comes from one reading of the items (`metadata_listings`), not from a request for
-each.
+Moving an item into the folder of a value sets the value; the item itself is not moved.  The entries of a
+folder and the number of items per value come from one listing of the items (`metadata_listings`), not from a
+request for each.
 
-Rule: a folder lists only values that leave fewer items than it has; others can be entered by their names.
+Rule: a folder lists only values that match fewer items than it has; others can be opened by name.
 """
 
 import errno
@@ -31,15 +31,15 @@ TOTAL = "user.cms.by.total"
 SHOWN = "user.cms.by.shown"
 PARTIAL = "user.cms.by.partial"
 
-# Entries that are handed out at a time.
+# Number of entries returned at a time.
 _PAGE = 256
 
 
 class MetadataFolder(VirtualFolder):
-    """`.by` itself."""
+    """The folder `.by`."""
 
     def __init__(self, port: MetadataPort) -> None:
-        # Fixed: backup programs and file managers look whether a folder has changed.
+        # Constant: backup programs and file managers check whether a folder has changed.
         self._since_ns = clock.time_ns()
         super().__init__("by", mtime_ns=self._since_ns)
         self._port = port
@@ -47,7 +47,7 @@ class MetadataFolder(VirtualFolder):
 
     async def child(self, name: str) -> VirtualNode:
         if name.startswith("."):
-            # What programs look up in every folder unasked.
+            # Names that programs look up in every folder by themselves.
             raise errno_map.oserror(errno.ENOENT, name)
         for one in await self._port.templates():
             if one.name == name:
@@ -63,7 +63,7 @@ class MetadataFolder(VirtualFolder):
 
 
 class ValueFolder(VirtualFolder):
-    """The items of a template that have all these values; `found`: what a reader goes on reading."""
+    """The items of a template that have all these values; `found`: the items for an open handle."""
 
     mode = 0o700
 
@@ -86,7 +86,7 @@ class ValueFolder(VirtualFolder):
 
     @property
     def path(self) -> str:
-        """Where it is, for people."""
+        """The path of the folder, for messages."""
         return "/".join((".by", self._template.name, *(one.name for one in self._filters)))
 
     # ---- what is in it -------------------------------------------------------------------------
@@ -113,18 +113,20 @@ class ValueFolder(VirtualFolder):
         if known is None or name not in known.by_name:
             known = await self._listings.read(self._template, self._filters)
         if (match := known.by_name.get(name)) is None:
+            if (expected := value_names.expected(name, self._template.fields)) is not None:
+                log.info("there is no %s/%s: %s", self.path, name, expected)
             raise errno_map.oserror(errno.ENOENT, name)
         return self._link(name, match)
 
     async def _value(self, name: str) -> ValueFilter | None:
-        """The value that a name stands for; None: it is none of the template's."""
+        """Return the value that a name represents; None if it is not one of the template."""
         if value_names.is_hashed(name) and name.partition("=")[0] in self._template.fields:
             found = await self._listings.read(self._template, self._filters)
             return next((one for one in self._all_values(found) if one.name == name), None)
         return value_names.of_name(name, self._template.fields, is_free=self._template.is_free)
 
     def _values(self, found: Found) -> list[ValueFilter]:
-        """The values that are listed."""
+        """Return the values to list."""
         return [one for part in self._by_field(found) for one in part[: value_names.MOST_VALUES]]
 
     def _all_values(self, found: Found) -> list[ValueFilter]:
@@ -141,7 +143,7 @@ class ValueFolder(VirtualFolder):
             values = [value for one in found.rows if (value := one.values.get(field.key)) is not None]
             words = value_names.words_of(field, values, within)
             here = {one.word for one in self._filters if one.field == field.key}
-            # A year has months, however few.
+            # Dates can always be narrowed further: a year has months.
             is_open = not self._filters or field.type == "date"
             parts.append(
                 [
@@ -163,7 +165,7 @@ class ValueFolder(VirtualFolder):
     # ---- attributes ----------------------------------------------------------------------------
 
     async def xattrs(self) -> Mapping[str, bytes]:
-        """What is known without a request; `ls -l` asks for these."""
+        """Return what is known without a request, because `ls -l` reads all attributes."""
         told = {TEMPLATE: self._template.title.encode()}
         known = self._listings.known(self._template, self._filters)
         return told if known is None else told | self._counts(known)
@@ -205,7 +207,7 @@ class ValueFolder(VirtualFolder):
         await into.assign(await self._port.find_path(match.path), name, self._filters)
 
     def check_move(self, name: str, new_name: str, flags: int) -> None:
-        """Raise `OSError` where nothing can be moved in: into a range, or under another name."""
+        """Raise `OSError` for a move into a range, or with a new name."""
         if not self._filters or new_name != name or flags & ~_NOREPLACE:
             raise errno_map.oserror(errno.EPERM, f"{self.path}/{new_name}")
         for one in self._filters:
@@ -216,7 +218,7 @@ class ValueFolder(VirtualFolder):
                 raise errno_map.oserror(errno.EINVAL, one.name)
 
     async def assign(self, ino: int, name: str, before: Sequence[ValueFilter]) -> None:
-        """Give an item the values of this folder; `before`: those of the one that it is moved out of."""
+        """Set the values of this folder on an item; `before`: those of the folder it is moved out of."""
         chosen: dict[str, list[ValueFilter]] = {}
         for one in self._filters:
             chosen.setdefault(one.field, []).append(one)
@@ -229,15 +231,15 @@ class ValueFolder(VirtualFolder):
                     text = wanted[-1].value or ""
                 await self._port.assign(ino, self._template, field, text)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # which has said why already
+            if error.errno != errno.EINVAL:  # which was logged already
                 log.warning("%s cannot be moved into %s: %s", name, self.path, error.strerror)
             raise
         finally:
-            # A value may have been set before another one was refused.
+            # Some values may have been set before another one was rejected.
             self._listings.forget(self._template)
 
     async def _options(self, ino: int, field: str, left: set[str], wanted: Sequence[str]) -> str:
-        """The options of an item with those wanted, and without those of the folder that it leaves."""
+        """Return the options of an item, plus those wanted, minus those of the folder that it leaves."""
         now = await self._port.options(ino, self._template, field)
         kept = [one for one in now if one not in left]
         words = list(dict.fromkeys([*kept, *wanted]))

@@ -1,8 +1,8 @@
-"""Which items have metadata of a template, with their values: read once, narrowed here, kept for a while.
+"""Lists the items that have metadata of a template, with their values; filters locally and caches listings.
 
-The folders of `.by` (`metadata_folders`) read from here; `MetadataPort` is the port to the service.
+The folders of `.by` (`metadata_folders`) use this; `MetadataPort` is the port to the service.
 
-Rule: what a complete reading of a template says is not asked for again for one of its values.
+Rule: a complete listing of a template also serves requests for one of its values.
 """
 
 from collections import OrderedDict
@@ -14,16 +14,16 @@ import trio
 
 from cmsfs.models.content import metadata
 from cmsfs.replica.nodes import Ino
-from cmsfs.vfs.virtual.search_results import FRESH_SECONDS, LINK_SECONDS, MOST, Match, MatchNames
+from cmsfs.vfs.virtual.search_results import FRESH_SECONDS, LINK_SECONDS, MAX_MATCHES, Match, MatchNames
 from cmsfs.vfs.virtual.value_names import ValueFilter, of_name
 
-# Readings that are kept; one of 2,000 items takes a few megabytes.
+# Number of cached listings; one of 2,000 items takes a few megabytes.
 REMEMBERED = 16
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateView:
-    """A template as it is shown; `name` is that of its folder, `is_free`: it takes any field."""
+    """A template as shown; `name` is the name of its folder, `is_free`: it accepts any field."""
 
     name: str
     scope: str
@@ -36,7 +36,7 @@ class TemplateView:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRow:
-    """An item with its values."""
+    """An item with its metadata values."""
 
     match: Match
     values: Mapping[str, Any]
@@ -46,28 +46,28 @@ class MetadataPort(Protocol):
     """Metadata at the service, and the items of the drive that have it."""
 
     async def templates(self) -> Sequence[TemplateView]:
-        """All templates.  Raises `OSError`, `CmsfsError`."""
+        """Return all templates.  Raises `OSError`, `CmsfsError`."""
 
     async def items(
         self, template: TemplateView, filters: Sequence[ValueFilter], most: int
     ) -> tuple[Sequence[MetadataRow], bool]:
-        """Items of the drive that have a template's metadata, and whether these are all.
+        """Return items of the drive that have a template's metadata, and whether these are all.
 
         Raises `OSError`, `CmsfsError`.
         """
 
     @property
     def is_offline(self) -> bool:
-        """Whether there is no use in asking."""
+        """Whether requests cannot succeed now."""
 
     def find(self, parent: Ino, name: str) -> Ino:
-        """An item of the drive; `OSError` (ENOENT)."""
+        """Return an item of the drive.  Raises `OSError` (ENOENT)."""
 
     async def find_path(self, path: str) -> Ino:
-        """The item at a path from the drive's top; `OSError`."""
+        """Return the item at a path from the drive's root.  Raises `OSError`."""
 
     async def options(self, ino: Ino, template: TemplateView, field: str) -> list[str]:
-        """The options that an item has in a field.  Raises `OSError`."""
+        """Return the options that an item has in a field.  Raises `OSError`."""
 
     async def assign(self, ino: Ino, template: TemplateView, field: str, text: str) -> None:
         """Set a value as `setxattr` does.  Raises `OSError`."""
@@ -75,7 +75,7 @@ class MetadataPort(Protocol):
 
 @dataclass(slots=True)
 class Found:
-    """Items at one time; `note`: why they may be others by now."""
+    """Items at one time; `note`: why they may be outdated."""
 
     rows: Sequence[MetadataRow]
     is_whole: bool
@@ -95,38 +95,38 @@ _Key = tuple[str, frozenset[ValueFilter]]
 
 
 class Listings:
-    """The last readings."""
+    """A cache of the last listings."""
 
     def __init__(self, port: MetadataPort) -> None:
         self._port = port
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
 
     def known(self, template: TemplateView, filters: Sequence[ValueFilter]) -> Found | None:
-        """What is known without a request, of the last minutes."""
+        """Return a cached listing of the last minutes, without a request."""
         return self._known(template, filters, LINK_SECONDS)
 
     async def read(self, template: TemplateView, filters: Sequence[ValueFilter]) -> Found:
-        """The items, asked for unless they are known; as `MetadataPort.items`, and while there is no network
-        what was last read."""
+        """Return the items, from the cache if fresh; the last listing while offline.  Raises as
+        `MetadataPort.items`."""
         kept = self._keep(template, filters)
         async with kept.lock:
             if (found := self._known(template, filters, FRESH_SECONDS)) is not None:
                 return found
             if self._port.is_offline and (found := self._known(template, filters, float("inf"))) is not None:
                 return Found(found.rows, found.is_whole, found.at, found.by_name, _AS_READ)
-            rows, is_whole = await self._port.items(template, filters, MOST)
+            rows, is_whole = await self._port.items(template, filters, MAX_MATCHES)
             kept.found = self._named(kept, template, rows, is_whole, trio.current_time())
             return kept.found
 
     def forget(self, template: TemplateView) -> None:
-        """Values were set: what is read next is asked for."""
+        """Discard the listings of a template after values were set."""
         for (name, _), kept in self._kept.items():
             if name == template.name and kept.found is not None:
                 kept.found.at = float("-inf")
 
     def _keep(self, template: TemplateView, filters: Sequence[ValueFilter]) -> _Kept:
         def is_taken(name: str) -> bool:
-            # Folders of values come first.
+            # Folders of values have precedence.
             return of_name(name, template.fields, is_free=template.is_free) is not None
 
         key = (template.name, frozenset(filters))
@@ -149,7 +149,7 @@ class Listings:
         rows = [one for one in whole.found.rows if _fits(one, filters)]
         kept = self._keep(template, filters)
         kept.found = self._named(kept, template, rows, True, whole.found.at)
-        # What others are made of stays longest.
+        # The complete listing, from which others are filtered, stays longest.
         self._kept[template.name, frozenset()] = whole
         self._kept.move_to_end((template.name, frozenset()))
         return kept.found

@@ -1,15 +1,15 @@
-"""Virtual nodes: folders, files and links that are not items of the account; their inode numbers, and how
-long what is asked of them may take.
+"""Virtual nodes: folders, files and links that are not items of the account; their inode numbers and the
+deadline of their operations.
 
-The trash, the results of a search and the past versions of a file are made of these.  `VirtualFilesystem`
-gives them inode numbers and answers the kernel; whoever shows something derives from these classes and says
-what it is, what is in it, and what may be done there.  Everything that is not said is refused.
+The trash, search results and past versions of a file are virtual nodes.  `VirtualFilesystem` assigns inode
+numbers and handles the kernel's calls; modules derive from these classes and implement attributes, entries
+and the supported operations.  All other operations are rejected.
 
-Rows of the tree count up from 1, virtual nodes from far above, so that a number alone says which side
-answers; a number is kept while the kernel or a handle uses it.
+Rows of the tree have numbers from 1 on, virtual nodes from `FIRST` on, so that the number alone tells which
+file system is responsible; a number is kept while the kernel or a handle uses it.
 
 Rule: a method raises `OSError`, or a `CmsfsError` that `with_deadline` translates; it may wait for the
-service, and is given up after `DEADLINE_SECONDS`.
+service, and is cancelled after `DEADLINE_SECONDS`.
 """
 
 import errno
@@ -28,10 +28,10 @@ from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import Attributes
 
-# What is shown here is asked for anew after this long, unless a node says otherwise.
+# Default cache timeout of attributes and entries.
 TIMEOUT_SECONDS = 1.0
 
-# How long a program waits for what is asked of the service on its behalf.
+# Maximum time that a call waits for the service.
 DEADLINE_SECONDS = 30.0
 
 FIRST: Ino = 1 << 62
@@ -40,10 +40,10 @@ T = TypeVar("T")
 
 
 class VirtualNode:
-    """One virtual node.
+    """A virtual node.
 
-    Two objects with one `key` stand for the same thing: the kernel sees one inode, and the newer object
-    answers for it.
+    Two objects with the same `key` are the same node: the kernel sees one inode, and the newer object handles
+    its calls.
     """
 
     key: Hashable
@@ -51,7 +51,7 @@ class VirtualNode:
     mode: int = 0o400
     size: int = 0
     timeout: float = TIMEOUT_SECONDS
-    # Part of the past, which nobody changes: EROFS, whatever is tried.
+    # A past state, which is immutable: all changes raise EROFS.
     is_past = False
 
     def __init__(self, key: Hashable, *, mtime_ns: int | None = None) -> None:
@@ -59,27 +59,27 @@ class VirtualNode:
         self.mtime_ns = clock.time_ns() if mtime_ns is None else mtime_ns
 
     def attributes(self, ino: Ino) -> Attributes:
-        """What `stat` shows."""
+        """Return the result of `stat`."""
         times = {"atime_ns": self.mtime_ns, "mtime_ns": self.mtime_ns, "ctime_ns": self.mtime_ns}
         return Attributes(
             ino=ino, mode=self.kind | self.mode, size=self.size, nlink=1, timeout=self.timeout, **times
         )
 
     async def xattrs(self) -> Mapping[str, bytes]:
-        """The extended attributes by their whole names."""
+        """Return the extended attributes by their full names."""
         return {}
 
     async def xattr(self, name: str) -> bytes | None:
-        """One of them; may wait for what `xattrs` leaves out, as every `ls -l` asks for all."""
+        """Return one attribute; may wait for the service, unlike `xattrs`, which every `ls -l` calls."""
         return (await self.xattrs()).get(name)
 
     async def set_xattr(self, name: str, value: bytes | None) -> None:
         """Set an attribute, or remove it (None)."""
-        # What copying programs pass over in silence.
+        # Copying programs silently ignore ENOTSUP.
         raise self.refused(name, errno.ENOTSUP)
 
     def refused(self, name: str = "", number: int = errno.EPERM) -> OSError:
-        """What a change that is not to be is answered with."""
+        """Return the error for a rejected change."""
         return errno_map.oserror(errno.EROFS if self.is_past else number, name)
 
 
@@ -90,7 +90,7 @@ class VirtualFolder(VirtualNode):
     mode = 0o500
 
     async def child(self, name: str) -> VirtualNode:
-        """What has this name; FileNotFoundError."""
+        """Return the entry with this name.  Raises FileNotFoundError."""
         position = 0
         while lines := await self.entries(position):
             for known, node in lines:
@@ -100,42 +100,42 @@ class VirtualFolder(VirtualNode):
         raise errno_map.oserror(errno.ENOENT, name)
 
     async def entries(self, position: int) -> Sequence[tuple[str, VirtualNode]]:
-        """Some entries from this position (a count of entries) on, at least one; none at the end."""
+        """Return entries from this position (a number of entries) on, at least one; none at the end."""
         return []
 
     async def opened(self) -> "VirtualFolder | None":
-        """A program begins to read the folder: what was kept of it may be asked for anew.  The object that
-        it reads from until it closes the folder; None: this one."""
+        """Handle `opendir`, which may refresh cached entries.  Return the object that the handle reads until
+        the folder is closed; None: this one."""
         return None
 
     async def create(self, name: str) -> "VirtualFile":
-        """Make an empty file in it, which can be written."""
+        """Create an empty, writable file in it."""
         raise self.refused(name)
 
     async def mkdir(self, name: str) -> VirtualNode:
-        """Make a folder in it."""
+        """Create a folder in it."""
         raise self.refused(name)
 
     async def symlink(self, name: str, target: bytes) -> VirtualNode:
-        """Make a symbolic link in it."""
+        """Create a symbolic link in it."""
         raise self.refused(name)
 
     async def remove(self, name: str, *, folder: bool) -> None:
-        """Remove an entry (`unlink`, or `rmdir` where it is a folder)."""
+        """Remove an entry (`unlink`, or `rmdir` for a folder)."""
         raise self.refused(name)
 
     async def rename(self, name: str, into: "VirtualFolder", new_name: str, flags: int) -> None:
-        """Rename an entry within what is shown; `into` may be this folder."""
+        """Rename an entry within the virtual folders; `into` may be this folder."""
         raise self.refused(name)
 
     async def move_out(self, name: str, parent: Ino, new_name: str, flags: int) -> tuple[Hashable, Ino]:
-        """Move an entry into a folder of the account: the key that it had, and the node that it is there.
-        Whether it can be called so there is to be checked here."""
-        # EXDEV would make `mv` copy and remove.
+        """Move an entry into a folder of the account; return its key here and its node there.
+        Must check that the new name is valid there."""
+        # Not EXDEV, on which `mv` would copy and delete.
         raise self.refused(name)
 
     async def take_in(self, parent: Ino, name: str, new_name: str, flags: int) -> None:
-        """Take in an item of the account; from then on it is not where it was."""
+        """Take an item of the account, which is removed from its previous folder."""
         raise self.refused(new_name)
 
 
@@ -146,15 +146,15 @@ class VirtualFile(VirtualNode):
     is_writable = False
 
     async def open(self) -> bytes | Content:
-        """What a reader gets: the bytes themselves, or where the service has them."""
+        """Return the contents for a handle: the bytes, or a reference to content at the service."""
         raise errno_map.oserror(errno.EACCES)
 
     async def write(self, offset: int, data: bytes) -> None:
-        """Take in what a program writes."""
+        """Write data at an offset."""
         raise errno_map.oserror(errno.EACCES)
 
     async def truncate(self, size: int) -> None:
-        """Cut it, or fill it up with zeros."""
+        """Truncate it, or extend it with zeros."""
         raise errno_map.oserror(errno.EACCES)
 
 
@@ -171,20 +171,19 @@ class VirtualLink(VirtualNode):
 
 
 class Views:
-    """Unlisted nodes that belong to an item, under a derived name (`report.odt@versions`).
+    """Unlisted nodes that belong to an item, with a derived name (`report.odt@versions`).
 
-    `comes_and_goes`: without a change of the tree, so that the kernel must not remember that there is none.
+    `comes_and_goes`: without a change of the tree, so the kernel must not cache that there is none.
     """
 
     comes_and_goes = False
 
     def covers(self, name: str) -> bool:
-        """Whether it may stand for something, by the name alone: asked of every name that is looked up in
-        vain."""
+        """Whether the name alone may be that of a view; called for every failed lookup."""
         return True
 
     async def find(self, parent: Ino, name: str) -> VirtualNode | None:
-        """What such a name stands for in a folder that has no item of the name; None: nothing."""
+        """Return the node for such a name in a folder without an item of the name; None if there is none."""
         return None
 
 
@@ -195,14 +194,14 @@ class Views:
 class _Known:
     node: VirtualNode
     uses: int = 0
-    # What it became when it was moved into the account's tree: the row answers from then on.
+    # Its row after it was moved into the account's tree; calls go to the row from then on.
     real: Ino | None = None
 
 
 class VirtualInodes:
-    """The virtual nodes that somebody may still ask for, by number and by key.
+    """The virtual nodes in use, by number and by key.
 
-    `counts`: the kernel's lookups are counted with those of the tree, whose numbers are others.
+    `counts` counts the kernel's lookups, together with those of the tree, whose numbers are disjoint.
     """
 
     def __init__(self, counts: Inodes) -> None:
@@ -212,7 +211,7 @@ class VirtualInodes:
         self._by_key: dict[Hashable, Ino] = {}
 
     def use(self, node: VirtualNode) -> Ino:
-        """The number of a node, kept until `unused`; from now on this object answers for it."""
+        """Return the number of a node, kept until `unused`; from now on this object handles its calls."""
         ino = self._by_key.get(node.key)
         if ino is None:
             ino, self._next = self._next, self._next + 1
@@ -223,12 +222,12 @@ class VirtualInodes:
         return ino
 
     def unused(self, ino: Ino) -> None:
-        """One `use` less."""
+        """Release one `use` of a number."""
         self._known[ino].uses -= 1
         self._consider(ino)
 
     def looked_up(self, ino: Ino) -> None:
-        """The kernel holds a lookup more; only of a number that is in use."""
+        """Count a lookup by the kernel; the number must be in use."""
         self._counts.looked_up(ino)
 
     def forgotten(self, ino: Ino, count: int) -> None:
@@ -237,26 +236,26 @@ class VirtualInodes:
             self._consider(ino)
 
     def node(self, ino: Ino) -> VirtualNode:
-        """Raises `OSError` (ESTALE) where nobody may ask for the number."""
+        """Return the node of a number.  Raises `OSError` (ESTALE) if the number is not in use."""
         if (known := self._known.get(ino)) is None:
             raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
         return known.node
 
     def folder(self, ino: Ino) -> VirtualFolder:
-        """As `node`; `OSError` (ENOTDIR) for what is no folder."""
+        """Return a folder as `node` does.  Raises `OSError` (ENOTDIR) if it is not a folder."""
         node = self.node(ino)
         if not isinstance(node, VirtualFolder):
             raise errno_map.oserror(errno.ENOTDIR)
         return node
 
     def became(self, key: Hashable, real: Ino) -> None:
-        """What has this key is a row of the tree now, which answers for its number."""
-        # Should the like of it appear again, it is another one.
+        """Record that the node with this key is now a row of the tree, which its number refers to."""
+        # If the key appears again, it is a new node.
         if (ino := self._by_key.pop(key, None)) is not None:
             self._known[ino].real = real
 
     def real(self, ino: Ino) -> Ino:
-        """The row that answers for a number; the number itself if there is none."""
+        """Return the row that a number refers to; the number itself if there is none."""
         if ino < FIRST:
             return ino
         known = self._known.get(ino)
@@ -266,16 +265,16 @@ class VirtualInodes:
         return len(self._known)
 
     def handed_over(self) -> dict[str, Any]:
-        """Which numbers were given, and which are rows by now; as JSON has it."""
+        """Return the assigned numbers, and which of them are rows by now, as JSON."""
         return {"next": self._next, "real": [(ino, one.real) for ino, one in self._known.items() if one.real]}
 
     def renumbered(self, node: VirtualNode) -> Ino:
-        """The number of a node from now on, which is another than it had."""
+        """Assign a new number to a node and return it."""
         self._known.pop(self._by_key.pop(node.key, -1), None)
         return self.use(node)
 
     def take_over(self, given: dict[str, Any]) -> None:
-        """Give no number that another process has given; nodes are asked for anew."""
+        """Avoid the numbers that another process has assigned; nodes must be looked up again."""
         self._next = max(self._next, given["next"])
         for ino, real in given["real"]:
             self._known[ino] = _Known(VirtualNode(("handed over", ino)), real=real)
@@ -292,8 +291,8 @@ class VirtualInodes:
 
 
 async def with_deadline(answer: Awaitable[T]) -> T:
-    """The answer.  Raises `OSError` for what went wrong; what is absent now may be there in a moment, and
-    as nobody would tell the kernel, it must not remember that."""
+    """Return the answer.  Raises `OSError` for errors; an absent name may exist a moment later without a
+    notification of the kernel, which therefore must not cache its absence."""
     try:
         with trio.fail_after(DEADLINE_SECONDS):
             return await answer

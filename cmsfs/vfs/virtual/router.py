@@ -1,12 +1,10 @@
 """Routes each call to the account's tree or to a virtual folder, by inode number.
 
 Hidden folders at the root (`.trash`, `.search`, `.shared`) and views of an item (`report.odt@versions`) are
-virtual nodes.  `VirtualFilesystem` answers for them, `Filesystem` for all else, both with the same methods.
-Only what concerns both is here: names at the root, views beside an item, and moves from one side to the
-other.
+virtual nodes.  `VirtualFilesystem` handles them, `Filesystem` everything else, with the same methods.  This
+module handles what involves both: names at the root, views beside an item, and moves between the two.
 
-Rule: a number below `node.FIRST` is a row and goes to the tree at once; nothing here may slow
-that down.
+Rule: a number below `node.FIRST` is a row and goes to the tree directly; nothing here may slow that down.
 """
 
 import errno
@@ -27,7 +25,7 @@ from cmsfs.vfs.virtual.virtual_filesystem import VirtualFilesystem
 
 @dataclass(frozen=True, slots=True)
 class HiddenFolder:
-    """A folder at the root; `listed`: `ls -a` shows it too, otherwise it is reached by its name alone."""
+    """A folder at the root; `listed`: `ls -a` shows it, otherwise it can only be opened by name."""
 
     name: str
     folder: VirtualFolder
@@ -35,7 +33,7 @@ class HiddenFolder:
 
 
 class Router:
-    """A drive of two kinds of nodes; offers `fuse.drive.FilesystemPort`."""
+    """A drive with two kinds of nodes; implements `fuse.drive.FilesystemPort`."""
 
     def __init__(
         self,
@@ -54,24 +52,24 @@ class Router:
         self._inodes = VirtualInodes(fs.inodes)
         self._fixed = {self._inodes.use(one.folder): one for one in hidden}
         self._virtual = VirtualFilesystem(self._inodes, blocks, fetcher)
-        # Open handles of the account's root: hidden folders that are listed come behind its entries.
+        # Open handles of the account's root: listed hidden folders follow its entries.
         self._roots: set[int] = set()
 
     def _of(self, ino: Ino) -> tuple[Filesystem | VirtualFilesystem, Ino]:
-        """The file system that answers for an inode, and its number there."""
+        """Return the file system of an inode, and its number there."""
         if ino < FIRST:
             return self._tree, ino
         real = self._inodes.real(ino)
         return (self._tree if real < FIRST else self._virtual), real
 
     def _holding(self, fh: int) -> Filesystem | VirtualFilesystem:
-        """The file system that opened a handle."""
+        """Return the file system that opened a handle."""
         return self._tree if fh < FIRST else self._virtual
 
     # ---- names ---------------------------------------------------------------------------------
 
     async def lookup(self, parent: Ino, name: str) -> Attributes:
-        """What this name stands for; counted as a lookup."""
+        """Return the entry with this name; counts as a lookup."""
         fs, real = self._of(parent)
         if real == ROOT and name in self._hidden:
             return self._virtual.looked_up(self._hidden[name].folder)
@@ -80,7 +78,7 @@ class Router:
         except FileNotFoundError as error:
             if fs is self._virtual:
                 raise
-            # atomic: no await since the look
+            # atomic: no await since the lookup
             self._tree.inodes.denied(real)
             for views in self._views:
                 if not views.covers(name):
@@ -92,7 +90,7 @@ class Router:
             raise
 
     def forget(self, pairs: list[tuple[Ino, int]]) -> None:
-        """The kernel gives back lookups."""
+        """Subtract lookups, by inode and count, that the kernel has forgotten."""
         self._virtual.forget([pair for pair in pairs if pair[0] >= FIRST])
         self._tree.forget([pair for pair in pairs if pair[0] < FIRST])
 
@@ -104,10 +102,10 @@ class Router:
         return fh
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
-        """Some entries behind the cookie `after`; call `counted` for each one delivered."""
+        """Return entries after the cookie `after`; call `counted` for each one delivered."""
         if fh not in self._roots:
             return await self._holding(fh).readdir(fh, after)
-        # Hidden folders that are listed come behind the tree's entries.
+        # Listed hidden folders follow the tree's entries.
         lines = await self._tree.readdir(fh, after) if after < FIRST else []
         return lines or self._listed_hidden(after)
 
@@ -119,13 +117,13 @@ class Router:
         ]
 
     def above(self, ino: Ino) -> Ino:
-        """The folder that a folder is in; of a virtual one the root, below which all of them are."""
+        """Return the parent of a folder; for virtual folders, the root."""
         fs, real = self._of(ino)
         return fs.above(real)
 
     def counted(self, ino: Ino) -> None:
-        """An entry was delivered with its attributes: the kernel holds a lookup more."""
-        # The number that was delivered counts, whatever it has become since.
+        """Count a lookup for an entry that was delivered with its attributes."""
+        # The number as delivered counts, even if it refers to a row by now.
         (self._tree if ino < FIRST else self._virtual).counted(ino)
 
     def releasedir(self, fh: int) -> None:
@@ -136,7 +134,7 @@ class Router:
 
     def getattr(self, ino: Ino) -> Attributes:
         fs, real = self._of(ino)
-        # Under the number that the kernel asked for.
+        # With the number that the kernel requested.
         found = fs.getattr(real)
         return found if real == ino else found._replace(ino=ino)
 
@@ -233,7 +231,7 @@ class Router:
             raise
 
     async def rename(self, parent: Ino, name: str, new_parent: Ino, new_name: str, flags: int) -> None:
-        """Within the tree as rename(2) does; what else there is, the virtual folders say."""
+        """Rename within the tree as rename(2) does; virtual folders handle all other cases."""
         source, old = self._into(parent, name)
         target, new = self._into(new_parent, new_name)
         if source is self._tree and target is self._tree:
@@ -250,18 +248,18 @@ class Router:
         else:
             key, row = await with_deadline(self._inodes.folder(old).move_out(name, new, new_name, flags))
             self._inodes.became(key, row)
-        # The kernel has moved the entry along with the inode that it knew; the drive has another for it.
+        # The kernel has moved the entry with its old inode; the drive has a new one for it.
         self._hub.publish([Change(ChangeKind.ENTRY, 0, new_parent, new_name)], is_own=True)
 
     def _into(self, parent: Ino, name: str) -> tuple[Filesystem | VirtualFilesystem, Ino]:
-        """Where a name in a folder is to be changed; PermissionError (EPERM) for one of the drive's own."""
+        """Return where to change a name in a folder.  Raises PermissionError (EPERM) for reserved names."""
         fs, real = self._of(parent)
         if real == ROOT and name in self._hidden:
             raise errno_map.oserror(errno.EPERM, f"{name} is reserved by the drive")
         return fs, real
 
     async def _check_no_view(self, parent: Ino, name: str) -> None:
-        """Raise PermissionError (EPERM) where the drive shows something of this name that nobody has made."""
+        """Raise PermissionError (EPERM) if the drive shows a view with this name."""
         if parent >= FIRST:
             return
         for views in self._views:
@@ -277,15 +275,15 @@ class Router:
 
     @property
     def fixed(self) -> list[str]:
-        """The virtual folders at the root; others have other numbers."""
+        """Return the names of the virtual folders at the root; their numbers depend on them."""
         return list(self._hidden)
 
     def reads_from(self, fh: int) -> object:
-        """What an open virtual file is read from, as `handed_over` says it; None: it cannot be read on."""
+        """Return the source of an open virtual file as in `handed_over`; None if it cannot be continued."""
         return self._virtual.handles.reads_from(fh)
 
     async def handed_over(self) -> dict[str, Any]:
-        """What it needs, as JSON has it; nobody asks any more."""
+        """Return the state that the next process needs, as JSON; no further requests may be served."""
         return {
             "tree": await self._tree.handed_over(),
             "virtual": self._virtual.handles.handed_over(),
@@ -295,11 +293,11 @@ class Router:
         }
 
     def take_over(self, given: dict[str, Any]) -> None:
-        """Go on from what another process has `handed_over`."""
+        """Continue with the state that another process has `handed_over`."""
         self._tree.take_over(given["tree"])
         self._inodes.take_over(given["numbers"])
         self._virtual.handles.take_over(given["virtual"])
         if given["fixed"] != self.fixed:
-            # The numbers mean other folders there.
+            # The numbers belong to other folders there.
             self._fixed = {self._inodes.renumbered(one.folder): one for one in self._hidden.values()}
         self._roots.update(given["roots"])

@@ -3,11 +3,11 @@
     .search/                     lists the saved searches; any other name is a search too
     .search/budget type:file/    its matches, each a relative symbolic link such as `../../Legal/x.odt`
 
-A look-up costs no request: the service is asked when a search is read.  A name cannot hold a slash, so a
-backslash stands for it, which no name at the service holds.
+A lookup sends no request: requests are sent when a search is read.  A name cannot contain a slash, so a
+backslash represents it, which no name at the service contains.
 
-Rule: what programs look up in every folder unasked (`.git`, `.hidden`, `desktop.ini`) is no search, and no
-match that the service is asked for.
+Rule: names that programs look up in every folder by themselves (`.git`, `.hidden`, `desktop.ini`) are not
+searches, and never cause a request.
 """
 
 import errno
@@ -30,7 +30,7 @@ TOTAL = "user.cms.search.total"
 SHOWN = "user.cms.search.shown"
 PARTIAL = "user.cms.search.partial"
 
-# Entries that are handed out at a time.
+# Number of entries returned at a time.
 _PAGE = 256
 
 
@@ -38,22 +38,22 @@ class SavedSearchesPort(Protocol):
     """The saved searches (`config.saved_searches`)."""
 
     def all(self) -> Mapping[str, str]:
-        """Queries by name.  Raises `UserError`."""
+        """Return the queries by name.  Raises `UserError`."""
 
     def remove(self, name: str) -> bool:
-        """Forget one; whether there was one.  Raises `UserError`."""
+        """Remove a saved search; return whether it existed.  Raises `UserError`."""
 
 
 def query_of_name(name: str) -> str:
-    r"""The search that a folder's name stands for: `\` is `/`, and `%5C` is `\` itself."""
+    r"""Return the query of a folder's name: `\` represents `/`, and `%5C` represents `\`."""
     return name.replace("\\", "/").replace("%5C", "\\").replace("%5c", "\\")
 
 
 class SearchFolder(VirtualFolder):
-    """`.search` itself."""
+    """The folder `.search`."""
 
     def __init__(self, finder: FinderPort, saved: SavedSearchesPort) -> None:
-        # Fixed: backup programs and file managers look whether a folder has changed.
+        # Constant: backup programs and file managers check whether a folder has changed.
         self._since_ns = clock.time_ns()
         super().__init__("searches", mtime_ns=self._since_ns)
         self._memory = SearchCache(finder)
@@ -70,7 +70,7 @@ class SearchFolder(VirtualFolder):
         return [(name, QueryFolder(self._memory, name, query, self._since_ns)) for name, query in found]
 
     async def remove(self, name: str, *, folder: bool) -> None:
-        """Forget a saved search."""
+        """Remove a saved search."""
         try:
             if folder and self._saved.remove(name):
                 return
@@ -85,7 +85,7 @@ class SearchFolder(VirtualFolder):
                 query.encode()
             except UnicodeEncodeError:
                 raise errno_map.oserror(errno.EILSEQ, name) from None
-            # Nonsense is told where it is typed: `cd`, `ls`.
+            # Report invalid queries at once, to the command that uses the name (`cd`, `ls`).
             with self._memory.explaining(query):
                 parser.parse(query)
         return QueryFolder(self._memory, name, query, self._since_ns)
@@ -94,7 +94,7 @@ class SearchFolder(VirtualFolder):
         try:
             found = self._saved.all()
         except errors.UserError as error:
-            # Searches work without the saved ones.
+            # Other searches still work.
             if error.message != self._complaint:
                 log.warning("%s", error.message)
             self._complaint = error.message
@@ -104,7 +104,7 @@ class SearchFolder(VirtualFolder):
 
 
 class QueryFolder(VirtualFolder):
-    """One search.  `results`: what a reader of the folder goes on reading."""
+    """One search.  `results`: the results for an open handle."""
 
     def __init__(
         self, memory: SearchCache, name: str, query: str, since_ns: int, results: ResultList | None = None
@@ -118,7 +118,7 @@ class QueryFolder(VirtualFolder):
         self._results = results
 
     async def opened(self) -> "QueryFolder":
-        # A reader gets all of one answer, also if others ask anew meanwhile.
+        # A handle reads one result list to its end, even if others refresh the search meanwhile.
         results = await self._memory.results(self._query)
         return QueryFolder(self._memory, self._name, self._query, self._since_ns, results)
 
@@ -142,7 +142,7 @@ class QueryFolder(VirtualFolder):
         return node
 
     async def xattrs(self) -> Mapping[str, bytes]:
-        """What is known without a request; `ls -l` asks for these."""
+        """Return what is known without a request, because `ls -l` reads all attributes."""
         found = {QUERY: self._query.encode()}
         if (last := self._memory.last(self._query)) is not None:
             found |= _counts(last)

@@ -1,8 +1,8 @@
 """Search results as links: paged, cached for a while, with unique names.
 
-The folders of `.search` (`search_folder`) read from here; `FinderPort` is the port to the service.
+The folders of `.search` (`search_folder`) use this; `FinderPort` is the port to the service.
 
-Rule: a match keeps its name for as long as its search is remembered, whatever else is found meanwhile.
+Rule: a match keeps its name while its search is cached, whatever else is found meanwhile.
 """
 
 import errno
@@ -25,23 +25,23 @@ from cmsfs.vfs.virtual.node import VirtualFile, VirtualLink, VirtualNode
 
 log = logging.getLogger(__name__)
 
-# A search is asked anew after this long, or when what it shows was removed here, when it is opened again.
+# When a search is opened again, it is repeated after this time, or if a shown item was removed locally.
 FRESH_SECONDS = 10.0
 
-# A link that was shown can be used for this long without asking again: programs that list first and read
-# later take their time, and where a link leads the tree says.
+# A link can be used for this long without repeating the search: programs may list first and read much later,
+# and the target of a link comes from the tree.
 LINK_SECONDS = 300.0
 
-# More than anybody reads, in ten requests; what is beyond is told, not shown.
-MOST = 2000
+# Maximum number of matches, ten requests; a notice tells that there are more.
+MAX_MATCHES = 2000
 
-# Searches whose matches and names are remembered; one of 2,000 matches takes about two megabytes.
+# Number of cached searches; one of 2,000 matches takes about two megabytes.
 REMEMBERED = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An item that was found: where it is on the drive (`path`, from the top, without a slash before it)."""
+    """A found item; `path` is its path from the drive's root, without a leading slash."""
 
     kind: NodeKind
     id: str
@@ -55,21 +55,21 @@ class SearchPort(Protocol):
 
     @property
     def total(self) -> int:
-        """How many items match, as far as the service says."""
+        """The number of matches, as reported by the service."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that can be had has come."""
+        """Whether all available matches were received."""
 
     @property
     def partial(self) -> str:
-        """Where alone it was looked, if the service was not asked; else nothing."""
+        """The limits of a search that was not done by the service; otherwise empty."""
 
     def is_gone(self, match: Match) -> bool:
-        """Whether the drive shows it no longer where it was found, as far as is known here."""
+        """Whether the item is known to be no longer where it was found."""
 
     async def more(self) -> Sequence[Match]:
-        """The matches of the next page that are on the drive, perhaps none.
+        """Return the matches of the next page that are on the drive, possibly none.
 
         Raises `OSError`, `CmsfsError`.
         """
@@ -79,15 +79,15 @@ class FinderPort(Protocol):
     """Searches the service."""
 
     async def begin(self, text: str) -> SearchPort:
-        """Begin the search that a person wrote; nothing is asked yet but what its words need.
+        """Start a search; sends no request except to resolve names in the query.
 
-        Raises `UserError` for words that mean nothing, `FileNotFoundError` for a folder or a person that
-        is not there, and as `SearchPort.more`.
+        Raises `UserError` for an invalid query, `FileNotFoundError` for an unknown folder or person, and as
+        `SearchPort.more`.
         """
 
 
 class TruncationNotice(VirtualFile):
-    """The entry that says by its name that not all is shown."""
+    """An entry whose name tells that not all matches are shown."""
 
     def __init__(self, query: str, shown: int, total: int) -> None:
         super().__init__(("search cut", query), mtime_ns=0)
@@ -104,15 +104,15 @@ class TruncationNotice(VirtualFile):
 
 
 class MatchNames:
-    """The names of one search's matches; `is_taken`: names that mean something else there."""
+    """The names of one search's matches; `is_taken`: names used for other entries."""
 
     def __init__(self, is_taken: Callable[[str], bool] = lambda _: False) -> None:
         self._is_taken = is_taken
-        self._given: dict[tuple[NodeKind, str], tuple[str, str]] = {}  # its path then, its name
+        self._given: dict[tuple[NodeKind, str], tuple[str, str]] = {}  # its path then, and its name
         self._taken: set[str] = set()
 
     def of(self, match: Match) -> str:
-        """Its own name if that is free; else with its folder's name in parentheses, else with its id."""
+        """Return its own name if it is free; else with its folder's name in parentheses, else with its id."""
         key = (match.kind, match.id)
         if (known := self._given.get(key)) is not None:
             if known[0] == match.path:
@@ -132,7 +132,7 @@ class MatchNames:
 
 
 class ResultList:
-    """What the service answered to a search at one time, growing as it is read."""
+    """The results of a search at one time, which grow as they are read."""
 
     def __init__(self, query: str, search: SearchPort, names: MatchNames) -> None:
         self._query = query
@@ -150,33 +150,33 @@ class ResultList:
 
     @property
     def total(self) -> int:
-        """How many items match; those that are not on the drive count, too."""
+        """The number of matches, including those that are not on the drive."""
         return max(self._search.total, self.shown)
 
     @property
     def partial(self) -> str:
-        """As `SearchPort.partial`."""
+        """The same as `SearchPort.partial`."""
         return self._search.partial
 
     @property
     def age(self) -> float:
-        """Seconds since it was asked."""
+        """Seconds since the search was started."""
         return trio.current_time() - self.began
 
     @property
     def is_stale(self) -> bool:
-        """Whether it is too old to be shown again, or shows what was removed here since."""
+        """Whether it is too old, or contains items that were removed locally since."""
         return self.age >= FRESH_SECONDS or any(map(self._search.is_gone, self._here))
 
     async def reach(self, count: int) -> None:
-        """Have this many entries, or all there are.  Cancelled: what has come stays."""
+        """Read until there are this many entries, or all.  Cancelled: received entries are kept."""
         while len(self.entries) < count and not self.is_whole:
             async with self._lock:
                 if len(self.entries) < count and not self.is_whole:
                     await self._next()
 
     async def find(self, name: str) -> VirtualNode | None:
-        """The entry of this name, however far behind."""
+        """Return the entry with this name, reading as far as necessary."""
         while name not in self.by_name and not self.is_whole:
             await self.reach(len(self.entries) + 1)
         return self.by_name.get(name)
@@ -185,15 +185,15 @@ class ResultList:
         found = await self._search.more()
         # atomic: no await while the entries grow
         for match in found:
-            if (match.kind, match.id) not in self._seen and self.shown < MOST:
+            if (match.kind, match.id) not in self._seen and self.shown < MAX_MATCHES:
                 self._seen.add((match.kind, match.id))
                 if not self._search.is_gone(match):
                     self._here.append(match)
                 self._add(self._names.of(match), self._link(match))
                 self.shown += 1
-        if self._search.is_complete or self.shown >= MOST:
+        if self._search.is_complete or self.shown >= MAX_MATCHES:
             self.is_whole = True
-            if self.total > self.shown and self.shown >= MOST:
+            if self.total > self.shown and self.shown >= MAX_MATCHES:
                 told = TruncationNotice(self._query, self.shown, self.total)
                 self._add(told.name, told)
 
@@ -202,7 +202,7 @@ class ResultList:
         self.by_name[name] = node
 
     def _link(self, match: Match) -> VirtualLink:
-        # From .search/QUERY/ up to the top, and down again.
+        # From .search/QUERY/ up to the root, and down again.
         key = ("match", self._query, match.kind, match.id)
         return VirtualLink(key, os.fsencode(f"../../{match.path}"), mtime_ns=match.mtime_ns)
 
@@ -215,7 +215,7 @@ class _Known:
 
 
 class SearchCache:
-    """The last searches, each with what was found and under which names."""
+    """A cache of the last searches, with their results and names."""
 
     def __init__(self, finder: FinderPort) -> None:
         self._finder = finder
@@ -223,12 +223,12 @@ class SearchCache:
         self._complained: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def last(self, query: str) -> ResultList | None:
-        """What was found when it was asked last, fresh or not."""
+        """Return the last results of a query, whether fresh or not."""
         known = self._known.get(query)
         return known.results if known is not None else None
 
     async def results(self, query: str) -> ResultList:
-        """The matches, asked for if they are stale; the first page is here then.
+        """Return the results, after a new search if they are stale; the first page is complete.
 
         Raises `OSError`, `CmsfsError`.
         """
@@ -246,9 +246,9 @@ class SearchCache:
 
     @contextmanager
     def explaining(self, query: str) -> Iterator[None]:
-        """Refusals of the search as errors of the file system, each with one line in the log.
+        """Translate errors of a search to `OSError`, each with one log line.
 
-        What is wrong with a search is so until it is another one: it is said once.
+        The same error of a query is logged only once.
         """
         try:
             yield

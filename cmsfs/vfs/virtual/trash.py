@@ -1,10 +1,10 @@
 """The service's trash as a folder: list it, move out to restore, delete to purge, move in to delete.
 
-The service is asked whenever a program opens the folder, and what it said is believed for a few seconds.
-The agent above does the asking (`TrashPort`); here stand the names, and what each refusal is for a program.
+The listing is requested whenever a program opens the folder, and cached for a few seconds.  The daemon sends
+the requests (`TrashPort`); this module assigns names and translates errors.
 
-Rule: nothing is purged but by `unlink` and `rmdir` in this folder; nothing is put into it whose bytes the
-service does not have.
+Rule: only `unlink` and `rmdir` in this folder purge items; items whose contents are not uploaded cannot be
+moved into it.
 """
 
 import errno
@@ -28,32 +28,32 @@ from cmsfs.vfs.virtual.node import VirtualFolder, VirtualNode
 
 log = logging.getLogger(__name__)
 
-# A program that looks at one name after another asks the service once in this time.
+# Lookups of names send at most one request in this time.
 FRESH_SECONDS = 5.0
-# Opening the folder asks anew, but not for each of a flurry of programs.
+# Opening the folder refreshes the listing, but not more often than this.
 OPENED_SECONDS = 0.5
 
 PAGE = 256
 
-# The service's word for what a hold or a retention forbids.
+# The service's error code for changes that a hold or a retention policy forbids.
 POLICY = "forbidden_by_policy"
 
 
 class TrashNames:
-    """What is called what in the trash.
+    """The names of items in the trash.
 
-    A name is the item's own; of several of one name all but the first that was seen get the moment of their
-    deletion, and if that is not enough their id.  A name that was given stays while the drive runs.
+    Items keep their own names; of several with the same name, all but the first one seen get the time of
+    their deletion appended and, if necessary, their id.  An assigned name is kept while the drive runs.
     """
 
     def __init__(self) -> None:
         self._of: dict[ItemKey, str] = {}
-        # When each was deleted: what comes back and is deleted again may be called something else.
+        # The deletion times: an item that is restored and deleted again may get another name.
         self._deleted: dict[ItemKey, datetime | None] = {}
         self._holders: dict[str, ItemKey] = {}
 
     def of(self, item: Remote) -> str:
-        """The name of an item, given now if it has none."""
+        """Return the name of an item, assigned now if it has none."""
         at = item.item.trashed_at
         if self._deleted.get(item.key, at) != at:
             self.left(item.key)
@@ -65,18 +65,18 @@ class TrashNames:
         return known
 
     def wish(self, item_key: ItemKey, name: str) -> None:
-        """Somebody puts an item there under a name of their choice: it has that, if nothing else has."""
+        """Assign the name that a program has chosen for an item, if it is free."""
         if name not in self._holders and item_key not in self._of:
             self._give(item_key, name)
 
     def left(self, item_key: ItemKey) -> None:
-        """An item is no longer in the trash."""
+        """Forget the name of an item that is no longer in the trash."""
         self._deleted.pop(item_key, None)
         if (name := self._of.pop(item_key, None)) is not None:
             del self._holders[name]
 
     def keep_only(self, keys: Iterable[ItemKey]) -> None:
-        """These are all that there are."""
+        """Forget the names of all other items."""
         for gone in self._of.keys() - set(keys):
             self.left(gone)
 
@@ -99,7 +99,7 @@ class TrashNames:
 
 
 class TrashContents:
-    """What was in the trash when it was asked, as far as it has been read."""
+    """The listing of the trash at one time, as far as it has been read."""
 
     def __init__(self, pages: TrashPages, names: TrashNames) -> None:
         self.began = trio.current_time()
@@ -114,7 +114,7 @@ class TrashContents:
         self._reading = trio.Lock()
 
     async def reach(self, count: int) -> None:
-        """Read on until so many are known, or all.  Raises what asking raises."""
+        """Read until `count` items are known, or all.  Raises errors of the request."""
         async with self._reading:
             while len(self.lines) < count and not self._is_whole:
                 try:
@@ -130,7 +130,7 @@ class TrashContents:
 
     def _add(self, item: Remote) -> None:
         name = self._names.of(item)
-        # What slides over the pages while the trash changes comes twice.
+        # If the trash changes meanwhile, an item may be on two pages.
         if name not in self._by_name:
             self._by_name[name] = self._by_key[item.key] = item
             self.lines.append((name, item))
@@ -166,7 +166,7 @@ class TrashFolder(VirtualFolder):
         self._current(within=OPENED_SECONDS)
 
     async def entries(self, position: int) -> Sequence[tuple[str, VirtualNode]]:
-        # Whoever reads on goes on in what he began with, unless somebody opened the folder meanwhile.
+        # A handle continues in the same listing, unless the folder was opened again meanwhile.
         contents = self._contents or self._current(within=FRESH_SECONDS)
         await contents.reach(position + PAGE)
         return [(name, self.node(item)) for name, item in contents.lines[position : position + PAGE]]
@@ -175,10 +175,10 @@ class TrashFolder(VirtualFolder):
         return self.node(await self.find(name))
 
     async def find(self, name: str) -> Remote:
-        """The item of this name.  Raises FileNotFoundError."""
+        """Return the item with this name.  Raises FileNotFoundError."""
         found = await self._current(within=FRESH_SECONDS).find(name)
         if found is None:
-            # It may have been deleted a moment ago, on the drive or elsewhere.
+            # It may have just been deleted, on the drive or elsewhere.
             came = await self._bin.settle()
             found = await self._current(within=0.0 if came else OPENED_SECONDS).find(name)
         if found is None:
@@ -186,7 +186,7 @@ class TrashFolder(VirtualFolder):
         return found
 
     async def find_key(self, key: ItemKey) -> Remote | None:
-        """The item of this id, if it is in the trash.  Raises what asking raises."""
+        """Return the item with this key, if it is in the trash.  Raises errors of the request."""
         return await self._current(within=FRESH_SECONDS).find_key(key)
 
     def node(self, item: Remote) -> VirtualNode:
@@ -199,7 +199,7 @@ class TrashFolder(VirtualFolder):
         return contents
 
     def changed(self) -> None:
-        """What is known of the trash may have changed: ask anew."""
+        """Discard the cached listing, because the trash may have changed."""
         self._contents = None
 
     # ---- changing ------------------------------------------------------------------------------
@@ -217,14 +217,14 @@ class TrashFolder(VirtualFolder):
         return (trash_items.TRASH, *item.key), await self.restore(item, parent, new_name, flags)
 
     async def restore(self, item: Remote, parent: Ino, new_name: str, flags: int) -> Ino:
-        """Bring an item back; the node that it is."""
+        """Restore an item; return its node."""
         if flags & renaming.EXCHANGE:
             raise errno_map.oserror(errno.EINVAL, new_name)
         try:
             with self._told("be restored"):
                 ino = await self._bin.restore(item, parent, new_name)
         except BaseException:
-            # It may be back all the same, elsewhere, or without our having heard it.
+            # It may have been restored nevertheless: elsewhere, or its response was lost.
             self.changed()
             raise
         self._left(item)
@@ -236,9 +236,9 @@ class TrashFolder(VirtualFolder):
         await self.put(parent, name, new_name)
 
     async def put(self, parent: Ino, name: str, wished: str) -> ItemKey | None:
-        """Put an item of the drive into the trash; under the wished name, if nothing there has it.
+        """Move an item of the drive to the trash, with the wished name if it is free there; return its key.
 
-        None: somebody else shares it, and has it still.
+        None: the item is another user's, so that it was only removed from this account.
         """
         try:
             with self._told("be moved to the trash"):
@@ -252,12 +252,12 @@ class TrashFolder(VirtualFolder):
     def _left(self, item: Remote) -> None:
         self._names.left(item.key)
         if self._contents is not None:
-            # Positions of whoever is reading stay what they are.
+            # Open handles keep their positions.
             self._contents.gone.add(item.key)
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """Give each refusal its errno, and one line in the log that says what to do."""
+        """Translate errors of the service to `OSError`, with a log line that tells what to do."""
         try:
             yield
         except errors.Forbidden as error:
@@ -275,8 +275,8 @@ class TrashFolder(VirtualFolder):
 
 
 def drive_name(item: Remote, parent: Ino, name: str) -> tuple[str, str]:
-    """What a program's name for an item that it restores to this folder means: the service's name, and that
-    of the file here.  Raises `OSError` for a name that nothing can have there."""
+    """Return the names for an item that a program restores to this folder: at the service and on the drive.
+    Raises `OSError` if the name is not valid there."""
     if naming.file_name(item.kind, item.name, at_root=parent == ROOT) == name:
         return item.name, name
     vfs_naming.check(parent, name)

@@ -1,6 +1,6 @@
-"""One item in the trash: its attributes and bytes there.
+"""One item in the trash: its attributes and contents.
 
-Rule: what is in a deleted folder is told by no service: such a folder is shown empty, and comes back whole.
+Services do not list the contents of a deleted folder: it is shown empty, and restored with its contents.
 """
 
 import errno
@@ -16,25 +16,25 @@ from cmsfs.vfs.attrs import item_fields
 from cmsfs.vfs.tree.attributes import Attributes
 from cmsfs.vfs.virtual.node import VirtualFile, VirtualFolder, VirtualNode
 
-# The key of an item's node is this, and the item's.
+# The key of an item's node is this and the item's key.
 TRASH = "trash"
 
-# Where an item was: asked only for who reads that, since finding a path takes longer than all the rest.
+# Returns an item's original path; called only on demand, since finding a path takes longer than all else.
 OriginalPath = Callable[[Remote], str]
 
 
 def facts(item: Remote, original_path: str) -> dict[str, bytes]:
-    """The extended attributes of an item in the trash; what the service does not say is left out."""
+    """Return the extended attributes of an item in the trash; unknown ones are omitted."""
     assert not isinstance(item.item, entries.Entry)
     values = item_fields.values(item.item) | {"original_path": original_path}
     if "modified_by" in values:
-        # The deletion is the last change of an item.
+        # The deletion is the last modification of an item.
         values["deleted_by"] = values["modified_by"]
     return {f"{item_fields.PREFIX}{name}": value.encode() for name, value in values.items()}
 
 
 class _Shown(VirtualNode):
-    """What all that is in the trash has in common."""
+    """The common part of all items in the trash."""
 
     def __init__(self, node_key: Hashable, item: Remote, original_path: OriginalPath) -> None:
         super().__init__(node_key, mtime_ns=item.mtime_ns)
@@ -45,7 +45,7 @@ class _Shown(VirtualNode):
         found = super().attributes(ino)
         if (at := self.item.item.trashed_at) is None:
             return found
-        # The modification time is the file's; when it was deleted is its last change.
+        # The modification time is the file's; its change time (ctime) is the deletion.
         ctime_ns = int(at.timestamp()) * 10**9
         return Attributes(
             ino=ino,
@@ -63,10 +63,10 @@ class _Shown(VirtualNode):
 
 
 class TrashedFolder(_Shown, VirtualFolder):
-    """A deleted folder, closed: nobody tells what is in it."""
+    """A deleted folder, shown empty because its contents are unknown."""
 
     kind = stat.S_IFDIR
-    # The kernel asks for the right to write a folder that is to be moved.
+    # The kernel requires write permission for a folder that is moved.
     mode = 0o700
 
 
@@ -83,7 +83,7 @@ class TrashedFile(_Shown, VirtualFile):
         self._blocks = blocks
 
     async def open(self) -> bytes | Content:
-        """Its bytes, if they are here; no service gives out those of what is in its trash."""
+        """Return its contents if they are cached; services do not serve contents of items in the trash."""
         if self.item.kind is NodeKind.LINK:
             return url_files.text(*shortcut_of(self.item.item))
         if not self.item.size:
@@ -94,7 +94,7 @@ class TrashedFile(_Shown, VirtualFile):
 
 
 def build_node(item: Remote, original_path: OriginalPath, blocks: BlockCache) -> VirtualNode:
-    """The node that stands for an item."""
+    """Return the node for an item in the trash."""
     node_key = (TRASH, *item.key)
     if item.kind is NodeKind.FOLDER:
         return TrashedFolder(node_key, item, original_path)

@@ -1,13 +1,13 @@
-"""Names of value folders, `status=open`, `sum=5..10`, `signed=2026-11`: what each stands for, and back.
+"""Names of value folders, `status=open`, `sum=5..10`, `signed=2026-11`: formats and parses them.
 
-A name has a field of the template before the `=`, and behind it a value, as `user.cms.metadata` shows it: the
-whole text, one option of several, a number, a day; or a range, of numbers with both ends included, of dates a
-year, a month, or any two of these.  Dates are those of UTC, as templates hold them.
+A name is a field of the template, `=`, and a value as shown in `user.cms.metadata`: the complete text, one of
+several options, a number, a day; or a range, inclusive for numbers, and for dates a year, a month, or any two
+of these.  Dates are in UTC, as in instances.
 
-A slash, a percent sign and control characters are written as in addresses: `%2F`, `%25`, `%0A`.  A value that
-is too long for a name is cut and has a hash of the whole one behind it.
+A slash, a percent sign and control characters are percent-encoded: `%2F`, `%25`, `%0A`.  A value that is too
+long for a name is truncated, and a hash of the complete value is appended.
 
-Rule: a name means the same whatever is there; only one with a hash needs the value that it was made of.
+Rule: the meaning of a name does not depend on existing items, except for one with a hash.
 """
 
 import calendar
@@ -30,9 +30,9 @@ _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ValueFilter:
-    """Items whose `field` has this value, or one from `low` to `high` (None: no end on that side).
+    """Selects items whose `field` has this value, or one from `low` to `high` (None: unbounded).
 
-    `word` is what stands behind the `=`; `value` is what is set by moving an item there, None for a range.
+    `word` is the text after the `=`; `value` is set on items that are moved there, None for a range.
     """
 
     field: str
@@ -44,11 +44,11 @@ class ValueFilter:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """The name of the value's folder."""
         return folder_name(self.field, self.word)
 
     def fits(self, value: Any) -> bool:
-        """Whether an item with this value of the field is meant."""
+        """Whether an item with this value of the field is selected."""
         if isinstance(value, list):
             return self.low in value
         if self.type in ("float", "date"):
@@ -59,7 +59,7 @@ class ValueFilter:
 
 
 def folder_name(field: str, word: str) -> str:
-    """The name of the folder of a value."""
+    """Return the name of a value's folder."""
     text = _ESCAPED.sub(lambda found: "".join(f"%{one:02X}" for one in _bytes(found[0])), word)
     name = f"{field}={text}"
     if len(name.encode()) <= MAX_BYTES and _HASHED.fullmatch(name) is None:
@@ -75,12 +75,12 @@ def _bytes(text: str) -> bytes:
 
 
 def is_hashed(name: str) -> bool:
-    """Whether it alone does not say which value it stands for."""
+    """Whether the name has a hash, so that its value cannot be parsed from it."""
     return _HASHED.fullmatch(name) is not None
 
 
 def of_name(name: str, fields: dict[str, metadata.Field], *, is_free: bool = False) -> ValueFilter | None:
-    """What a name stands for; None: no folder of a value.  `is_free`: any other field is a text."""
+    """Parse a name; None if it is not a value folder.  `is_free`: all other fields are texts."""
     key, sign, text = name.partition("=")
     field = fields.get(key)
     if field is None and is_free and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
@@ -95,8 +95,24 @@ def of_name(name: str, fields: dict[str, metadata.Field], *, is_free: bool = Fal
     return of_word(field, word)
 
 
+def expected(name: str, fields: dict[str, metadata.Field]) -> str | None:
+    """Describe the valid values for the field of a name; None if it is not a name of a value."""
+    key, sign, _ = name.partition("=")
+    if not sign or (field := fields.get(key)) is None:
+        return None
+    match field.type:
+        case "enum" | "multiSelect":
+            return f"{key} is one of {', '.join(repr(one.key) for one in field.options or ())}"
+        case "float":
+            return f"{key} is a number, or a range as 5..10"
+        case "date":
+            return f"{key} is a date as 2026-11-21, a month, a year, or a range of these"
+        case _:
+            return f"{key} is a text"
+
+
 def of_word(field: metadata.Field, word: str) -> ValueFilter | None:
-    """What a value or a range means in a field; None: it is none of the field's."""
+    """Parse a value or a range of a field; None if it is invalid for the field."""
     match field.type:
         case "float":
             return _numbers(field.key, word)
@@ -120,7 +136,7 @@ def _numbers(key: str, word: str) -> ValueFilter | None:
 
 
 def _number(word: str) -> float | None:
-    """None for no word, and `math.nan` for one that is no number."""
+    """Parse a number; None for an empty text, `math.nan` for an invalid number."""
     try:
         number = float(word) if word else None
     except ValueError:
@@ -142,7 +158,7 @@ def _dates(key: str, word: str) -> ValueFilter | None:
 
 
 def _span(word: str) -> tuple[str, str]:
-    """The first and the last moment of a year, a month, a day, or of a moment itself; `ValueError`."""
+    """Return the first and last moment of a year, month, day or date-time.  Raises `ValueError`."""
     if (found := _DATE.fullmatch(word)) is None:
         moment = metadata.date_text(word)
         return moment, moment
@@ -156,15 +172,15 @@ def _span(word: str) -> tuple[str, str]:
 
 # ---- which folders there are -------------------------------------------------------------------
 
-# More values than somebody looks through; the others are reached by their names.
+# Maximum number of listed values; others can be opened by name.
 MOST_VALUES = 200
-# So many numbers are shown one by one, and more as ranges.
+# Up to this many numbers are listed individually, more as ranges.
 _SINGLE_NUMBERS = 12
 
 
 def words_of(field: metadata.Field, values: list[Any], within: ValueFilter | None) -> dict[str, int]:
-    """What the values of a field are told apart by, with how many items each has; the most frequent first,
-    where order says nothing.  `within`: the folder of this field that one is in already."""
+    """Return the folders for the values of a field, with the number of items in each; the most frequent
+    first, unless they have a natural order.  `within`: the current folder's filter on this field."""
     counts: dict[str, int] = {}
     if field.type == "date":
         length = 4 if within is None else {4: 7, 7: 10}.get(len(within.word), 10 if within.value else 4)
@@ -202,7 +218,7 @@ def _number_words(numbers: list[float]) -> dict[str, int]:
 
 
 def _round_up(number: float) -> float:
-    """The next of 1, 2, 5, 10, 20, 50 ..., and of their fractions."""
+    """Round up to the next of ..., 0.5, 1, 2, 5, 10, 20, 50, ..."""
     power = 10.0 ** math.floor(math.log10(max(number, 1e-300)))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= number * (1 - 1e-9))
 

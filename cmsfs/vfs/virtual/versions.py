@@ -1,11 +1,11 @@
 """File versions: the folder `report.odt@versions` holds the versions before the current one.
 
-It stands beside every file that the service knows, in no listing; each version has a name by time and author,
-keeps the file's suffix, and can be read.  Copying one over the file brings it back, as a new version.
+It exists beside every file that the service knows, but is not listed; each version is named by time and
+author, keeps the file's suffix, and can be read.  Copying one over the file restores it, as a new version.
 
-Who may not read the file may not read what it was.
+Users who may not read the file may not read its versions.
 
-Rule: a name is given from the oldest on, so that a new version never changes the name of an older one.
+Rule: names are assigned from the oldest on, so that a new version never changes the name of an older one.
 """
 
 import errno
@@ -27,16 +27,16 @@ from cmsfs.vfs.virtual.node import Views, VirtualFile, VirtualFolder, VirtualNod
 
 SUFFIX = "@versions"
 
-# What was heard of a file's past holds for so long, while the file stays on its version.
+# Cache time of a file's version list, while its current version is the same.
 FRESH_SECONDS = 60.0
 
-# Whoever opens the folder gets news that is at most so old.
+# Maximum age of the version list when the folder is opened.
 OPENED_SECONDS = 2.0
 
-# Files whose past is remembered.
+# Number of files whose version lists are cached.
 REMEMBERED = 100
 
-# Longer ones are no help to recognise a version by.
+# Maximum number of characters of an author's name.
 _AUTHOR = 60
 _UNWANTED = re.compile(r"[/\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -53,14 +53,14 @@ class PastVersion:
 
 
 class VersionsPort(Protocol):
-    """Whoever knows what a file was."""
+    """Provides past versions."""
 
     async def past(self, file_id: str) -> Sequence[PastVersion]:
-        """The versions before the current one that are not in the trash, the newest first; RemoteError."""
+        """Return the past versions that are not deleted, newest first.  Raises `RemoteError`."""
 
 
 class VersionViews(Views):
-    """Finds `NAME@versions` for every file NAME; `check` raises the `OSError` if a file may not be read."""
+    """Finds `NAME@versions` for every file NAME; `check` raises `OSError` if a file may not be read."""
 
     def __init__(
         self, db: Database, history: VersionsPort, check: Callable[[Node], Awaitable[None]] | None = None
@@ -85,7 +85,7 @@ class VersionViews(Views):
 
 
 class _Past:
-    """What is known of one file's past."""
+    """The cached version list of one file."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Past:
         self._lines: list[tuple[str, VirtualNode]] = []
 
     async def check(self) -> None:
-        """Raise the `OSError` for a file that is gone, or may not be read any more."""
+        """Raise `OSError` if the file is gone, or may no longer be read."""
         node = tree.find(self._db, self._ino)
         if node is None or node.parent is None or node.is_lost:
             raise errno_map.oserror(errno.ENOENT)
@@ -110,8 +110,8 @@ class _Past:
             await self._check(node)
 
     async def lines(self, at_most: float) -> list[tuple[str, VirtualNode]]:
-        """The versions with their names, the newest first, as of at most so many seconds ago; as they were
-        last heard of while the service is out of reach."""
+        """Return the versions with their names, newest first, at most `at_most` seconds old; while the
+        service is unreachable, the last known ones."""
         node = tree.find(self._db, self._ino)
         if node is None or node.remote_id is None:
             raise errno_map.oserror(errno.ENOENT)
@@ -152,14 +152,14 @@ class VersionFile(VirtualFile):
     def __init__(self, file_id: str, version: PastVersion, past: _Past) -> None:
         super().__init__(("version", file_id, version.id), mtime_ns=version.made_ns)
         self.size = version.size
-        # What a version says never changes.
+        # The attributes of a version never change.
         self.timeout = FRESH_SECONDS
         self._file_id = file_id
         self._version = version
         self._past = past
 
     async def open(self) -> bytes | Content:
-        # Its bytes may be here from before.
+        # Its contents may be cached.
         await self._past.check()
         version = self._version
         return Content(version.sha1, version.size, self._file_id, version.id)
@@ -175,8 +175,8 @@ class VersionFile(VirtualFile):
 
 
 def version_names(name: str, past: Sequence[PastVersion]) -> list[tuple[str, PastVersion]]:
-    """Each version with its name, in the order given, the newest first: local time, author, and the suffix of
-    the file; `(2)` and so on for those of one second and one author."""
+    """Return each version with its name, in the given order, newest first.  A name has local time, author and
+    the file's suffix, and `(2)` and so on for several by one author in one second."""
     suffix = PurePosixPath(name).suffix
     if len(suffix.encode()) > naming.MAX_SUFFIX_BYTES:
         suffix = ""

@@ -1,7 +1,7 @@
-"""The operations of a file system on virtual nodes: the other half of what `router` shows.
+"""The file system operations on virtual nodes, to which `router` dispatches.
 
-It has the methods of `tree.filesystem.Filesystem`, for the inode numbers and handles from
-`node.FIRST` on.  What a node or a folder allows it says itself (`node`).
+It has the methods of `tree.filesystem.Filesystem`, for the inode numbers and handles from `node.FIRST` on.
+Each node implements the operations that it supports (`node`).
 """
 
 import errno
@@ -16,7 +16,7 @@ from cmsfs.vfs.virtual.node import VirtualFile, VirtualInodes, VirtualLink, Virt
 
 
 class VirtualFilesystem:
-    """Everything that is shown and is no row of the tree."""
+    """The file system of all nodes that are not rows of the tree."""
 
     def __init__(self, inodes: VirtualInodes, blocks: BlockCache, fetcher: Fetcher) -> None:
         self._inodes = inodes
@@ -30,7 +30,7 @@ class VirtualFilesystem:
         return self.looked_up(await with_deadline(self._inodes.folder(parent).child(name)))
 
     def looked_up(self, node: VirtualNode) -> Attributes:
-        """What a node shows; counted as a lookup."""
+        """Return the attributes of a node; counts as a lookup."""
         # atomic: no await until the reply
         ino = self._inodes.use(node)
         self._inodes.looked_up(ino)
@@ -48,7 +48,7 @@ class VirtualFilesystem:
         return await self.handles.readdir(fh, after)
 
     def above(self, ino: Ino) -> Ino:
-        """The root, below which all of them are."""
+        """Return the root, the parent of all virtual folders."""
         return ROOT
 
     def counted(self, ino: Ino) -> None:
@@ -113,7 +113,7 @@ class VirtualFilesystem:
         return await self.handles.write(fh, offset, data)
 
     async def flush(self, fh: int) -> None:
-        """What is written goes to its node at once."""
+        """Do nothing: writes go to the node at once."""
 
     async def fsync(self, fh: int) -> None:
         """The same."""

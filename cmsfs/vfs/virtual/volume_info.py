@@ -1,9 +1,9 @@
-"""`.xdg-volume-info` at the root: what file managers call the drive in their side panes, and its icon.
+"""`.xdg-volume-info` at the root: the drive's name and icon in the side panes of file managers.
 
-GVfs looks for the file when something is mounted.  It is in no listing, so it is neither copied nor backed
-up, and it is at no service.
+GVfs looks up the file after a mount.  It is not listed, so it is neither copied nor backed up, and it is not
+stored at the service.
 
-Rule: an item of that name goes before it: whoever has called their drive something means it.
+Rule: an item with that name has precedence, because the user has chosen the drive's name with it.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ NAME = ".xdg-volume-info"
 
 
 class VolumeInfo(Views):
-    """Finds the file; `title` says what the drive is called now, `icon` is a name of the icon theme."""
+    """Finds the file; `title` returns the drive's current name, `icon` is a name of the icon theme."""
 
     def __init__(self, title: Callable[[], str], icon: str) -> None:
         self._title = title
@@ -29,10 +29,10 @@ class VolumeInfo(Views):
 
 
 class VolumeInfoFile(VirtualFile):
-    """The file, a key file of GLib's."""
+    """The file, in GLib's key file format."""
 
     def __init__(self, title: str, icon: str) -> None:
-        # Always of one time, or whoever compares would find it changed at each look.
+        # A constant time, or the file would seem changed at each lookup.
         super().__init__("volume info", mtime_ns=0)
         self._data = f"[Volume Info]\nName={_value(title)}\nIcon={icon}\n".encode()
         self.size = len(self._data)
@@ -42,5 +42,5 @@ class VolumeInfoFile(VirtualFile):
 
 
 def _value(text: str) -> str:
-    """A text as a value in a key file: of one line, without escapes."""
+    """Return a text as a value in a key file: one line, without escapes."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split()).replace("\\", "\\\\")

@@ -46,7 +46,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
         # An earlier upload has been found; the next run of the operation handles it.
         await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
         return
-    if Ability.DELETIONS in context.client.offers.lacking:
+    if context.client.offers.is_lacking(Ability.DELETIONS):
         # Journaled before this was known; such deletions are refused at the system call.
         await _refused(context, task, errors.NotSupported(405, "not_offered", _CANNOT))
         return
@@ -86,7 +86,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
         await _done(context, task)
         return
     await context.db.write(
-        lambda conn: reconsider(conn, task.op, "The item is being changed at the service.")
+        lambda conn: reconsider(context, conn, task.op, "The item is being changed at the service.")
     )
 
 
@@ -114,6 +114,7 @@ async def _delete_whole(context: PushContext, task: queue.Task, found: tree_remo
         return _record_done(conn, task)
 
     context.remote_updates.publish(await context.db.write(txn))
+    _note_deleted(context, node)
     for ino, *_ in found.items:
         context.ended(ino)
 
@@ -170,6 +171,14 @@ async def _look(context: PushContext, node: Node) -> items.Item | None:
 
 async def _done(context: PushContext, task: queue.Task) -> None:
     context.remote_updates.publish(await context.db.write(lambda conn: _record_done(conn, task)))
+    _note_deleted(context, task.node)
+
+
+def _note_deleted(context: PushContext, before: Node) -> None:
+    """A page that was requested before may arrive when the node is no longer known."""
+    node = tree.find(context.db, before.ino)
+    if node is not None and node.remote_id is not None and node.remote_id == before.remote_id:
+        context.remote_updates.note_deleted((node.kind, node.remote_id), node.sequence)
 
 
 def _record_done(conn: Connection, task: queue.Task) -> list[Change]:

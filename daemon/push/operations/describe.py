@@ -38,7 +38,7 @@ async def describe(context: PushContext, task: queue.Task) -> None:
     if wish == Described():
         await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
-    if Ability.CHANGES in context.client.offers.lacking:
+    if context.client.offers.is_lacking(Ability.CHANGES):
         raise not_offered(Ability.CHANGES)
     try:
         answer = await _describe(context, node, node.remote_id, wish)

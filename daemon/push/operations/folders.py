@@ -18,7 +18,7 @@ from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
 from cmsfs.replica.rows import in_flight
 from cmsfs.runtime import clock
 from daemon.push import conflicts, inflight_recovery
-from daemon.push.context import PushContext, reconsider
+from daemon.push.context import PushContext
 
 
 async def mkdir(context: PushContext, task: queue.Task) -> None:
@@ -32,7 +32,7 @@ async def mkdir(context: PushContext, task: queue.Task) -> None:
         return
     assert parent is not None
     assert parent.remote_id is not None
-    if Ability.FOLDERS in context.client.offers.lacking:
+    if context.client.offers.is_lacking(Ability.FOLDERS):
         raise not_offered(Ability.FOLDERS)
     name = naming.remote_name(node)
     with context.remote_updates.making(parent.remote_id, name):
@@ -52,11 +52,16 @@ async def mkdir(context: PushContext, task: queue.Task) -> None:
 
 async def _name_in_use(context: PushContext, task: queue.Task, error: errors.Conflict) -> None:
     theirs = await conflicts.holder(context, error)
-    if isinstance(theirs, items.Folder) and conflicts.may_be_ours(context.db, task.node.ino, theirs):
+    is_passing = theirs is not None and theirs.id in context.passing
+    if (
+        isinstance(theirs, items.Folder)
+        and not is_passing
+        and conflicts.may_be_ours(context.db, task.node.ino, theirs)
+    ):
         await _done(context, task, theirs, found=True)
         context.hydrator.list_soon(task.node.ino)
     elif isinstance(theirs, items.Folder) and conflicts.is_leaving(context, task, task.node, theirs):
-        await context.db.write(lambda conn: reconsider(conn, task.op, "An earlier folder is in the way."))
+        await conflicts.wait_for_place(context, task, theirs)
     else:
         await conflicts.keep_both(context, task, theirs)
 

@@ -41,7 +41,7 @@ async def move(context: PushContext, task: queue.Task) -> None:
     if new_name is None and new_parent is None:
         await context.db.write(lambda conn: queue.finish(conn, task.op))
         return
-    if Ability.CHANGES in context.client.offers.lacking:
+    if context.client.offers.is_lacking(Ability.CHANGES):
         await _undo(context, task)
         return
     try:
@@ -116,7 +116,7 @@ async def touch(context: PushContext, task: queue.Task) -> None:
     """Carry out a TOUCH."""
     node = task.node
     assert node.remote_id is not None
-    if Ability.CHANGES in context.client.offers.lacking:
+    if context.client.offers.is_lacking(Ability.CHANGES):
         # The upload already set the time, as precisely as this service stores it.
         await context.db.write(lambda conn: queue.finish(conn, task.op))
         return

@@ -14,7 +14,7 @@ from cmsfs.replica.nodes import Base, Node
 from cmsfs.replica.rows import in_flight
 from cmsfs.runtime import clock
 from daemon.push import conflicts
-from daemon.push.context import PushContext, reconsider
+from daemon.push.context import PushContext
 from daemon.push.operations import append_merge
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ async def name_in_use(
         log.info("found an earlier upload whose response was lost; adopting it")
         return theirs
     if conflicts.is_leaving(context, task, node, theirs):
-        await context.db.write(lambda conn: reconsider(conn, task.op, "An earlier upload is in the way."))
+        await conflicts.wait_for_place(context, task, theirs)
         return None
     await conflicts.keep_both(context, task, theirs)
     append_merge.note_copy(context, node, theirs)

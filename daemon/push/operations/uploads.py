@@ -6,7 +6,6 @@ as `If-Match`; the service's answer decides between a new version, a new file an
 Rule: an upload may be sent twice.  The second one finds the first by its SHA-1 and adopts it.
 """
 
-import errno
 import functools
 import logging
 from collections.abc import Mapping, Sequence
@@ -28,13 +27,13 @@ from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Base, Content, Ino, Node, NodeKind, remote_from_item, remote_mtime_ns
-from cmsfs.replica.rows import copy_sources, in_flight
+from cmsfs.replica.rows import copy_sources, in_flight, op_rows
 from cmsfs.replica.rows.in_flight import SentRequest
 from cmsfs.runtime import clock
 from daemon.push import inflight_recovery
 from daemon.push.context import REBASES, PushContext, reconsider
+from daemon.push.operations import lost_base, refused_uploads, server_copy, web_links
 from daemon.push.operations import multipart as push_multipart
-from daemon.push.operations import refused_uploads, server_copy, web_links
 from daemon.push.operations.upload_targets import NewFile, Target
 
 log = logging.getLogger(__name__)
@@ -169,7 +168,9 @@ async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
             note=functools.partial(_note, {task.node.ino: task}, noted),
         )
     except OSError as error:
-        if _is_lost(context, draft, error):
+        if lost_base.is_lost(context, draft, error):
+            if await lost_base.restore(context, task, draft):
+                return False
             raise errors.LostBase(f"the base of draft {draft.id}: {error}") from error
         raise
     if sealed is None:
@@ -181,13 +182,6 @@ async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
     context.noted.update(noted)
     context.sealed[task.node.ino] = sealed
     return True
-
-
-def _is_lost(context: PushContext, draft: Draft, error: OSError) -> bool:
-    """Whether downloading a draft's base again is pointless: nobody has it or may deliver it."""
-    base = context.drafts.base(draft)
-    nowhere = base is not None and base.remote_id is None and error.errno == errno.EIO
-    return nowhere or error.errno in (errno.ESTALE, errno.EACCES)
 
 
 async def _look_again(context: PushContext, task: queue.Task) -> None:
@@ -302,7 +296,7 @@ def _is_superseded(context: PushContext, node: Node) -> bool:
 async def _send_version(context: PushContext, task: queue.Task, node: Node, path: Path) -> None:
     """Upload a new version of the item that belongs to the node."""
     assert node.sha1 is not None
-    if Ability.VERSIONS in context.client.offers.lacking:
+    if context.client.offers.is_lacking(Ability.VERSIONS):
         raise not_offered(Ability.VERSIONS)
     base = node.base
     for _ in range(REBASES):
@@ -329,7 +323,7 @@ async def _send_version(context: PushContext, task: queue.Task, node: Node, path
             await _done(context, task, node, answer)
             return
     await context.db.write(
-        lambda conn: reconsider(conn, task.op, "The file is being changed at the service.")
+        lambda conn: reconsider(context, conn, task.op, "The file is being changed at the service.")
     )
 
 
@@ -369,8 +363,10 @@ async def _done(
                 ops.record_move(conn, now, due_ns=clock.time_ns())
         # It may have been moved remotely during the upload: then it moves here, too.
         changes: list[Change] = []
-        folder = tree.get(conn, holder.parent).remote_id if holder.parent is not None else None
-        if (folder, holder.name) != (theirs.parent_id, theirs.name):
+        if holder.parent is None:
+            # Deleted here during the upload; as a file that stays on this machine, with no request for that.
+            op_rows.record_once(conn, holder.ino, ops.OpKind.TRASH)
+        elif (tree.get(conn, holder.parent).remote_id, holder.name) != (theirs.parent_id, theirs.name):
             changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         return changes, sealing.release_content(conn, sha1)
 

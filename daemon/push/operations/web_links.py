@@ -57,7 +57,7 @@ async def upload(context: PushContext, task: queue.Task, node: Node) -> bool:
 
 def _may_become_link(context: PushContext, node: Node) -> bool:
     """Whether the node is a new file that may become a web link, depending on its contents."""
-    if Ability.WEB_LINKS in context.client.offers.lacking:
+    if context.client.offers.is_lacking(Ability.WEB_LINKS):
         return False
     if node.kind is not NodeKind.FILE or node.remote_id is not None or naming.link_name(node.name) is None:
         return False
@@ -136,7 +136,7 @@ async def _name_in_use(
         log.info("found an earlier web link whose response was lost; adopting it")
         await _done(context, task, node, theirs, data)
     elif theirs is not None and conflicts.is_leaving(context, task, node, theirs):
-        await context.db.write(lambda conn: reconsider(conn, task.op, "An earlier item is in the way."))
+        await conflicts.wait_for_place(context, task, theirs)
     else:
         await conflicts.keep_both(context, task, theirs)
 
@@ -161,7 +161,7 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
     if wanted == before:
         await _unchanged(context, task, node, data)
         return
-    if Ability.CHANGES in context.client.offers.lacking:
+    if context.client.offers.is_lacking(Ability.CHANGES):
         raise not_offered(Ability.CHANGES)
     etag = node.etag
     for _ in range(REBASES):
@@ -193,7 +193,7 @@ async def _change(context: PushContext, task: queue.Task, node: Node, data: byte
             await _done(context, task, node, answer, data)
             return
     await context.db.write(
-        lambda conn: reconsider(conn, task.op, "The web link is being changed at the service.")
+        lambda conn: reconsider(context, conn, task.op, "The web link is being changed at the service.")
     )
 
 

@@ -9,7 +9,7 @@ from daemon.ui import commands
 from daemon.ui.desk import Form, Page, PageDesk, said
 from daemon.ui.door import Browser, Notice
 
-# A person who logs in finds their password first.
+# Timeout of a login, during which the user may have to find their password.
 LOGIN_SECONDS = 600.0
 
 
@@ -26,7 +26,7 @@ async def show(desk: PageDesk) -> responses.Response:
 
 
 async def log_in(desk: PageDesk, given: dict[str, str]) -> responses.Response:
-    """Have the command log in; it opens the service's page in the browser."""
+    """Run `cmsfs login`, which opens the service's login page in the browser."""
     account = given.get("account", "").strip()
     if not account or account.startswith("-") or "/" in account:
         raise errors.UserError("An account has a name, without a slash.")
@@ -51,7 +51,7 @@ async def log_out(desk: PageDesk, given: dict[str, str]) -> responses.Response:
 
 
 async def check(desk: PageDesk, given: dict[str, str]) -> responses.Response:
-    """Have the checks of `cmsfs doctor` made."""
+    """Run the checks of `cmsfs doctor`."""
     told = await commands.run(desk.drive.settings.account, "doctor", "--json", fails=False)
     try:
         found = json.loads(told)

@@ -1,4 +1,4 @@
-"""What happened lately, and the traffic of the last day as a plot and as a table."""
+"""Recent events, and the traffic of the last day as a plot and as a table."""
 
 import time
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from daemon.fetch import path_lookup
 from daemon.ui.desk import Form, Page, PageDesk
 from daemon.ui.history import DAY_SECONDS, TrafficSample
 
-# The plot, in its own units: an hour is one bar.
+# The plot, in its own units; each hour is a bar.
 HOURS = 24
 HEIGHT = 100
 
-# Who it was is asked for so many, and so long.
+# The author of an event is requested for a limited number of events, with a timeout.
 AUTHOR = "user.cms.modified_by"
 MOST_NAMED = 30
 AUTHOR_SECONDS = 3.0
@@ -26,7 +26,7 @@ AUTHOR_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PlottedHour:
-    """One hour of the day: figures, and the height of its bar."""
+    """One hour of the day: values, and the height of its bar."""
 
     label: str
     value: str
@@ -35,7 +35,7 @@ class PlottedHour:
 
 @dataclass(frozen=True, slots=True)
 class TrafficPlot:
-    """One figure over a day."""
+    """One value over a day."""
 
     title: str
     note: str
@@ -56,7 +56,7 @@ async def show(desk: PageDesk) -> responses.Response:
 
 
 async def _name_authors(desk: PageDesk, found: list[Happening]) -> None:
-    """Put in who it was where the news did not say: the newest of each item, by what the item says now."""
+    """Add missing authors: to the latest event of each item, from the item's current last modifier."""
     seen: set[str] = set()
     drive = desk.drive
     for number, one in enumerate(found[:MOST_NAMED]):
@@ -103,7 +103,7 @@ def _figure(value: int) -> str:
 def _plot(
     title: str, note: str, values: list[int], now: int, said: Callable[[int], str], scale: int = 0
 ) -> TrafficPlot:
-    """A bar for each hour; as high as the largest, or `scale`, is the whole height."""
+    """Return a bar for each hour; the largest value, or `scale`, has the full height."""
     top = max(*values, scale, 1)
     hours = []
     for number, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""What waits for a person: conflicts, what the service refuses, what was recovered, missing or offered."""
+"""Items that need attention: conflicts, rejected changes, recovered or missing items, and offers."""
 
 from starlette import responses
 
@@ -43,7 +43,7 @@ async def offer(desk: PageDesk, given: dict[str, str]) -> responses.Response:
 
 
 def _choice(given: dict[str, str], yes: str, no: str) -> bool:
-    """Which of two buttons was pressed."""
+    """Return whether the button `yes` was pressed, not `no`."""
     if given.get("choice") not in (yes, no):
         raise errors.UserError("Nothing was chosen.")
     return given["choice"] == yes

@@ -1,4 +1,4 @@
-"""A conflict, side by side: both versions with time, author, size and what is in them, and the choice."""
+"""A conflict: both versions side by side with time, author, size and preview, and the choices."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ AUTHOR = "user.cms.modified_by"
 
 @dataclass(frozen=True, slots=True)
 class ShownVersion:
-    """One of the two."""
+    """One of the two versions."""
 
     path: str
     mark: str
@@ -29,7 +29,7 @@ class ShownVersion:
     author: str
     size: int
     preview: Preview
-    problem: str = ""  # why it cannot be looked into
+    problem: str = ""  # why there is no preview
 
 
 async def show(desk: PageDesk) -> responses.Response:
@@ -64,7 +64,7 @@ async def settle(desk: PageDesk, given: dict[str, str]) -> responses.Response:
 
 
 async def picture(desk: PageDesk) -> responses.Response:
-    """A picture as it is, if it is one that browsers show."""
+    """Return an image, if it is of a type that browsers display."""
     drive = desk.drive
     node = await path_lookup.find(drive.state.db, drive.hydrator, desk.query.get("path", ""))
     kind, data = "", b""
@@ -78,7 +78,7 @@ async def picture(desk: PageDesk) -> responses.Response:
 
 
 async def _copy(desk: PageDesk, path: str) -> Node:
-    """The conflict copy at a path, or the newest one of what is there."""
+    """Return the conflict copy at a path, or the newest conflict copy of the file there."""
     drive = desk.drive
     node = await path_lookup.find(drive.state.db, drive.hydrator, path)
     if not (await drive.told_of(path)).conflict:

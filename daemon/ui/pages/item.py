@@ -1,4 +1,4 @@
-"""One file or folder: how it stands, whether it is kept here, and its earlier versions."""
+"""A file or folder: its sync status, whether it is available offline, and its earlier versions."""
 
 from starlette import responses
 
@@ -27,7 +27,7 @@ async def show(desk: PageDesk) -> responses.Response:
 
 
 async def version(desk: PageDesk) -> responses.Response:
-    """An earlier version at a glance."""
+    """Show a preview of an earlier version."""
     path = desk.query.get("path", "")
     node, one = await _past(desk, path, desk.query.get("id", ""))
     data = await _history(desk).beginning(node.remote_id or "", one, previews.MOST_TEXT)
@@ -86,7 +86,7 @@ def _history(desk: PageDesk) -> VersionHistory:
 
 
 async def _past(desk: PageDesk, path: str, version_id: str) -> tuple[Node, PastVersion]:
-    """A file and an earlier version of it."""
+    """Return a file and one of its earlier versions."""
     node = await _node(desk, path)
     if node.kind is NodeKind.FILE and node.remote_id is not None:
         for one in await _history(desk).past(node.remote_id):

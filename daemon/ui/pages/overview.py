@@ -1,4 +1,4 @@
-"""The first page: state, connection, transfers, and what waits."""
+"""The first page: state, connection, transfers, and pending changes."""
 
 from starlette import responses
 
@@ -7,7 +7,7 @@ from daemon.ui.live import Live
 
 
 async def show(desk: PageDesk) -> responses.Response:
-    """The page as it is now; its script keeps it so."""
+    """Show the current state; a script keeps the page up to date."""
     live = Live(desk.drive)
     await live.look()
     return desk.page("overview.html", "Overview", status=await desk.drive.status(), now=live.now)

@@ -1,4 +1,4 @@
-"""Search at the service, in the words of `cmsfs search` and the drive's `.search` folder."""
+"""Search at the service, with the syntax of `cmsfs search` and the drive's `.search` folder."""
 
 from starlette import responses
 
@@ -19,7 +19,7 @@ async def show(desk: PageDesk) -> responses.Response:
         drive = desk.drive
         try:
             state = drive.state
-            local = LocalSearch(state.db, state.blocks.place)
+            local = LocalSearch(state.db, state.blocks)
             finding = RemoteSearch(state.db, drive.client, drive.hydrator, drive.health, local)
             search = await finding.begin(words)
             while len(found) < MOST and not search.is_complete:

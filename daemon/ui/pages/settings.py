@@ -1,4 +1,4 @@
-"""The settings with their explanations; checked by the command line before they are kept."""
+"""The settings with their descriptions; the command line validates and stores changes."""
 
 import typing
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from daemon.ui.desk import Form, Page, PageDesk
 
 @dataclass(frozen=True, slots=True)
 class ShownSetting:
-    """One setting as it is in force for the next mount."""
+    """A setting, with its value for the next mount."""
 
     name: str
     text: str
@@ -22,7 +22,7 @@ class ShownSetting:
     value: str
     default: str
     origin: str  # "" for the default
-    choices: tuple[str, ...]  # none: anything of its kind
+    choices: tuple[str, ...]  # empty: any value of its type
     kind: str
 
 
@@ -38,7 +38,7 @@ async def show(desk: PageDesk) -> responses.Response:
         if one.name == "account" or (
             isinstance(value, list) and any(isinstance(part, dict) for part in value)
         ):
-            continue  # the page is one account's; a table of tables is written in the file
+            continue  # the page is for one account; nested tables are edited in the file
         sections.setdefault(section, []).append(
             ShownSetting(
                 name=one.name,

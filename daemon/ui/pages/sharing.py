@@ -1,4 +1,4 @@
-"""How a file or folder is shared: its link with the terms of it, and who collaborates on it."""
+"""The sharing of a file or folder: its shared link with the link's settings, and its collaborators."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
@@ -15,7 +15,7 @@ from daemon.content.item_sharing import ItemSharing
 from daemon.fetch import path_lookup
 from daemon.ui.desk import Form, Page, PageDesk, said
 
-# Who can use a link: what the service calls it, and what people do.
+# Who can use a link: the service's value, and its label.
 ACCESS = {
     "open": "Anyone with the link",
     "company": "People of the company",
@@ -60,7 +60,7 @@ async def show(desk: PageDesk) -> responses.Response:
 
 
 async def share(desk: PageDesk, given: dict[str, str]) -> responses.Response:
-    """Make the link, or change its terms."""
+    """Create the link, or change its settings."""
     path = given.get("path", "")
     node = await _node(desk, path)
     before = await _sharing(desk).link(node)
@@ -75,7 +75,7 @@ async def share(desk: PageDesk, given: dict[str, str]) -> responses.Response:
 
 
 def _terms(given: dict[str, str], before: items.SharedLink | None) -> dict[str, object]:
-    """What the form wants otherwise than it is; of a new link, than it would be."""
+    """Return the settings that the form changes; for a new link, those that differ from the defaults."""
     wish: dict[str, object] = {}
     if (access := given.get("access", "")) in ACCESS and (before is None or access != before.access):
         wish["access"] = access
@@ -118,13 +118,13 @@ async def end(desk: PageDesk, given: dict[str, str]) -> responses.Response:
 
 
 def _end(day: str) -> datetime:
-    """The end of a day of this machine's."""
+    """Return the end of a day in local time."""
     try:
         found = datetime.combine(date.fromisoformat(day), time(23, 59, 59)).astimezone()
     except ValueError:
         raise errors.UserError(f"{day} is not a date.") from None
     if found <= clock.datetime_now(UTC):
-        raise errors.UserError(f"{day} is over: choose a day to come.")
+        raise errors.UserError(f"{day} is in the past: choose a later day.")
     return found
 
 

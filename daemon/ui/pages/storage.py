@@ -1,4 +1,4 @@
-"""What is kept on this computer: pins and what they cost, and the cache by folder, to be freed."""
+"""Local storage: pinned items with their sizes, and the cache by folder, which can be freed."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from cmsfs.replica import tree
 from daemon.fetch import cache_usage, path_lookup
 from daemon.ui.desk import Form, Page, PageDesk
 
-# The largest ones.
+# Maximum number of items shown, the largest first.
 MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class CachedItem:
-    """An item of the folder, with what is cached of it and below it."""
+    """An item of the folder, with the cached bytes of it and of everything below."""
 
     path: str
     name: str
@@ -29,7 +29,7 @@ async def show(desk: PageDesk) -> responses.Response:
     if not folder.is_folder and folder.parent is not None:
         folder = tree.find(db, folder.parent) or folder
     ino = folder.ino
-    await drive.state.blocks.flush()  # what has come is recorded in batches
+    await drive.state.blocks.flush()  # downloaded blocks are recorded in batches
     used = await db.query(lambda conn: cache_usage.below(conn, ino))
     found = []
     for item, nbytes in used.most_common(MOST):

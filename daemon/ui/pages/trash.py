@@ -1,4 +1,4 @@
-"""The service's trash: what is in it, to be restored or deleted for good."""
+"""The service's trash: its items, which can be restored or permanently deleted."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,13 +12,13 @@ from cmsfs.replica.nodes import ROOT, Ino, NodeKind, Remote
 from daemon.fetch import path_lookup
 from daemon.ui.desk import Form, Page, PageDesk
 
-# So many are read of a long trash.
+# Maximum number of items shown.
 MOST = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTrashed:
-    """An item of the trash."""
+    """An item in the trash."""
 
     kind: str
     id: str
@@ -62,7 +62,7 @@ def _shown(one: Remote, path: str) -> ShownTrashed:
 
 
 def _meant(desk: PageDesk, given: dict[str, str]) -> Remote:
-    """The item that a button is about, as this browser was shown it."""
+    """Return the item of a button, as this browser was shown it."""
     try:
         return desk.browser.trashed[NodeKind(given.get("kind", "")), given.get("id", "")]
     except (KeyError, ValueError):
@@ -70,7 +70,7 @@ def _meant(desk: PageDesk, given: dict[str, str]) -> Remote:
 
 
 async def _folder(desk: PageDesk, path: str) -> Ino:
-    """The folder that it was in, or the top of the drive if that is gone."""
+    """Return the folder that it was in, or the root if that is gone."""
     above = path.rpartition("/")[0]
     if not path.startswith("/") or not above:
         return ROOT

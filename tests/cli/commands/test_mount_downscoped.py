@@ -27,6 +27,7 @@ def test_read_only_folder_drive_refuses_changes(cmsfs, mountpoint, server, accou
     folder, name = _folder(cmsfs)
     done = cmsfs("mount", mountpoint, "--folder", folder, "--read-only", "--ttl", "8h")
     assert (done.returncode, done.stderr) == (0, "")
+    assert _sh('stat -c %a "$1" "$1/$2"', mountpoint, name).stdout.split() == ["555", "444"]
     assert name in _sh('ls -A "$1"', mountpoint).stdout.splitlines()
     assert _sh('cat "$1"', mountpoint / name).returncode == 0
     for script in ('echo > "$1/new"', 'rm "$1/$2"', 'mkdir "$1/d"', 'mv "$1/$2" "$1/other"'):
@@ -39,6 +40,7 @@ def test_read_only_folder_drive_refuses_changes(cmsfs, mountpoint, server, accou
     try:
         assert cmsfs("mount", other).returncode == 0
         assert "Welcome.md" in _sh('ls -A "$1"', other).stdout.splitlines()
+        assert _sh('stat -c %a "$1" "$1/Welcome.md"', other).stdout.split() == ["755", "644"]
         assert "Welcome.md" not in _sh('ls -A "$1"', mountpoint).stdout.splitlines()
     finally:
         assert cmsfs("umount", other).returncode == 0

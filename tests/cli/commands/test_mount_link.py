@@ -66,6 +66,7 @@ def test_a_shared_folder_is_mounted_without_a_login(
     account(server, profile="server")
     (tmp_path / "Report" / "inner").mkdir(parents=True)
     (tmp_path / "Report" / "a.txt").write_text("what is shared")
+    (tmp_path / "Report" / "inner" / "b.txt").write_text("what is inside")
     assert cmsfs("put", tmp_path / "Report", "/").returncode == 0
     url = cmsfs("share", "/Report", "--password-file", password).stdout.strip()
     second()
@@ -73,6 +74,9 @@ def test_a_shared_folder_is_mounted_without_a_login(
     assert (done.returncode, "The link has a password" in done.stderr) == (6, True)
     done = cmsfs("mount", url, mountpoint, "--password-file", password)
     assert (done.returncode, done.stderr) == (0, "")
+    # From the first look: nothing was listed, and no right asked for, before.
+    bits = _sh('stat -c %a "$1" "$1/inner" "$1/inner/b.txt" "$1/a.txt"', mountpoint).stdout.split()
+    assert bits == ["555", "555", "444", "444"]
     assert _sh('ls "$1"', mountpoint).stdout.splitlines() == ["a.txt", "inner"]
     assert _sh('cat "$1/a.txt"', mountpoint).stdout == "what is shared"
     for script in ('echo > "$1/new"', 'rm "$1/a.txt"', 'mkdir "$1/d"', 'mv "$1/a.txt" "$1/other"'):
@@ -103,6 +107,8 @@ def test_a_shared_file_is_a_folder_with_that_file(cmsfs, mountpoint, server, acc
     assert (done.returncode, done.stderr) == (0, "")
     place = home / "plan.txt"
     try:
+        # The folder is none of the service, the file may be changed.
+        assert _sh('stat -c %a "$1" "$1/plan.txt"', place).stdout.split() == ["555", "644"]
         assert _sh('ls -A "$1"', place).stdout.splitlines() == ["plan.txt"]
         assert _sh('cat "$1/plan.txt"', place).stdout == "first"
         for script in ('echo > "$1/new"', 'rm "$1/plan.txt"', 'mkdir "$1/d"', 'mv "$1/plan.txt" "$1/x"'):

@@ -1,12 +1,16 @@
 """The body of an upload."""
 
 import io
+from collections.abc import AsyncIterator
 
 import multipart as parsing
 import pytest
+import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cmsfs.client.content import upload_sessions
 from cmsfs.client.content.uploads import (
     PIECE,
     SMALL,
@@ -161,3 +165,43 @@ async def test_growing_file_is_detected(tmp_path):
 def test_missing_file_is_an_oserror(tmp_path):
     with pytest.raises(FileNotFoundError):
         FileSource(tmp_path / "none")
+
+
+class _Waiting:
+    """A source whose reads last until `go` is set."""
+
+    size = 2
+
+    def __init__(self) -> None:
+        self.go = trio.Event()
+        self.is_closed = False
+
+    async def open(self) -> AsyncIterator[bytes]:
+        try:
+            await self.go.wait()
+            yield b"x"
+            yield b"y"
+        finally:
+            self.is_closed = True
+
+
+async def test_part_whose_request_ends_during_a_read_is_closed_after_it() -> None:
+    source = _Waiting()
+    body = upload_sessions.PartSource(source)
+    reader = aiter(body)
+    pieces: list[bytes] = []
+
+    async def read() -> None:
+        pieces.append(await anext(reader))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        await body.aclose()
+        assert not source.is_closed
+        source.go.set()
+    assert (pieces, source.is_closed) == ([b"x"], True)
+    with pytest.raises(StopAsyncIteration):
+        await anext(reader)
+    # It can be sent again.
+    assert b"".join([piece async for piece in body]) == b"xy"

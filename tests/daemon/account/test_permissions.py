@@ -272,6 +272,21 @@ class TestByEvents:
         await self.told(drive)
         assert await attempt(drive.write("s/new", b"x")) == "ok"
 
+    async def test_role_change_during_the_search_for_exceptions(
+        self, drive: Drive, ben: Remote, shared: Sharing, network: Network
+    ) -> None:
+        carried_out, go = network.gate("GET", "fields=id%2Ctype%2Cpermissions")
+        await shared("viewer")
+        with trio.fail_after(5):
+            await carried_out.wait()
+        assert await attempt(drive.write("s/new", b"x")) == "EACCES"
+        await self.change_role(ben, "editor")
+        await drive.poll()
+        assert await attempt(drive.write("s/new", b"x")) == "ok"
+        go.set()
+        await self.told(drive)
+        assert await attempt(drive.write("s/d/g", b"ours")) == "ok"
+
     async def test_access_that_is_taken_and_given_again(
         self, drive: Drive, ben: Remote, shared: Sharing, user: int
     ) -> None:

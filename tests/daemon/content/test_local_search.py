@@ -19,7 +19,7 @@ from tests.support.network import Network
 def find(drive: Drive) -> Callable[[str], Any]:
     """`await find(words)`: the paths that are found, sorted, and where alone it was looked."""
     agents = drive.agents
-    local = LocalSearch(drive.db, agents.state.blocks.place)
+    local = LocalSearch(drive.db, agents.state.blocks)
     finding = RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health, local)
 
     async def run(words: str) -> tuple[list[str], str]:
@@ -45,7 +45,6 @@ async def offline(drive: Drive, other: Remote, network: Network) -> None:
     for folder in ("", "Legal", "Legal/Contracts"):
         await drive.names(folder)
     await drive.read("Legal/Contracts/lease.txt")
-    await drive.agents.state.blocks.flush()
     network.is_down = True
     with pytest.raises(OSError):
         await drive.read("Legal/Contracts/sale.txt")
@@ -101,8 +100,8 @@ async def test_service_is_asked_when_it_is_there(find, drive: Drive, other: Remo
 async def test_most_are_shown_and_all_are_counted(
     offline: None, drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_search, "MOST", 2)
-    found = await LocalSearch(drive.db, drive.agents.state.blocks.place).search(parser.parse("type:file"), [])
+    monkeypatch.setattr(local_search, "MAX_MATCHES", 2)
+    found = await LocalSearch(drive.db, drive.agents.state.blocks).search(parser.parse("type:file"), [])
     assert (len(await found.more()), found.total) == (2, 4)
 
 

@@ -216,7 +216,7 @@ async def test_what_cannot_be_set_is_refused_with_a_line(
 async def test_many_items_and_values_are_cut_and_said(
     drive: Drive, other: Remote, contracts, ls, monkeypatch
 ):
-    monkeypatch.setattr("cmsfs.vfs.virtual.metadata_listings.MOST", 2)
+    monkeypatch.setattr("cmsfs.vfs.virtual.metadata_listings.MAX_MATCHES", 2)
     monkeypatch.setattr(value_names, "MOST_VALUES", 1)
     assert await ls(".by/contract") == [
         "customer=Harbour",

@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import trio
 
 from cmsfs import config
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.virtual.node import FIRST
 from daemon.content import trash
-from tests.support.daemon_drive import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
 
@@ -107,6 +108,70 @@ async def test_restore_by_move_keeps_file_id(drive: Drive, other: Remote, bin_: 
     assert drive.ops() == []
     assert await bin_.names() == []
     assert "elsewhere/b.txt" in await other.paths()
+
+
+async def test_restored_item_passes_its_old_place_without_a_conflict(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    """It is restored there and then moved; the drive has a new file of this name, not uploaded yet."""
+    await other.folder("elsewhere")
+    await other.client.items.delete("file", await other.file("a.txt", b"one"))
+    async with starting(agents=("health", "fs")) as drive:
+        bin_ = Bin(drive)
+        assert await bin_.names() == ["a.txt"]
+        await drive.write("a.txt", b"two")
+        restored, move = network.gate("PUT", "/files/", before=True)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bin_.out, "a.txt", "elsewhere/a.txt")
+            with trio.fail_after(5):
+                await restored.wait()
+            await drive.poll()
+            move.set()
+    async with starting() as drive:
+        await drive.sync()
+        await drive.poll()
+        assert await drive.names() == ["a.txt", "elsewhere"]
+        assert await drive.read("a.txt") == b"two"
+        assert await drive.read("elsewhere/a.txt") == b"one"
+        assert await other.paths() == ["a.txt", "elsewhere/", "elsewhere/a.txt"]
+
+
+@pytest.mark.parametrize("ours", ["new file", "new folder", "renamed"])
+async def test_what_is_sent_to_the_old_place_of_a_restored_item_waits_until_that_has_passed(
+    drive: Drive, other: Remote, network: Network, bin_: Bin, ours: str
+) -> None:
+    await other.folder("elsewhere")
+    kind = "folder" if ours == "new folder" else "file"
+    made = await (other.folder("a") if kind == "folder" else other.file("a", b"one"))
+    await other.file("b", b"two")
+    await other.client.items.delete(kind, made)
+    await drive.read("b")
+    restored, move = network.gate("PUT", f"/{kind}s/{made}", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bin_.out, "a", "elsewhere/a")
+        with trio.fail_after(5):
+            await restored.wait()
+        match ours:
+            case "new file":
+                await drive.write("a", b"two")
+            case "new folder":
+                await drive.mkdir("a")
+            case _:
+                await drive.rename("b", "a")
+        with trio.fail_after(5):
+            # It was refused, and who has its name is asked.
+            while not network.count("GET", f"/{kind}s/{made}"):
+                await trio.lowlevel.checkpoint()
+        move.set()
+    await drive.sync()
+    await drive.poll()
+    assert drive.node(await drive.ino("elsewhere/a")).remote_id == made
+    assert [path for path in await drive.names() if path != "b"] == ["a", "elsewhere"]
+    assert [path.rstrip("/") for path in await other.paths() if path != "b"] == [
+        "a",
+        "elsewhere",
+        "elsewhere/a",
+    ]
 
 
 async def test_folder_restore_includes_contents(drive: Drive, other: Remote, bin_: Bin):

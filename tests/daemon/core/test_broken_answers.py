@@ -12,9 +12,11 @@ from trio.testing import MockClock
 from cmsfs import config, errors
 from cmsfs.journal import queue
 from cmsfs.replica import kv_store, tree
+from cmsfs.replica.nodes import ROOT
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Connection
 from daemon.core.stall_detector import FREE_ROUNDS, LONGEST_REST_SECONDS, TOLD_SECONDS, StallDetector
+from daemon.listing import folder_lister
 from daemon.pull import poller
 from daemon.push import error_policy
 from tests.support.daemon_drive import Drive, Remote, Starting
@@ -337,3 +339,18 @@ async def test_folder_leaving_tree_during_request(drive: Drive, other: Remote, n
     go.set()
     await drive.sync()
     assert await other.read("f") == b"mine"
+
+
+@pytest.mark.parametrize("answer", [b"{}", b'{"type": "comet", "id": "1"}', b'{"entries": null}'])
+async def test_folder_listing_without_entries_is_no_empty_folder(
+    drive: Drive, other: Remote, network: Network, answer: bytes
+) -> None:
+    await other.file("f", b"x")
+    agents = drive.agents
+    lister = folder_lister.FolderItems(
+        drive.db, agents.client, agents.remote_updates, agents.health, agents.deletion_check
+    )
+    network.inner = Forging(network.inner, "/folders/0/items", lambda request, page: answer)
+    with pytest.raises(errors.RemoteError):
+        await lister.fill(ROOT, progress=lambda: None)
+    assert not tree.is_listed(drive.db, ROOT)

@@ -181,3 +181,24 @@ async def test_unknown_root_deletes_nothing(drive: Drive, other: Remote, network
         await deletion_check.fetch_item(agents.client, agents.health, NodeKind.FOLDER, docs, db=drive.db)
     # Of the root it says nothing when little is at stake.
     assert await deletion_check.fetch_item(agents.client, agents.health, NodeKind.FOLDER, docs) is None
+
+
+async def test_file_changed_in_a_folder_that_comes_back_and_goes_again(drive: Drive, other: Remote) -> None:
+    """The file is reported in a folder below the one that goes, whose return was not reported by itself."""
+    docs = await other.folder("docs")
+    inner = await other.folder("inner", parent=docs)
+    number = await other.file("f", b"x", parent=await other.folder("inmost", parent=inner))
+    assert await drive.names("docs/inner/inmost") == ["f"]
+    await drive.poll()
+    await other.client.items.delete("folder", docs, recursive=True)
+    await drive.poll()
+    await other.client.items.restore("folder", docs)
+    await other.write(number, b"xy")
+    await other.client.items.delete("folder", inner, recursive=True)
+    await drive.poll()
+    await drive.agents.reconciler.once(full=True)
+    lost = (
+        "SELECT node.name FROM node JOIN node AS folder ON node.parent = folder.ino AND folder.parent IS NULL"
+    )
+    assert drive.agents.state.db.rows(f"{lost} WHERE folder.ino > 2") == []
+    assert await drive.names("docs") == []

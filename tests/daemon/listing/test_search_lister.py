@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import trio
@@ -286,3 +287,26 @@ async def test_smaller_pages_than_were_asked_for_leave_no_gaps(
     assert len(await drive.names()) == 2_500
     # Two that were asked for at once, then all three; it was still, and is not repeated.
     assert network.count("GET", "/folders/0/items") == 5
+
+
+async def test_folder_deleted_during_its_listing_is_no_error(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    docs = await other.folder("docs")
+    await drive.names()
+    ino = await drive.ino("docs")
+    agents = drive.agents
+    lister = folder_lister.FolderItems(
+        drive.db, agents.client, agents.remote_updates, agents.health, agents.deletion_check
+    )
+    arrived, go = network.gate("GET", f"/folders/{docs}/items")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(lister.fill, ino, progress=lambda: None))
+        await arrived.wait()
+        await drive.rmdir("docs")
+        await drive.sync()
+        drive.fs.forget([(ino, drive.fs.inodes.lookups(ino))])
+        with trio.fail_after(5):
+            while tree.find(drive.db, ino) is not None:
+                await trio.testing.wait_all_tasks_blocked()
+        go.set()

@@ -10,8 +10,10 @@ import trio
 from cmsfs.config import Settings
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog, LogWatch
+from tests.support.network import Network
 
 OLD, NEW = b"as it was before" * 20_000, b"as it is now"
+COPIED = b"the original"
 
 
 def sha1(data: bytes) -> str:
@@ -100,6 +102,42 @@ async def test_a_backup_outlives_a_document_that_was_in_the_trash_for_a_while(
     await drive.sync()
     await other.client.items.purge("file", number)
     assert await drive.read("doc~") == OLD
+
+
+async def test_what_the_service_is_to_copy_is_not_downloaded_before_its_original_goes(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    await other.file("doc", OLD)
+    original = await other.file("original", COPIED)
+    assert sha1(COPIED) < sha1(OLD), "the order in which they are looked at"
+    await drive.names()
+    await save(drive, "doc~")
+    await drive.write("doc", b"newer")
+    await drive.sync()
+    network.is_down = True
+    drive.agents.health.suspect()
+    with trio.fail_after(20):
+        while drive.agents.health.can_ask:
+            await drive.agents.health.changed()
+    assert await drive.agents.copies.copy("/original", "/copy") == "/copy"
+    asked, go = network.gate("POST", "/copy", before=True)
+    network.is_down = False
+    with trio.fail_after(20):
+        await asked.wait()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.base_bytes.run)
+        with trio.fail_after(20):
+            while not is_held(drive):
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert network.count("GET", f"/files/{original}/content") == 0
+    await drive.agents.base_bytes.before_deletion(original)
+    assert network.count("GET", f"/files/{original}/content") == 1
+    await other.client.items.delete("file", original)
+    await other.client.items.purge("file", original)
+    go.set()
+    await drive.sync()
+    assert await other.read("copy") == COPIED
 
 
 async def test_what_a_backup_held_goes_with_it(drive: Drive, other: Remote) -> None:

@@ -10,7 +10,8 @@ import trio
 from cmsfs import config, errors
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import ChangeKind
-from daemon.pull import reconciler
+from cmsfs.runtime import clock
+from daemon.pull import event_feed, reconciler
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
@@ -166,6 +167,24 @@ async def test_old_stream_position_is_distrusted(drive: Drive, other: Remote) ->
     assert await drive.names() == ["f"]
 
 
+async def test_response_that_arrives_after_a_long_sleep_is_distrusted(
+    drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service may have dropped events that the request would have returned."""
+    await drive.names()
+    await drive.poll()
+    arrived, go = network.gate("GET", "/events?", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.poll)
+        with trio.fail_after(5):
+            await arrived.wait()
+        now = clock.time()
+        monkeypatch.setattr(clock, "time", lambda: now + event_feed.KEPT_SECONDS + 60)
+        go.set()
+    await drive.poll()
+    assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
+
+
 async def test_unknown_folder_is_fetched_and_listed(drive: Drive, other: Remote, network: Network) -> None:
     """The events of two folders are lost; one in the deeper one is not."""
     await drive.names()
@@ -278,6 +297,22 @@ async def test_unsent_work_in_lost_folder_is_kept(
     assert drive.ops() == [("upload", "held", "/theirs/f")]
     assert await other.paths() == []
     assert await ben.read("f") == b"one"
+
+
+async def test_restored_folder_has_again_what_was_missing_meanwhile(drive: Drive, other: Remote) -> None:
+    """A file that was requested while its folder was in the trash, and counted as gone."""
+    docs = await other.folder("docs")
+    await other.file("f", b"x", parent=docs)
+    assert await drive.names("docs") == ["f"]
+    await drive.poll()
+    await other.client.items.delete("folder", docs, recursive=True)
+    with pytest.raises(OSError):
+        await drive.read("docs/f")
+    await drive.agents.deferred_updates.settle()
+    assert await drive.names("docs") == []
+    await other.client.items.restore("folder", docs)
+    await drive.poll()
+    assert await drive.names("docs") == ["f"]
 
 
 async def test_a_page_is_one_transaction(drive: Drive, other: Remote) -> None:

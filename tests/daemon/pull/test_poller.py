@@ -5,7 +5,9 @@ import trio
 import trio.testing
 
 from cmsfs import config
+from cmsfs.replica import kv_store
 from cmsfs.replica.changes import ChangeKind
+from daemon.pull import reconciler
 from daemon.pull.poller import MANY_READ
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
@@ -160,6 +162,23 @@ async def test_what_came_to_an_empty_account_while_offline_arrives_at_start(
         await drive.agents.pull.begin()
         await drive.poll()
         assert await drive.names() == ["first", "second"]
+
+
+async def test_changes_between_the_first_listing_and_the_first_poll_are_found(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    """A drive that started offline lists what is looked at as soon as the service answers."""
+    old = await other.file("old", b"x")
+    network.is_down = True
+    async with starting(agents=("fs",)) as drive:
+        network.is_down = False
+        assert await drive.names() == ["old"]
+        await other.client.items.delete("file", old)
+        await other.file("new", b"x")
+        await drive.agents.pull.begin()
+        assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
+        await drive.agents.reconciler.once(full=True)
+        assert await drive.names() == ["new"]
 
 
 @pytest.mark.parametrize("settings", ["search"], indirect=True)

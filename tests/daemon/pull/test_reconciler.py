@@ -1,5 +1,7 @@
 """What no feed tells is found by comparing; and comparing costs little when there is nothing to find."""
 
+from functools import partial
+
 import httpx
 import pytest
 import trio
@@ -161,3 +163,22 @@ async def test_due_comparison_survives_restart(starting: Starting, other: Remote
         await drive.agents.reconciler.once(full=True)
         assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None
         assert not await drive.agents.reconciler.is_full_due()
+
+
+@pytest.mark.parametrize("settings", ["events"], indirect=True)
+async def test_comparison_requested_during_another_one_is_made_after_it(
+    drive: Drive, network: Network
+) -> None:
+    await drive.names()
+    await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.FULL))
+    arrived, go = network.gate("GET", "/search")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(drive.agents.reconciler.once, full=True))
+        with trio.fail_after(5):
+            await arrived.wait()
+        assert await drive.agents.reconciler.is_full_due()
+        await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.FULL))
+        go.set()
+    assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
+    await drive.agents.reconciler.once(full=True)
+    assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None

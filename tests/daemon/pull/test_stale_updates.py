@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cmsfs.replica import kv_store
+from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import listing_diff, local_work
 from cmsfs.replica.merge.local_work import DeferredUpdate
@@ -28,6 +28,41 @@ async def test_an_older_page_changes_nothing(drive: Drive, other: Remote) -> Non
     await drive.agents.remote_updates.apply([old])
     assert await drive.names() == ["g"]
     assert await drive.read("g") == b"two"
+
+
+async def test_a_page_from_before_a_deletion_does_not_bring_the_file_back(
+    drive: Drive, other: Remote
+) -> None:
+    """Nor does it take the name from the file that was moved there meanwhile."""
+    number = await other.file("f", b"one")
+    await drive.write("g", b"two")
+    old = await other.client.items.get("file", number)
+    ino = await drive.ino("f")
+    await drive.unlink("f")
+    await drive.sync()
+    # As the reaper does when the kernel has forgotten it.
+    assert await drive.db.write(lambda conn: tree.discard(conn, ino))
+    await drive.rename("g", "f")
+    await drive.agents.remote_updates.apply([old])
+    assert await drive.names() == ["f"]
+    assert await drive.read("f") == b"two"
+
+
+async def test_a_page_from_before_a_reported_deletion_does_not_bring_the_file_back(
+    drive: Drive, other: Remote
+) -> None:
+    number = await other.file("f", b"one")
+    old = await other.client.items.get("file", number)
+    ino = await drive.ino("f")
+    await other.client.items.delete("file", number)
+    deleted = int((await other.client.trash.page(None)).entries[0].sequence_id or 0)
+    await drive.agents.remote_updates.apply([], [RemovedItem(NodeKind.FILE, number, deleted)])
+    assert await drive.db.write(lambda conn: tree.discard(conn, ino))
+    await drive.agents.remote_updates.apply([old])
+    assert await drive.names() == []
+    await other.client.items.restore("file", number)
+    await drive.poll()
+    assert await drive.names() == ["f"]
 
 
 async def test_stale_deletion_changes_nothing(drive: Drive, other: Remote) -> None:

@@ -1,6 +1,7 @@
 """Uploads and new folders that arrived while nobody heard, in a program that died or over a line that broke:
 whatever happens to the item afterwards, the service has it once."""
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -107,6 +108,54 @@ async def test_the_answer_was_lost(
             await drive.agents.push._moved.wait()
     await happen(drive, end)
     await check(drive, other, *ENDS[end])
+
+
+async def test_file_deleted_under_a_local_only_name_during_its_upload(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """An editor's backup of it is deleted; what is uploaded under the old name must not come back."""
+    await drive.write("f", b"zero")
+    await drive.sync()
+    arrived, go = network.gate("POST", "/content")
+    await drive.write("new", b"one")
+    with trio.fail_after(5):
+        await arrived.wait()
+    later, send = network.gate("POST", "/files/content", before=True)
+    await drive.rename("new", "f")
+    await drive.rename("f", "f~")
+    await drive.write("f", b"two")
+    await drive.unlink("f~")
+    await drive.write("new", b"three")
+    with trio.fail_after(5):
+        await later.wait()
+    go.set()
+    with trio.fail_after(20):
+        while drive.db.rows("SELECT 1 FROM unheard WHERE sha1 = ?", hashlib.sha1(b"one").hexdigest()):
+            await drive.agents.push._moved.wait()
+    send.set()
+    await check(drive, other, ["f", "new"], {"f": b"two", "new": b"three"})
+
+
+async def test_replacement_is_uploaded_as_soon_as_the_earlier_upload_is_deleted(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its backoff is by then: the drive itself frees the place."""
+    arrived, go = network.gate("POST", "/content")
+    await drive.write("f", b"one")
+    with trio.fail_after(5):
+        await arrived.wait()
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", 3600.0)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", 3600.0)
+    await happen(drive, "be replaced")
+    with trio.fail_after(5):
+        while not drive.db.rows("SELECT * FROM op WHERE kind = 'upload' AND attempts > 3"):
+            await drive.agents.push._moved.wait()
+    go.set()
+    with trio.fail_after(20):
+        while drive.ops():
+            await drive.agents.push._moved.wait()
+    assert await other.paths() == ["f"]
+    assert await other.read("f") == b"new"
 
 
 async def test_foreign_file_at_the_place_is_not_adopted(

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from cmsfs import config
@@ -174,7 +175,8 @@ BIG = bytes(range(256)) * 2048
 
 @pytest.fixture
 async def lost(drive: Drive, other: Remote, network: Network, expect_log: ExpectLog) -> Drive:
-    """A drive with an append to a file that was never here, and was deleted before that was sent."""
+    """A drive with an append to a file that was never here, and was deleted before that was sent; only others
+    may restore it."""
     expect_log("the service rejected a change")
     number = await other.file("big", BIG)
     await drive.poll()
@@ -186,14 +188,18 @@ async def lost(drive: Drive, other: Remote, network: Network, expect_log: Expect
     await other.client.items.delete("file", number)
     await drive.poll()
     await close(drive, opened)
-    network.instead = None
+    network.instead = _no_restore
     await drive.sync()
     return drive
 
 
-def _no_content(network: Network) -> Any:
-    import httpx
+def _no_restore(request: httpx.Request) -> httpx.Response | None:
+    if request.method == "POST" and request.url.path.startswith("/2.0/files/"):
+        return httpx.Response(403, json={"code": "access_denied_insufficient_permissions"})
+    return None
 
+
+def _no_content(network: Network) -> Any:
     def answer(request: httpx.Request) -> httpx.Response | None:
         if request.method == "GET" and "/content" in request.url.path:
             raise httpx.ReadError("too slow")

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from cmsfs.journal import queue
+from cmsfs.replica.naming import CONFLICT_MARK
 from cmsfs.runtime import clock
 from cmsfs.service.storage.store import Store
 from cmsfs.vfs.tree.attributes import SetAttr
@@ -374,3 +375,20 @@ async def test_what_becomes_due_during_a_look_is_sent_at_once(
         send, receive = trio.open_memory_channel[Any](0)
         with send, receive, trio.fail_after(20):
             await drive.agents.push._round(send)
+
+
+async def test_conflict_after_many_failures_is_resolved_at_once(
+    starting: Starting, other: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failures before it, as of a full disk, say nothing about the retry under another name."""
+    async with starting(agents=("health", "fs")) as drive:
+        await drive.write("f", b"ours")
+        await drive.db.write(lambda conn: conn.execute("UPDATE op SET attempts = 9"))
+    await other.file("f", b"theirs")
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", 3600.0)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", 3600.0)
+    async with starting() as drive:
+        with trio.fail_after(10):
+            while drive.ops():
+                await trio.lowlevel.checkpoint()
+    assert sorted(path == "f" or CONFLICT_MARK in path for path in await other.paths()) == [True, True]

@@ -198,3 +198,21 @@ async def test_offers_wait_for_a_late_owner_check(
         await _decide(drive, "Team")
         assert await drive.names(SHELF) == ["Team"]
         assert await drive.read(f"{SHELF}/Team/plan.txt") == b"Ben's plan"
+
+
+@pytest.mark.parametrize("feed", ["events", "search"])
+async def test_offer_that_ended_leaves_nothing(
+    starting: Starting, ben: Remote, other: Remote, user: int, feed: str
+) -> None:
+    """What was listed below the offered folder goes with it, however much it is, without a question."""
+    folder, collaboration = await _give(ben, user)
+    for number in range(30):
+        await ben.file(f"{number}.txt", b"x", folder)
+    async with starting(feed=feed) as drive:
+        assert await drive.names() == []
+        await drive.agents.crawler.once()
+        await ben.client.collaborations.delete(collaboration)
+        await drive.agents.reconciler.once(full=True)
+        below = "SELECT name FROM node WHERE kind = 'file' AND parent IS NOT NULL"
+        assert [row["name"] for row in drive.db.rows(below)] == []
+        assert (await drive.agents.conflicts()).missing is None

@@ -5,10 +5,12 @@ import json
 
 import httpx
 import pytest
+import trio
 
 from cmsfs import errors
 from cmsfs.client import offers
 from cmsfs.config.abilities import Ability
+from cmsfs.replica import kv_store
 from tests.support import errno_probe
 from tests.support.daemon_drive import Drive, Remote, Starting, fails
 from tests.support.log_watch import ExpectLog
@@ -96,6 +98,96 @@ async def test_what_a_gateway_in_trouble_says_is_asked_again(
         await drive.unlink("a")
         await drive.sync()
         assert await other.paths() == []
+
+
+@pytest.mark.parametrize("status", [404, 503])
+async def test_a_file_is_read_while_it_is_unclear_whether_the_service_gives_it_out(
+    starting: Starting, specified: SpecifiedService, network: Network, other: Remote, status: int
+) -> None:
+    specified.is_whole = True
+    await other.file("a", b"some bytes")
+
+    def trouble(request: httpx.Request) -> httpx.Response | None:
+        is_hit = request.method == "GET" and request.url.path.endswith("/files/0/content")
+        return httpx.Response(status, text="<html>") if is_hit else None
+
+    network.instead = trouble
+    async with starting() as drive:
+        assert drive.agents.client.offers.unclear == {Ability.CONTENTS}
+        assert await drive.read("a") == b"some bytes"
+
+
+async def test_what_a_gateway_says_of_every_url_denies_nothing(
+    drive: Drive, specified: SpecifiedService, network: Network
+) -> None:
+    """Not even if it denies in the same way what no service has: others hear the service's own words."""
+    specified.is_whole = True
+
+    def trouble(request: httpx.Request) -> httpx.Response | None:
+        is_hit = request.method == "GET" and request.url.path.endswith(
+            ("/files/0/content", f"{offers.NOWHERE}/0")
+        )
+        return httpx.Response(404, text="<html>") if is_hit else None
+
+    network.instead = trouble
+    url = errno_probe.URL
+    found = await offers.find_out(drive.agents.client.wire, f"{url}/2.0", f"{url}/api/2.0")
+    assert found == offers.Findings(frozenset(), frozenset({Ability.CONTENTS}))
+
+
+async def test_what_is_unclear_is_asked_again_soon(
+    starting: Starting,
+    specified: SpecifiedService,
+    network: Network,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("daemon.account.account.SOON_SECONDS", 0.01)
+    specified.is_whole = True
+    asked = 0
+
+    def trouble(request: httpx.Request) -> httpx.Response | None:
+        nonlocal asked
+        is_hit = request.method == "DELETE" and "/files/" in request.url.path
+        asked += is_hit
+        return httpx.Response(503) if is_hit and asked < 3 else None
+
+    network.instead = trouble
+    async with starting() as drive:
+        nursery.start_soon(drive.agents.account.run)
+        offers_now = drive.agents.client.offers
+        with trio.fail_after(20):
+            while offers_now.unclear or asked < 3:
+                await trio.lowlevel.checkpoint()
+        assert not offers_now.lacking
+
+
+async def test_queued_change_waits_until_the_service_tells(
+    starting: Starting, specified: SpecifiedService, network: Network, other: Remote
+) -> None:
+    specified.is_whole = True
+    await other.file("a", b"a")
+    async with starting(agents=("health", "fs")) as drive:
+        assert await drive.names() == ["a"]
+        await drive.unlink("a")
+        # As if nothing had been known until then.
+        await drive.db.write(
+            lambda conn: conn.execute("DELETE FROM cursor WHERE key = ?", (kv_store.LACKING,))
+        )
+
+    def trouble(request: httpx.Request) -> httpx.Response | None:
+        is_hit = request.method == "DELETE" and "/files/" in request.url.path
+        return httpx.Response(503) if is_hit else None
+
+    network.instead = trouble
+    async with starting() as drive:
+        with trio.fail_after(20):
+            while not drive.db.rows("SELECT 1 FROM op WHERE attempts > 0"):
+                await trio.lowlevel.checkpoint()
+        network.instead = None
+        await drive.agents.account.refresh()
+        await drive.sync()
+        assert (await other.paths(), await drive.names()) == ([], [])
 
 
 async def test_trouble_at_a_later_start_changes_nothing(

@@ -172,14 +172,30 @@ time.sleep(1000)
     assert held.lines()[-1] == "told"
 
 
-def test_the_process_that_an_upgrade_names_is_followed(folder: Path) -> None:
+def _has_ended(pid: int) -> bool:
+    """Whether there is no such process any more, or only its exit code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["", "its last message"])
+def test_the_process_that_an_upgrade_names_is_followed(folder: Path, is_late: bool) -> None:
+    """Also if the holder is told when the first process has ended already."""
     held = Held(
         folder,
         LIVES
+        + f"is_late = {is_late}"
         + """
-import subprocess
+import pathlib, subprocess
 sd_notify.notify(READY=1)
 if number == 0:
+    if is_late:
+        state = pathlib.Path(f"/proc/{os.getppid()}/stat")
+        while state.read_text().rpartition(")")[2].split()[0] != "S":
+            pass  # until it waits for the next message
+        os.kill(os.getppid(), signal.SIGSTOP)
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     sd_notify.notify(MAINPID=other.pid)
     say(f"other {other.pid}")
@@ -190,6 +206,9 @@ sd_notify.remove_fd("connection")
     until(lambda: any(line.startswith("other") for line in held.lines()))
     pid = int(held.lines()[-1].split()[1])
     handle = os.pidfd_open(pid)
+    first = int(held.lines()[0].split()[1])
+    until(lambda: _has_ended(first))
+    held.process.send_signal(signal.SIGCONT)
     assert select.select([held.process.stderr], [], [], 0.5)[0] == []
     assert len(held.lines()) == 2  # the first has ended meanwhile
     signal.pidfd_send_signal(handle, signal.SIGKILL)

@@ -45,7 +45,7 @@ async def test_a_link_is_made_and_changed(visit: Visit, drive: Drive, other: Rem
     assert after.unshared_at is None
     assert after.permissions is not None
     assert not after.permissions.can_download
-    assert "is over" in await reader.post("share", path="/a & b.txt", until="2020-01-01", download="1")
+    assert "is in the past" in await reader.post("share", path="/a & b.txt", until="2020-01-01", download="1")
     assert "is removed" in await reader.post("unshare", path="/a & b.txt")
     assert await links.get("file", found) is None
     assert "The whole drive cannot be shared" in await reader.get("sharing", path="/")

@@ -271,6 +271,31 @@ async def test_unsent_bytes_survive_lost_target_folder(db: Database) -> None:
     assert (doubt.id, local_work.is_settled(db, doubt)) == ("2", False)
 
 
+@pytest.mark.parametrize("becomes", ["known", "deleted"])
+async def test_unsent_bytes_stay_where_they_are_until_their_new_folder_is_known(
+    db: Database, becomes: str
+) -> None:
+    """A folder that was created, took them in and was deleted since has no place for them to return to."""
+    await apply(db, an_item("folder", 1, "d"))
+    found = tree.find_child(db, ROOT, "d")
+    assert found is not None
+    await local_file(db, "new", parent=found.ino)
+    await apply(db, an_item("folder", 1, "d", 9, sequence=2))
+    assert names(db, "/d") == ["new"]
+    (doubt,) = local_work.ready_updates(db)
+    assert doubt.id == "1"
+    if becomes == "known":
+        await apply(db, an_item("folder", 9, "e"))
+        await apply(db, an_item("folder", 1, "d", 9, sequence=2))
+        assert names(db, "/e/d") == ["new"]
+        return
+    unknown = tree.find_remote(db, NodeKind.FOLDER, "9")
+    assert unknown is not None
+    await db.write(lambda conn: deletions.remove_gone(conn, unknown.ino))
+    await db.write(lambda conn: deletions.remove_gone(conn, found.ino))
+    assert names(db, "/d") == ["new"]
+
+
 async def test_early_child_enters_restored_folder(db: Database) -> None:
     """In one page, or in several."""
     await apply(db, an_item("folder", 1, "d"), an_item("file", 2, "f", 1))

@@ -67,7 +67,7 @@ def test_the_table_has_every_attribute_and_no_other() -> None:
         | {"metadata", "metadata.<scope>.<template>.<field>"}
     )
     assert documented() == there
-    assert set(xattrs.GLANCE) < there
+    assert set(xattrs.LISTED) < there
 
 
 def test_what_a_listing_shows_is_marked() -> None:
@@ -77,7 +77,7 @@ def test_what_a_listing_shows_is_marked() -> None:
         names, mark = line.strip("| ").split(" | ")[0], line.rpartition("●")
         if mark[1]:
             marked |= set(re.findall(r"`([^`]+)`", mark[2]) or re.findall(r"`([^`]+)`", names))
-    assert marked == {*xattrs.GLANCE, "metadata.<scope>.<template>.<field>"}
+    assert marked == {*xattrs.LISTED, "metadata.<scope>.<template>.<field>"}
 
 
 @pytest.mark.parametrize("shape", [items.File, items.Folder, items.WebLink])

@@ -19,7 +19,7 @@ from cmsfs.vfs.tree.attributes import DirEntry
 from cmsfs.vfs.virtual import search_folder, search_results
 from cmsfs.vfs.virtual.router import HiddenFolder, Router
 from cmsfs.vfs.virtual.search_folder import SearchFolder, query_of_name
-from cmsfs.vfs.virtual.search_results import FRESH_SECONDS, LINK_SECONDS, MOST, Match, MatchNames
+from cmsfs.vfs.virtual.search_results import FRESH_SECONDS, LINK_SECONDS, MAX_MATCHES, Match, MatchNames
 from tests.vfs.conftest import Drive
 
 PAGE = 200
@@ -207,22 +207,22 @@ async def test_reader_keeps_its_result_list(
 
 
 async def test_what_is_cut_says_so_where_people_look(shown: Router, library: Library):
-    library.matches = [match(f"{number}.txt", number) for number in range(MOST + PAGE + 5)]
+    library.matches = [match(f"{number}.txt", number) for number in range(MAX_MATCHES + PAGE + 5)]
     ino = await _search(shown, "budget")
     lines = await _read(shown, ino)
-    assert len(lines) == MOST + 1
+    assert len(lines) == MAX_MATCHES + 1
     sign = lines[-1]
-    assert sign.name == f"(first {MOST} of {MOST + PAGE + 5} matches)"
+    assert sign.name == f"(first {MAX_MATCHES} of {MAX_MATCHES + PAGE + 5} matches)"
     opened = await shown.open(sign.attributes.ino, os.O_RDONLY)
     assert b"in:FOLDER" in await shown.read(opened.fh, 0, 1000)
     await shown.release(opened.fh)
-    assert await shown.getxattr(ino, search_folder.TOTAL) == str(MOST + PAGE + 5).encode()
-    assert await shown.getxattr(ino, search_folder.SHOWN) == str(MOST).encode()
+    assert await shown.getxattr(ino, search_folder.TOTAL) == str(MAX_MATCHES + PAGE + 5).encode()
+    assert await shown.getxattr(ino, search_folder.SHOWN) == str(MAX_MATCHES).encode()
 
 
 async def test_full_result_list_is_not_truncated(shown: Router, library: Library):
-    library.matches = [match(f"{number}.txt", number) for number in range(MOST)]
-    assert len(await _read(shown, await _search(shown, "budget"))) == MOST
+    library.matches = [match(f"{number}.txt", number) for number in range(MAX_MATCHES)]
+    assert len(await _read(shown, await _search(shown, "budget"))) == MAX_MATCHES
 
 
 async def test_the_count_is_told_on_request(shown: Router, library: Library):

@@ -13,6 +13,8 @@ from cmsfs import config, mounts
 
 pytestmark = pytest.mark.usefixtures("fuse")
 
+END = b"\x04"
+
 Typed = Callable[..., tuple[int, str]]
 
 
@@ -34,8 +36,12 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
             done = subprocess.run(
                 [sys.executable, "-m", "cmsfs"], stdin=terminal, stdout=terminal, stderr=terminal, timeout=90
             )
-            os.set_blocking(keyboard, False)
-            return done.returncode, os.read(keyboard, 65536).decode()
+            # The kernel passes on what was written in pieces, and later: read up to a mark written after it.
+            os.write(terminal, END)
+            screen = b""
+            while not screen.endswith(END):
+                screen += os.read(keyboard, 65536)
+            return done.returncode, screen.removesuffix(END).decode()
         finally:
             os.close(keyboard)
             os.close(terminal)

@@ -2,11 +2,13 @@
 they are of no use any more."""
 
 import random
+from pathlib import Path
 
 import pytest
 import trio
 
 from cmsfs import config
+from cmsfs.client.content.uploads import FileSource
 from cmsfs.models.content import upload_sessions
 from cmsfs.service.storage.store import Store
 from tests.support.daemon_drive import Drive, Remote, Starting
@@ -188,3 +190,16 @@ async def test_small_files_overtake_large_uploads(drive: Drive, other: Remote, n
         go.set()
     await drive.sync()
     assert len(await other.paths()) == 5
+
+
+async def test_a_file_that_is_moved_while_its_parts_are_sent_is_no_unexpected_error(
+    other: Remote, tmp_path: Path
+) -> None:
+    """The bytes of a backup are kept, and leave the cache, while they are sent."""
+    path = tmp_path / "bytes"
+    path.write_bytes(large(20))
+    source = FileSource(path)
+    session = await other.client.upload_sessions.begin("0", "f", source.size)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        await other.client.upload_sessions.send(session, source)

@@ -1,0 +1,72 @@
+"""Restores an item from the service's trash for a local change that needs its contents.
+
+A file that was changed before all of it was downloaded consists of the change and of contents that only the
+service has.  If somebody deletes it there meanwhile, its contents can no longer be downloaded, and the change
+could not be uploaded.  A change wins over a deletion (`conflicts`), so the item is restored, and the change
+becomes its next version.
+
+Rule: the node becomes the restored item only if that has the very version which was changed here.
+"""
+
+import errno
+import logging
+from sqlite3 import Connection
+
+from cmsfs import errors
+from cmsfs.journal import ops, queue
+from cmsfs.journal.draft import Draft
+from cmsfs.replica import naming, tree
+from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.nodes import NodeKind, remote_from_item
+from cmsfs.runtime import clock
+from daemon.push.context import PushContext
+
+log = logging.getLogger(__name__)
+
+
+def is_lost(context: PushContext, draft: Draft, error: OSError) -> bool:
+    """Whether downloading a draft's base again is pointless: nobody has it or may deliver it."""
+    base = context.drafts.base(draft)
+    nowhere = base is not None and base.remote_id is None and error.errno == errno.EIO
+    return nowhere or error.errno in (errno.ESTALE, errno.EACCES)
+
+
+async def restore(context: PushContext, task: queue.Task, draft: Draft) -> bool:
+    """Restore the item that has the draft's base; return whether the upload can go on, as an operation that
+    was put back.  Cancelled: it may be restored, and arrives as a remote change.
+
+    Raises `RemoteError` if the service does not answer; a refusal means no.
+    """
+    base, node = context.drafts.base(draft), tree.find(context.db, task.op.ino)
+    if base is None or base.remote_id is None or node is None or not context.profile.trash:
+        return False
+    holder = tree.find_remote(context.db, NodeKind.FILE, base.remote_id)
+    if holder is not None and holder.parent is not None and holder.ino != node.ino:
+        # Another file here is that item: its own upload restores it.
+        return False
+    folder, name = task.parent, naming.remote_name(node)
+    folder_id = folder.remote_id if folder is not None else None
+    with context.remote_updates.making(folder_id or "", name):
+        try:
+            with context.health.request("restore"):
+                answer = await context.client.items.restore(
+                    NodeKind.FILE, base.remote_id, name=name, parent_id=folder_id
+                )
+        except (errors.NotFound, errors.Forbidden, errors.Conflict) as error:
+            log.info("an item whose contents are needed cannot be restored from the trash: %s", error)
+            return False
+        log.warning("an item was restored from the trash, because it was changed here: %s", name)
+        remote = remote_from_item(answer)
+
+        def txn(conn: Connection) -> None:
+            now = tree.get(conn, task.op.ino)
+            if remote.sha1 == base.sha1 and now.parent is not None:
+                adopted = apply_remote.adopt(conn, now.ino, remote)
+                if adopted.parent is not None:
+                    ops.record_move(conn, adopted, due_ns=clock.time_ns())
+            queue.give_back(conn, task.op, not_before_ns=clock.time_ns())
+
+        await context.db.write(txn)
+    if remote.sha1 != base.sha1:
+        await context.remote_updates.apply([answer], is_answer=True)
+    return True

@@ -1,0 +1,130 @@
+"""Files changed before they were downloaded, and deleted at the service before the change was uploaded."""
+
+import os
+
+import pytest
+
+from cmsfs import config
+from cmsfs.cache.blocks import BLOCK
+from cmsfs.replica.naming import CONFLICT_MARK
+from daemon.push.error_policy import LOST_BASE
+from tests.support import errno_probe
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import ExpectLog
+from tests.support.network import Network
+
+CONTENT = bytes(range(256)) * 2000
+CHANGED = b"x" * BLOCK
+RESTORED = "an item was restored from the trash, because it was changed here"
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest) -> config.Settings:
+    profile = getattr(request, "param", "embedded")
+    return config.Settings(
+        profile=profile,
+        base_url=f"{errno_probe.URL}/2.0",
+        upload_url=f"{errno_probe.URL}/api/2.0",
+        auth_url=errno_probe.URL,
+        settle_seconds=3600,
+        network_seconds=5,
+    )
+
+
+async def change(drive: Drive, network: Network, path: str) -> None:
+    """Go offline and overwrite the first block."""
+    network.is_down = True
+    opened = await drive.fs.open(await drive.ino(path), os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, CHANGED)
+    await drive.fs.flush(opened.fh)
+    await drive.fs.release(opened.fh)
+
+
+async def changed_offline(drive: Drive, other: Remote, network: Network) -> str:
+    """Change a new file while offline, and return its id; the caller goes online again."""
+    file = await other.file("file", CONTENT)
+    await drive.names()
+    await change(drive, network, "file")
+    return file
+
+
+async def sync_held(drive: Drive, expect_log: ExpectLog) -> None:
+    """Sync, and check that the upload is held."""
+    expect_log("the service rejected a change")
+    await drive.sync()
+    assert [(kind, state) for kind, state, _ in drive.ops()] == [("upload", "held")]
+
+
+def changed(content: bytes) -> bytes:
+    return CHANGED + content[len(CHANGED) :]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_deleted_file_is_restored_as_what_it_was_changed_to(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog, is_known: bool
+) -> None:
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    network.is_down = False
+    if is_known:
+        await drive.poll()
+    expect_log(RESTORED)
+    await drive.sync()
+    assert await other.paths() == await drive.names() == ["file"]
+    assert await other.read("file") == await drive.read("file") == changed(CONTENT)
+    assert (await other.find("file")).id == file
+    assert drive.ops() == []
+    await drive.poll()
+    assert await drive.names() == ["file"]
+
+
+async def test_newer_version_in_the_trash_is_kept_beside_the_change(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
+) -> None:
+    file = await changed_offline(drive, other, network)
+    await other.write(file, b"newer")
+    await other.client.items.delete("file", file)
+    network.is_down = False
+    expect_log(RESTORED)
+    await drive.sync()
+    names = await other.paths()
+    assert await drive.names() == names
+    copy = next(name for name in names if CONFLICT_MARK in name)
+    assert {await other.read(name) for name in names} == {b"newer", changed(CONTENT)}
+    assert await other.read(copy) == await drive.read(copy) == changed(CONTENT)
+
+
+async def test_file_renamed_here_is_restored_under_its_new_name(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
+) -> None:
+    file = await changed_offline(drive, other, network)
+    await drive.rename("file", "renamed")
+    await other.file("made since", b"x")
+    await other.client.items.delete("file", file)
+    network.is_down = False
+    expect_log(RESTORED)
+    await drive.sync()
+    await drive.poll()
+    assert await other.paths() == await drive.names() == ["made since", "renamed"]
+    assert await other.read("renamed") == changed(CONTENT)
+
+
+@pytest.mark.parametrize("settings", ["specification"], indirect=True)
+async def test_without_restoring_the_change_is_held_and_kept(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
+) -> None:
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    network.is_down = False
+    await sync_held(drive, expect_log)
+    assert drive.db.rows("SELECT error FROM op")[0]["error"] == LOST_BASE
+
+
+async def test_purged_file_is_held_and_kept(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
+) -> None:
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    await other.client.items.purge("file", file)
+    network.is_down = False
+    await sync_held(drive, expect_log)

@@ -1,0 +1,57 @@
+"""Push: items whose place another item has at the service."""
+
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.vfs.tree.attributes import SetAttr
+from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.network import Network
+
+
+async def test_deleted_file_that_was_renamed_elsewhere_gives_up_its_name_and_bytes(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    """It has the name and the contents of a new file, after whose upload it is deleted: it is renamed."""
+    async with starting() as drive:
+        await drive.write("old", b"the same")
+        await drive.sync()
+    async with starting() as drive:
+        arrived, _ = network.gate("POST", "/files/content", before=True)
+        await drive.write("new", b"the same")
+        with trio.fail_after(5):
+            await arrived.wait()
+        await drive.unlink("old")
+    await other.client.items.update("file", (await other.find("old")).id, name="new")
+    async with starting() as drive:
+        with trio.fail_after(10):
+            while drive.ops():
+                await trio.lowlevel.checkpoint()
+        assert await drive.names() == ["new"]
+        assert await drive.read("new") == b"the same"
+    assert await other.paths() == ["new"]
+
+
+@pytest.mark.parametrize(
+    "settings", [config.Settings(settle_seconds=0, network_seconds=5, feed="search")], ids=["search"]
+)
+async def test_program_that_was_renamed_here_and_moved_elsewhere_gets_the_last_place(
+    drive: Drive, other: Remote
+) -> None:
+    """Who changed a program is asked after our rename is sent; where it is now must be known before that:
+    the new name alone would meet another item's in a folder that our rename does not mention."""
+    number = await other.file("f", b"one")
+    folder = await other.folder("d")
+    await other.file("g", b"another", parent=folder)
+    await drive.read("f")
+    await drive.fs.setattr(await drive.ino("f"), SetAttr(mode=0o755), None)
+    drive.agents.health.pause("the test")
+    await drive.rename("f", "g")
+    await other.client.items.update("file", number, parent_id=folder)
+    await other.write(number, b"two")
+    await drive.poll()
+    drive.agents.health.resume()
+    await drive.sync()
+    await drive.agents.deferred_updates.settle()
+    assert await other.paths() == ["d/", "d/g", "g"]
+    assert await drive.read("g") == b"two"
