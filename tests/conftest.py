@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -17,6 +17,9 @@ from cmsfs.replica import database
 from tests.support import cheap_passwords, database_templates, forked
 from tests.support.log_watch import ExpectLog, LogWatch
 from tests.support.patience import Patience
+
+if TYPE_CHECKING:
+    from tests.support import three_processes
 
 pytest_plugins = ["tests.support.scheduling"]
 
@@ -69,6 +72,11 @@ def pytest_collection() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
     parser.addoption("--postgres", action="store_true", help="run the service's tests on PostgreSQL alone")
+    parser.addoption(
+        "--processes",
+        action="store_true",
+        help="run the tests of clients and of the drive on three processes that share PostgreSQL and S3",
+    )
 
 
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
@@ -153,6 +161,17 @@ def log_watch() -> Iterator[LogWatch]:
 def expect_log(log_watch: LogWatch) -> ExpectLog:
     """`expect_log(pattern)`: announce a log line at WARNING or above that matches this."""
     return log_watch.expected.append
+
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[three_processes.Engines]":
+    """What three processes share; the test is skipped if it is not installed."""
+    from tests.support import three_processes  # few tests need what it imports
+
+    if (why := three_processes.lacks()) is not None:
+        pytest.skip(why)
+    with three_processes.engines(tmp_path_factory.mktemp("s3")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

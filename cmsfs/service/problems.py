@@ -229,12 +229,19 @@ class ErrorMiddleware:
         except Exception as error:
             if started:
                 raise
-            response = _translate(error, request_id, **self._outages)
+            response = _translate(_unwrap(error), request_id, **self._outages)
             # A client that was too slow to send the body (408) is not waited for again.
             if body_read or response.status_code == 408:
                 await response(scope, receive, send)
             else:
                 await _answer_early(response, scope, receive, send)
+
+
+def _unwrap(error: Exception) -> Exception:
+    """The error itself, if a task of the request raised it: a nursery puts it into a group."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _check_version(scope: types.Scope) -> None:

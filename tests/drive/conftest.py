@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,7 +20,10 @@ from cmsfs import mounts
 from tests.conftest import XDG
 from tests.support.mounted_drive import MountedDrive
 from tests.support.patience import Patience
-from tests.support.served import api
+from tests.support.served import api, settings_of
+
+if TYPE_CHECKING:
+    from tests.support.three_processes import ThreeProcesses
 
 __all__ = ["api"]  # a fixture of this folder
 
@@ -67,10 +71,57 @@ def service_options() -> list[str]:
     return []
 
 
+@pytest.fixture(autouse=True)
+def is_apart(request: pytest.FixtureRequest) -> bool:
+    """Whether drives are on three processes; tests of the embedded service are skipped then."""
+    found = bool(request.config.getoption("--processes"))
+    if found and request.node.get_closest_marker("embedded"):
+        pytest.skip("this is about the embedded service")
+    return found
+
+
 @pytest.fixture
-def stopped(visible: Path, private_folders: Path, watchdog: threading.Event) -> Iterator[MountedDrive]:
+def processes(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_apart: bool,
+    service_options: list[str],
+) -> "Iterator[ThreeProcesses | None]":
+    """With --processes, those that serve this test's drive."""
+    if not is_apart:
+        yield None
+        return
+    from tests.support import three_processes
+
+    engines: three_processes.Engines = request.getfixturevalue("engines")
+    made = three_processes.ThreeProcesses(tmp_path / "processes", engines, *service_options).start()
+    for name, value in settings_of(made.url, made.credentials, tmp_path).items():
+        monkeypatch.setenv(name, value)
+    yield made
+    assert made.stop() == 0, made.logs()
+
+
+@pytest.fixture
+def served_apart(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, is_apart: bool
+) -> Iterator[None]:
+    """With --processes, three serve the stores that this test opens and serves."""
+    if not is_apart:
+        yield
+        return
+    from tests.support import three_processes
+
+    for _ in three_processes.installed(request, request.getfixturevalue("engines"), monkeypatch):
+        yield
+
+
+@pytest.fixture
+def stopped(
+    visible: Path, private_folders: Path, processes: "ThreeProcesses | None", watchdog: threading.Event
+) -> Iterator[MountedDrive]:
     """A drive that has not been started."""
-    running = MountedDrive(visible / "drive", private_folders)
+    running = MountedDrive(visible / "drive", private_folders, processes=processes)
     yield running
     running.free()
 
@@ -83,15 +134,35 @@ def drive(stopped: MountedDrive) -> MountedDrive:
 
 
 @pytest.fixture(scope="session")
-def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MountedDrive]:
+def everyday_processes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> "Iterator[ThreeProcesses | None]":
+    """With --processes, those that serve the drive behind `shared`."""
+    if not request.config.getoption("--processes"):
+        yield None
+        return
+    from tests.support import three_processes
+
+    folder = tmp_path_factory.mktemp("processes")
+    made = three_processes.ThreeProcesses(folder, request.getfixturevalue("engines")).start()
+    yield made
+    assert made.stop() == 0, made.logs()
+    counts = made.front.counts
+    assert len(counts) == three_processes.PROCESSES or sum(counts.values()) < 30, counts
+
+
+@pytest.fixture(scope="session")
+def everyday(
+    tmp_path_factory: pytest.TempPathFactory, everyday_processes: "ThreeProcesses | None"
+) -> Iterator[MountedDrive]:
     """The drive behind `shared`; started by the first test."""
     home = tmp_path_factory.mktemp("everyday")
-    running = MountedDrive(home / "drive", home)
+    running = MountedDrive(home / "drive", home, processes=everyday_processes)
     for name in XDG.values():
         (home / name).mkdir(mode=0o700)
     yield running
     with pytest.MonkeyPatch.context() as patch:
-        _live_in(home, patch)
+        _live_in(running, patch)
         running.free()
 
 
@@ -100,18 +171,19 @@ def shared(
     everyday: MountedDrive,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
+    is_apart: bool,
     watchdog: threading.Event,
 ) -> Iterator[MountedDrive]:
     """An empty folder for this test, on a drive that is shared by many tests.
 
     At the end everything must be uploaded.  After a failed test the next one gets a new drive.
     """
-    _live_in(everyday.home, monkeypatch)
+    _live_in(everyday, monkeypatch)
     if mounts.find(everyday.mountpoint) is None:
         everyday.start()
     folder = everyday.mountpoint / re.sub(r"\W", "-", request.node.name)
     folder.mkdir()
-    yield MountedDrive(everyday.mountpoint, everyday.home, folder)
+    yield MountedDrive(everyday.mountpoint, everyday.home, folder, everyday.processes)
     failed = request.node.stash.get(FAILED, False)
     try:
         if not failed:
@@ -135,10 +207,13 @@ def _check_settled(running: MountedDrive) -> None:
     assert (queue["waiting"], queue["running"], queue["held"]) == (0, 0, 0), queue
 
 
-def _live_in(home: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("HOME", str(home))
+def _live_in(running: MountedDrive, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("HOME", str(running.home))
     for variable, name in XDG.items():
-        patch.setenv(variable, str(home / name))
+        patch.setenv(variable, str(running.home / name))
+    if (made := running.processes) is not None:
+        for variable, value in settings_of(made.url, made.credentials, running.home).items():
+            patch.setenv(variable, value)
 
 
 FAILED = pytest.StashKey[bool]()

@@ -25,7 +25,7 @@ OFTEN = {point for point in POINTS if point.startswith(("close", "group", "seal"
 
 
 @pytest.fixture
-def rounds(tmp_path: Path, private_folders: Path) -> Iterator[Rounds]:
+def rounds(tmp_path: Path, private_folders: Path, processes: object) -> Iterator[Rounds]:
     made = Rounds(tmp_path, seed=random.randrange(10**9))
     watchdog = threading.Timer(7000, made.free)
     watchdog.daemon = True

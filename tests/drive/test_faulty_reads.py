@@ -10,7 +10,6 @@ import hashlib
 import os
 import random
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +25,7 @@ from cmsfs.models import base
 from cmsfs.models.content import uploads
 from tests.support import faults
 from tests.support.mounted_drive import MountedDrive
-from tests.support.patience import until
+from tests.support.patience import Patience, until
 from tests.support.server_process import ServerProcess
 
 KIB = 1024
@@ -40,14 +39,14 @@ CLEAN = {errno.ETIMEDOUT, errno.ENETDOWN, errno.EIO, errno.ESTALE}
 class Faulty:
     """The service, the relay before it, and every version of every file."""
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, server: Any, seed: int) -> None:
         self.dice = random.Random(seed)
         self.versions: dict[str, list[bytes]] = {}
         self.ids: dict[str, str] = {}
         self.broken = True
-        self.once: Any = None  # what befalls the next download
+        self.once: dict[str, Any] = {}  # the fault of a file's next download
         self.plan = faults.Plan(self._fate)
-        self._server = ServerProcess(root).start()
+        self._server = server
         self.port, self.credentials = self._server.port, self._server.credentials
         self._up = threading.Event()
         self._down = trio.Event()
@@ -65,12 +64,13 @@ class Faulty:
     def close(self) -> None:
         self._token.run_sync_soon(self._down.set)
         self._thread.join(10)
-        self._server.stop()
+        if isinstance(self._server, ServerProcess):
+            self._server.stop()
 
     def _fate(self, method: str, target: str) -> Any:
-        if "/content" in target and self.once is not None:
-            fate, self.once = self.once, None
-            return fate
+        name = next((name for name, ident in self.ids.items() if f"/{ident}/content" in target), None)
+        if name in self.once:
+            return self.once.pop(name)
         if "/content" not in target or not self.broken or self.dice.random() > 0.35:
             return None
         after = self.dice.choice([0, 1, 1000, 128 * KIB, 200_000, MIB, 5 * MIB])
@@ -81,7 +81,6 @@ class Faulty:
             faults.Short(after, hidden=True),
         ]
         choices += [faults.Reset(before=True), faults.UNAVAILABLE, faults.TOO_MANY, faults.Answer(500)]
-        name = next((name for name, ident in self.ids.items() if f"/{ident}/" in target), None)
         if name is not None and len(self.versions[name][-1]) <= MIB:
             # A larger file is checked when the last of it has come, and parts of it are read before that.
             choices += [faults.Corrupt(self.dice.randrange(len(self.versions[name][-1])))] * 2
@@ -129,9 +128,9 @@ class Faulty:
 
 @pytest.fixture
 def faulty(
-    tmp_path: Path, private_folders: Path, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, processes: object, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Faulty]:
-    made = Faulty(tmp_path / "served", seed=11)
+    made = Faulty(processes or ServerProcess(tmp_path / "served").start(), seed=11)
     try:
         made.upload([f"f{number}" for number in range(len(SIZES))])
         for key, value in made.settings(made.relayed).items():
@@ -157,7 +156,8 @@ def read_some(top: Path, faulty: Faulty, name: str) -> tuple[int, int]:
         for _ in range(dice.randrange(1, 5)):
             offset = dice.randrange(size) if dice.random() < 0.7 else 0
             length = dice.choice([1, 4096, 65_536, 300_000, size])
-            began = time.monotonic()
+            # A read of the kernel's is one wait for each of its requests, side by side.
+            patience = Patience(2 * NETWORK_SECONDS + 4)
             try:
                 found = os.pread(fd, length, offset)
             except OSError as error:
@@ -168,8 +168,7 @@ def read_some(top: Path, faulty: Faulty, name: str) -> tuple[int, int]:
                 candidates = [data for data in candidates if data[offset : offset + len(found)] == found]
                 assert candidates, f"{name}: {len(found)} bytes at {offset} are of no version, or of two"
                 assert found, f"{name} is cut short at {offset}"
-            # A read of the kernel's is one wait for each of its requests, side by side.
-            assert time.monotonic() - began < 2 * NETWORK_SECONDS + 4
+            assert patience.left(), patience
     finally:
         os.close(fd)
     return right, failed
@@ -208,11 +207,11 @@ def check_wrong_whole(top: Path, faulty: Faulty) -> None:
     path, data = top / "f14", faulty.versions["f14"][-1]
     sha1 = hashlib.sha1(data).hexdigest().encode()
     until(lambda: path.exists() and os.getxattr(path, "user.cms.sha1") == sha1, 30)
-    faulty.once = faults.Corrupt(100)
+    faulty.once["f14"] = faults.Corrupt(100)
     with pytest.raises(OSError, match="Input/output error"), path.open("rb") as file:
         while file.read(KIB * 64):
             pass
-    assert faulty.once is None
+    assert not faulty.once
     assert path.read_bytes() == data
 
 

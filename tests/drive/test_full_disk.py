@@ -37,7 +37,7 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 @pytest.fixture
-def rounds(small_disk: Path, tmp_path: Path, private_folders: Path) -> Iterator[Rounds]:
+def rounds(small_disk: Path, tmp_path: Path, private_folders: Path, processes: object) -> Iterator[Rounds]:
     made = Rounds(tmp_path, seed=1)
     made.settle_seconds = 3600
     yield made

@@ -15,8 +15,6 @@ from cmsfs import config
 from tests.support.mounted_drive import MountedDrive
 from tests.support.patience import until
 
-FILES = 2_000
-
 # In place, under another name, or as a copy beside the original, which goes; and what deletes all.
 SCRIPTS = {
     "encrypted": """
@@ -95,18 +93,24 @@ def _story(drive: MountedDrive, tmp_path: Path, files: int, way: str, answer: st
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("way", "answer"),
-    [("encrypted", "undo"), ("encrypted", "restore"), ("deleted", "undo"), ("deleted", "restore")],
+    ("way", "answer", "files"),
+    [
+        ("encrypted", "undo", 10_000),
+        ("encrypted", "restore", 10_000),
+        ("deleted", "undo", 10_000),
+        ("deleted", "restore", 10_000),
+    ],
 )
 def test_a_spoiled_tree_is_noticed_and_comes_back(
     drive: MountedDrive,
     tmp_path: Path,
     way: str,
     answer: str,
+    files: int,
     record_property: Callable[[str, object], None],
 ) -> None:
-    figures = _story(drive, tmp_path, FILES, way, answer)
-    assert figures["reached"] < FILES // 2, figures
+    figures = _story(drive, tmp_path, files, way, answer)
+    assert figures["reached"] < files // 2, figures
     for name, value in figures.items():
         record_property(name, value)
 

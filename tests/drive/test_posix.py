@@ -6,13 +6,11 @@ import fcntl
 import mmap
 import os
 import shutil
-import sqlite3
 import stat
 import subprocess
 import sys
 import time
 import unicodedata
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -144,21 +142,6 @@ def test_unlinked_open_files(shared: MountedDrive) -> None:
         assert mapped[:] == b"another"
 
 
-def test_the_service_makes_the_copies_of_programs(shared: MountedDrive) -> None:
-    data = os.urandom(1024 * 1024)
-    (shared.top / "source").write_bytes(data)
-    shared.sync()
-    before = shared.status()["requests"]
-    shared.sh("cp --reflink=auto source copy", cwd=shared.top)
-    shared.sync()
-    after = shared.status()["requests"]
-    assert (shared.top / "copy").read_bytes() == data
-    assert after["copy"] - before.get("copy", 0) == 1
-    assert after["upload"] == before["upload"]
-    with (shared.top / "source").open("rb") as source, (shared.top / "copy").open("r+b") as copy:
-        assert number_of(fcntl.ioctl, copy.fileno(), 0x40049409, source.fileno()) == errno.EOPNOTSUPP
-
-
 def test_holes_copies_and_what_is_refused(shared: MountedDrive) -> None:
     sparse = shared.top / "sparse"
     with sparse.open("w+b", buffering=0) as file:
@@ -222,7 +205,7 @@ def test_local_only_items_are_kept(drive: MountedDrive) -> None:
     assert (project / ".~lock.a.odt#").read_text() == "mine\n"
     assert (project / "x.tmp/y").read_text() == "y\n"
     assert names_in(project) == [".~lock.a.odt#", "dead", "link2", "tool2", "x.tmp"]
-    with closing(sqlite3.connect(f"file:{next(drive.home.rglob('service.db'))}?mode=ro", uri=True)) as conn:
+    with drive.tables() as conn:
         rows = conn.execute(
             "SELECT i.name, i.content_modified_at FROM item i JOIN item f ON f.id = i.parent"
             " WHERE f.name = 'renamed'"

@@ -9,7 +9,7 @@ import pytest
 from tests.support import faults, s3_server
 from tests.support.mounted_drive import MountedDrive
 from tests.support.relayed import relayed
-from tests.support.served import Api
+from tests.support.served import Api, until
 
 pytestmark = [
     pytest.mark.long,
@@ -27,8 +27,17 @@ def plan() -> faults.Plan:
 
 @pytest.fixture
 def service_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: faults.Plan
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    plan: faults.Plan,
+    is_apart: bool,
 ) -> Iterator[list[str]]:
+    if is_apart:  # which are on another bucket
+        with relayed(request.getfixturevalue("engines").s3.port, plan) as port:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+            yield ["--redirect-downloads"]
+        return
     with s3_server.running(tmp_path) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
@@ -50,5 +59,6 @@ def test_reads_go_to_the_bucket(stopped: MountedDrive, api: Api, plan: faults.Pl
     # What is damaged there on the way is not what the file is: it is asked for once more.
     third = os.urandom(MIB)
     api.file("third.bin", third)
+    until((stopped.top / "third.bin").exists)
     plan.add(faults.Corrupt(at=1000), method="GET", part="X-Amz-Signature")
     assert (stopped.top / "third.bin").read_bytes() == third

@@ -7,11 +7,9 @@ moments and a drive takes seconds to start.
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import zipfile
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,10 +28,10 @@ class Remote:
 
 
 class Service:
-    """The embedded service's own tables, read past every layer that could deceive itself."""
+    """The service's own tables."""
 
     def __init__(self, drive: MountedDrive) -> None:
-        self._path = next(drive.home.rglob("service.db"))
+        self._drive = drive
         self._top = drive.top.name
 
     def folder(self, path: str) -> Remote:
@@ -43,7 +41,7 @@ class Service:
             "SELECT name, id, status, size, (SELECT count(*) FROM version v WHERE v.file = item.id)"
             " FROM item WHERE parent = ? AND kind = 1"
         )
-        with closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as conn:
+        with self._drive.tables() as conn:
             (number,) = conn.execute("SELECT id FROM item WHERE name = ?", (self._top,)).fetchone()
             for name in Path(path).parts:
                 (number,) = conn.execute(step, (number, name)).fetchone()

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cmsfs import config
 from tests.support.mounted_drive import MountedDrive
+from tests.support.served import Api, until
 
 
 def _searches(drive: MountedDrive) -> int:
@@ -113,7 +115,89 @@ def test_metadata_is_browsed_and_set_with_ordinary_tools(shared: MountedDrive) -
     for path, number in (("project/phase=lost", errno.ENOENT), ("nothing", errno.ENOENT)):
         with pytest.raises(OSError, match=re.escape(os.strerror(number))):
             list(Path(f"{by}/{path}").iterdir())
+    # As of every folder that does not exist; the log says which there are.
+    assert "Not a directory" in shared.sh(f"mv a.txt {by}/project/phase=lost/ 2>&1 || true")
+    assert "phase is one of 'plan', 'build'" in config.Paths("default").log.read_text()
     with pytest.raises(OSError, match=re.escape(os.strerror(errno.EINVAL))):
         (top / "a.txt").rename(f"{by}/project/budget=1..9/a.txt")
     with pytest.raises(PermissionError):
         Path(f"{by}/project/lead=Quay%2FEast/a.txt").unlink()
+
+
+def test_metadata_of_many_items_is_browsed_by_ranges_and_dates(drive: MountedDrive) -> None:
+    """Numbers as ranges, dates by year, month and day; each holds what it says, and all are counted."""
+    by, key = f"{drive.mountpoint}/.by/project", "user.cms.metadata.enterprise.project"
+    budgets = {f"{number:02}.txt": number * number * 10 for number in range(1, 25)}
+    dues = {name: f"{2024 + at % 3}-{at % 12 + 1:02}-{at % 28 + 1:02}" for at, name in enumerate(budgets)}
+    (drive.top / "many").mkdir()
+    for name in budgets:
+        (drive.top / "many" / name).write_text(name)
+    drive.sync()
+    sets = [
+        f"setfattr -n {key}.budget -v {budgets[name]} {name}; setfattr -n {key}.due -v {dues[name]} {name}"
+        for name in budgets
+    ]
+    drive.sh("\n".join(sets), cwd=drive.top / "many")
+
+    def items(place: str) -> list[str]:
+        return [name for name in drive.sh(f"ls -A '{place}'").splitlines() if "=" not in name]
+
+    def total(place: str) -> int:
+        return int(drive.sh(f"getfattr --absolute-names --only-values -n user.cms.by.total '{place}'"))
+
+    assert items(by) == [*budgets, "Plan.md"]
+    ranges = [name for name in drive.sh(f"ls {by}").splitlines() if name.startswith("budget=")]
+    assert all(".." in name for name in ranges), ranges
+    found = [items(f"{by}/{name}") for name in ranges]
+    assert sorted(name for one in found for name in one) == [*budgets, "Plan.md"], "each is in one of them"
+    assert [total(f"{by}/{name}") for name in ranges] == [len(one) for one in found]
+    # Entered by hand, both ends included, and open at one.
+    for low, high in ((90, 1000), (0, 1000), (1000, 9999)):
+        inside = [name for name, budget in budgets.items() if low <= budget <= high]
+        assert items(f"{by}/budget={low}..{high}") == inside
+    assert items(f"{by}/budget=..1000") == items(f"{by}/budget=0..1000")
+    assert items(f"{by}/budget=5290..") == ["23.txt", "24.txt", "Plan.md"]
+
+    due = [name for name in drive.sh(f"ls {by}").splitlines() if name.startswith("due=")]
+    assert due == ["due=2024", "due=2025", "due=2026"]
+    of_year = [name for name in budgets if dues[name].startswith("2025")]
+    assert items(f"{by}/due=2025") == of_year
+    months = [name for name in drive.sh(f"ls {by}/due=2025").splitlines() if name.startswith("due=")]
+    assert months == sorted({f"due={dues[name][:7]}" for name in of_year})
+    in_month = [name for name in of_year if dues[name].startswith(months[0][4:])]
+    assert items(f"{by}/due=2025/{months[0]}") == items(f"{by}/{months[0]}") == in_month
+    days = [name for name in drive.sh(f"ls {by}/{months[0]}").splitlines() if name.startswith("due=")]
+    assert days == sorted({f"due={dues[name]}" for name in in_month})
+    within = [name for name in budgets if "2024-11" <= dues[name][:7] <= "2025-04"]
+    assert items(f"{by}/due=2024-11..2025-04") == within
+    both = [name for name in within if budgets[name] >= 1000]
+    assert items(f"{by}/due=2024-11..2025-04/budget=1000..") == both
+    assert drive.sh(f"cat '{by}/due=2024-11..2025-04/budget=1000..'/*.txt") == "".join(both)
+
+
+def test_search_without_a_network_with_ordinary_tools(stopped: MountedDrive, api: Api) -> None:
+    sh, top = stopped.sh, stopped.top
+    folder = api.folder("Harbour")
+    for name, text in (
+        ("lease.txt", "zanzibar\n"),
+        ("berths.txt", "quay and lease\n"),
+        ("never-read.txt", "lease\n"),
+    ):
+        number = api.file(name, text.encode(), folder)
+    api.update("file", number, description="About zanzibar")
+    until(lambda: len(list((top / "Harbour").glob("*"))) == 3)
+    sh("cat Harbour/lease.txt Harbour/berths.txt > /dev/null")
+    sh("getfattr -n user.cms.description Harbour/never-read.txt > /dev/null")
+    assert api.server is not None
+    api.server.stop()
+    until(lambda: stopped.status()["health"]["state"] == "offline")
+    # By name, by what is in those that are here, and by their attributes.
+    assert sh("ls .search/lease") == "berths.txt\nlease.txt\n"
+    assert sh("cat .search/quay/*") == "quay and lease\n"
+    assert sh("readlink .search/'zanzibar type:file'/* | sort").splitlines() == [
+        "../../Harbour/lease.txt",
+        "../../Harbour/never-read.txt",
+    ]
+    partial = sh("getfattr --only-values -n user.cms.search.partial .search/lease")
+    assert "the service was not asked" in partial
+    assert stopped.cmsfs("search", "quay").stdout.count("berths.txt") == 1

@@ -45,10 +45,10 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(SECONDS + 900)]
 class Served:
     """A service in a process of its own, and the relay before it, which breaks things."""
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, server: Any, seed: int) -> None:
         self._dice = random.Random(seed)
         self.broken = False
-        self._server = ServerProcess(root).start()
+        self._server = server
         self.port, self.credentials = self._server.port, self._server.credentials
         self.plan = faults.Plan(self._fate)
         self._up = threading.Event()
@@ -95,14 +95,15 @@ class Served:
     def close(self) -> None:
         self._token.run_sync_soon(self._down.set)
         self._thread.join(10)
-        self._server.stop()
+        if isinstance(self._server, ServerProcess):
+            self._server.stop()
 
 
 @pytest.fixture
 def served(
-    tmp_path: Path, private_folders: Path, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, processes: object, stopped: MountedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Served]:
-    made = Served(tmp_path / "served", seed=5)
+    made = Served(processes or ServerProcess(tmp_path / "served").start(), seed=5)
     try:
         for key, value in made.settings(made.relayed).items():
             monkeypatch.setenv(key, value)

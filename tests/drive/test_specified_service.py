@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,11 @@ def refuse(method: str, target: str) -> faults.Fault | None:
 
 
 @pytest.fixture
-def complete(stopped: MountedDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+def complete(
+    stopped: MountedDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Any
+) -> Iterator[Api]:
     """Another program, with the complete service; the drive is mounted on what the relay lets through."""
-    server = ServerProcess(tmp_path / "service").start()
+    server = processes or ServerProcess(tmp_path / "service").start()
     secret = tmp_path / "secret"
     secret.write_text(server.credentials["client_secret"])
     api = Api(server.url, server.credentials)
@@ -55,7 +58,8 @@ def complete(stopped: MountedDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPa
             stopped.cmsfs("umount", stopped.top, "--force", check=False)
     finally:
         api.close()
-        server.stop()
+        if server is not processes:
+            server.stop()
 
 
 STORY = r"""

@@ -57,7 +57,7 @@ class StartingTwo(Protocol):
 
 @pytest.fixture
 async def starting(
-    tmp_path: Path, private_folders: Path, watchdog: threading.Event
+    tmp_path: Path, private_folders: Path, watchdog: threading.Event, served_apart: None
 ) -> AsyncIterator[StartingTwo]:
     """`await starting(plan, relay)`: both drives, each behind a relay of its own with this plan."""
     async with AsyncExitStack() as stack:
@@ -123,7 +123,7 @@ async def both_write(two: Two) -> None:
 async def test_two_writers_of_one_version_are_both_kept(starting: StartingTwo) -> None:
     two = await starting(faults.Plan(), poll_seconds=3600)
     await both_write(two)
-    assert two.judge() == ([], [])
+    assert await two.judge() == ([], [])
     await trio.to_thread.run_sync(two.check_same)
     assert len(two.chains()) == 2, "the second one is a conflict copy"
 
@@ -131,7 +131,7 @@ async def test_two_writers_of_one_version_are_both_kept(starting: StartingTwo) -
 async def test_the_ledger_finds_what_a_careless_client_does(starting: StartingTwo) -> None:
     two = await starting(faults.Plan(), Careless, poll_seconds=3600)
     await both_write(two)
-    vanished, unseen = two.judge()
+    vanished, unseen = await two.judge()
     assert vanished == []
     # Which of the two came last is chance.
     assert [set(pair) for pair in unseen] == [{ledger.sha1(b"one\n"), ledger.sha1(b"other\n")}]
@@ -141,7 +141,7 @@ async def test_the_ledger_finds_what_a_careless_client_does(starting: StartingTw
         assert (two.trace.folder / "home/state/cmsfs" / account / "cmsfsd.log").exists()
     # What nobody has any more, and nobody gave up.
     two.ledger.wrote(b"acknowledged, and lost\n", over=None)
-    assert two.judge()[0] == [ledger.sha1(b"acknowledged, and lost\n")]
+    assert (await two.judge())[0] == [ledger.sha1(b"acknowledged, and lost\n")]
 
 
 async def run(
@@ -156,7 +156,7 @@ async def run(
     assert plan.faults > steps // 50, "the test proves little"
     # Most of what is left over is refused by the networks, by chance.
     assert len(two.ledger.acknowledged) > steps // 8
-    vanished, unseen = two.judge()
+    vanished, unseen = await two.judge()
     assert vanished == [], f"seed {seed}: {two.explained(vanished)}"
     assert two.foreign == [], f"seed {seed}: {two.foreign} {two.explained([])}"
     assert unseen == [], f"seed {seed}: {two.explained([sha1 for pair in unseen for sha1 in pair])}"

@@ -190,15 +190,18 @@ def postgres() -> Iterator[postgres_server.PostgresServer]:
 
 # Run on both engines by default: tests that depend on the order of writes, on words, on paths and on numbers.
 ON_BOTH = ("test_search", "test_events", "test_trash", "test_isolation", "test_refresh_tokens")
+# Those of clients run on three processes, too.
+OF_CLIENTS = "tests.service.sdks."
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests with a store on both engines: with --long all of them, otherwise those of a few modules."""
-    options = metafunc.config.option
-    is_long = options.long or metafunc.module.__name__.rpartition(".")[2] in ON_BOTH
-    if is_long and not options.postgres and "root" in metafunc.fixturenames:
+    options, name = metafunc.config.option, metafunc.module.__name__
+    is_long = options.long or name.rpartition(".")[2] in ON_BOTH
+    if is_long and not (options.postgres or options.processes) and "root" in metafunc.fixturenames:
         is_embedded = any(mark.name == "embedded" for mark in metafunc.definition.iter_markers())
         engines = ["sqlite"] if is_embedded or postgres_server.lacks() else ["sqlite", "postgres"]
+        engines += ["processes"] if options.long and name.startswith(OF_CLIENTS) else []
         metafunc.parametrize("on_postgres", engines, indirect=True)
 
 
@@ -206,12 +209,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def on_postgres(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Path, str]]:
     """Put the database of every store that the test opens there, one for each folder; return their URLs.
 
-    With --postgres this applies to all tests, except those of the embedded database only.
+    With --postgres this applies to all tests, except those of the embedded database only; with --processes to
+    those of clients, and contents are in a bucket, and what is served, three processes serve.
     """
     urls: dict[Path, str] = {}
-    is_there = request.config.getoption("--postgres") and "embedded" not in request.keywords
-    if getattr(request, "param", "postgres" if is_there else "sqlite") == "sqlite":
+    if (wanted := getattr(request, "param", None) or _engine(request)) == "sqlite":
         yield urls
+        return
+    if wanted == "processes":
+        from tests.support import three_processes  # imports what few tests need
+
+        yield from three_processes.installed(request, request.getfixturevalue("engines"), monkeypatch)
         return
     server: postgres_server.PostgresServer = request.getfixturevalue("postgres")
     shipped = store.open_store
@@ -225,6 +233,15 @@ def on_postgres(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     yield urls
     for url in urls.values():
         server.take_back(url)
+
+
+def _engine(request: pytest.FixtureRequest) -> str:
+    options = request.config.option
+    if "embedded" in request.keywords:
+        return "sqlite"
+    if options.processes and request.module.__name__.startswith(OF_CLIENTS):
+        return "processes"
+    return "postgres" if options.postgres else "sqlite"
 
 
 def give_from(conn: Connection, table: str, number: int) -> None:

@@ -123,10 +123,10 @@ class _CloseConnection(Exception):
         self.hard = hard
 
 
-class _Side:
+class Side:
     """One end of the relay: h11 over a stream."""
 
-    def __init__(self, stream: trio.SocketStream, role: type[h11.CLIENT] | type[h11.SERVER]) -> None:
+    def __init__(self, stream: Any, role: type[h11.CLIENT] | type[h11.SERVER]) -> None:
         self.stream = stream
         self.conn = h11.Connection(role)
 
@@ -151,13 +151,13 @@ class Relay:
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """Serve one connection until it closes; for a listener."""
-        client = _Side(stream, h11.SERVER)
+        client = Side(stream, h11.SERVER)
         async with stream:
-            server: _Side | None = None
+            server: Side | None = None
             try:
                 while isinstance(request := await client.event(), h11.Request):
                     if server is None:
-                        server = _Side(await trio.open_tcp_stream(*self._address), h11.CLIENT)
+                        server = Side(await trio.open_tcp_stream(*self._address), h11.CLIENT)
                     await self._exchange(client, server, request)
                     for side in (client, server):
                         if side is server and side.conn.our_state is h11.IDLE:
@@ -174,7 +174,7 @@ class Relay:
                 if server is not None:
                     server.stream.socket.close()
 
-    async def _exchange(self, client: _Side, server: _Side, request: h11.Request) -> None:
+    async def _exchange(self, client: Side, server: Side, request: h11.Request) -> None:
         fault = self.plan.take_fault(request.method.decode(), request.target.decode())
         if isinstance(fault, Reset) and fault.before:
             raise _CloseConnection(hard=True)
@@ -207,7 +207,7 @@ class Relay:
             nursery.cancel_scope.cancel()
 
     @staticmethod
-    async def _upload(client: _Side, server: _Side, uploaded: trio.Event) -> None:
+    async def _upload(client: Side, server: Side, uploaded: trio.Event) -> None:
         if client.conn.they_are_waiting_for_100_continue:
             await client.send(h11.InformationalResponse(status_code=100, headers=[]))
         while True:
@@ -218,14 +218,14 @@ class Relay:
                 return
 
     @staticmethod
-    async def _answer(client: _Side, answer: Answer) -> None:
+    async def _answer(client: Side, answer: Answer) -> None:
         headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
         await client.send(h11.Response(status_code=answer.status, headers=headers))
         await client.send(h11.Data(data=answer.body))
         await client.send(h11.EndOfMessage())
 
     @staticmethod
-    async def _download(client: _Side, server: _Side, response: h11.Response, fault: Fault | None) -> None:
+    async def _download(client: Side, server: Side, response: h11.Response, fault: Fault | None) -> None:
         if isinstance(fault, Short) and fault.hidden:
             announced = dict(response.headers).get(b"content-length", b"%d" % fault.after)
             headers = [one for one in response.headers if one[0] != b"content-length"]

@@ -2,21 +2,33 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cmsfs import config, mounts
 from cmsfs.cli.support import daemonctl
 from cmsfs.ipc import control
 from tests.support.patience import until
 
+if TYPE_CHECKING:
+    from tests.support.three_processes import ThreeProcesses
+
 
 class MountedDrive:
-    """A drive on the embedded service; `top` is where the test works."""
+    """A drive on the embedded service, or on three processes; `top` is where the test works."""
 
-    def __init__(self, mountpoint: Path, home: Path, top: Path | None = None) -> None:
+    def __init__(
+        self,
+        mountpoint: Path,
+        home: Path,
+        top: Path | None = None,
+        processes: "ThreeProcesses | None" = None,
+    ) -> None:
+        self.processes = processes
         self.mountpoint = mountpoint
         self.top = top or mountpoint
         self.home = home
@@ -38,7 +50,11 @@ class MountedDrive:
         return done
 
     def start(self) -> None:
-        self.cmsfs("demo", self.mountpoint)
+        if self.processes is not None:
+            self.mountpoint.mkdir(exist_ok=True)
+            self.cmsfs("mount", self.mountpoint)
+        else:
+            self.cmsfs("demo", self.mountpoint)
 
     def stop(self) -> None:
         self.cmsfs("umount", self.mountpoint)
@@ -51,6 +67,15 @@ class MountedDrive:
         if mounts.find(self.mountpoint) is not None:
             mounts.detach(self.mountpoint)
             raise AssertionError("the drive could not be unmounted")
+
+    def tables(self) -> Any:
+        """Open the service's own tables, past every layer that could deceive itself."""
+        if self.processes is not None:
+            from cmsfs.service.storage.postgres import connection
+
+            return closing(connection.connect(self.processes.place[0]))
+        path = next(self.home.rglob("service.db"))
+        return closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True))
 
     def sync(self) -> None:
         """Sync as `cmsfs sync` does, without a process."""

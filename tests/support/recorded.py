@@ -2,14 +2,15 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cmsfs.service.server import app
-from tests.support import public_api, public_deviations
+from tests.support import front, public_api, public_deviations
 from tests.support.public_api import Exchange
 
 # Recorded bytes of a request body: uploads are long, and their attributes come first.
@@ -52,7 +53,24 @@ class Recorder:
                 self._exchanges.append(_exchange(scope, bytes(request_body), answer, bytes(response_body)))
 
 
-def _exchange(scope: Scope, request_body: bytes, answer: dict[str, Any], response_body: bytes) -> Exchange:
+def passed(one: front.Passed) -> Exchange | None:
+    """The exchange that went through a front; None if it is not recorded here either."""
+    if one.response is None or one.request.method == b"HEAD":
+        return None
+    path, _, query = one.request.target.partition(b"?")
+    scope = {
+        "method": one.request.method.decode(),
+        "path": unquote(path.decode("latin-1")),
+        "query_string": query,
+        "headers": list(one.request.headers),
+    }
+    answer = {"status": one.response.status_code, "headers": list(one.response.headers)}
+    return _exchange(scope, bytes(one.asked), answer, bytes(one.answered))
+
+
+def _exchange(
+    scope: Mapping[str, Any], request_body: bytes, answer: dict[str, Any], response_body: bytes
+) -> Exchange:
     query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     return Exchange(
         method=scope["method"],

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -13,13 +13,17 @@ from tests.support import patience
 from tests.support.mounted_drive import MountedDrive
 from tests.support.server_process import ServerProcess
 
+if TYPE_CHECKING:
+    from tests.support.three_processes import ThreeProcesses
+
 SECONDS = 20.0
 
 
 class Api:
     """Another client of the same account."""
 
-    def __init__(self, url: str, credentials: dict[str, str]) -> None:
+    def __init__(self, url: str, credentials: dict[str, str], server: Any = None) -> None:
+        self.server = server
         self._http = httpx.Client(base_url=url, timeout=30)
         self._url, self._credentials = url, credentials
         self.user = credentials["user_id"]
@@ -80,14 +84,9 @@ class Api:
         return answer.json() if answer.content else None
 
 
-@pytest.fixture
-def api(
-    stopped: MountedDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service_options: list[str]
-) -> Iterator[Api]:
-    """A service in a process of its own, and the drive mounted on it."""
-    server = ServerProcess(tmp_path / "service", *service_options).start()
-    url, credentials = server.url, server.credentials
-    secret = tmp_path / "secret"
+def settings_of(url: str, credentials: dict[str, str], folder: Path) -> dict[str, str]:
+    """The environment of a drive at this service; its secret is in a file in the folder."""
+    secret = folder / "secret"
     secret.write_text(credentials["client_secret"])
     settings = {
         "PROFILE": "server",
@@ -97,21 +96,36 @@ def api(
         "CLIENT_ID": credentials["client_id"],
         "CLIENT_SECRET_FILE": str(secret),
         "SUBJECT_ID": credentials["user_id"],
-        # Nothing here is found by asking again and again.
-        "POLL_SECONDS": "3600",
-        "IDLE_POLL_SECONDS": "3600",
     }
+    return {f"CMSFS_{name}": value for name, value in settings.items()}
+
+
+@pytest.fixture
+def api(
+    stopped: MountedDrive,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    service_options: list[str],
+    processes: "ThreeProcesses | None",
+) -> Iterator[Api]:
+    """A service in a process of its own, or in three, and the drive mounted on it."""
+    server = processes or ServerProcess(tmp_path / "service", *service_options).start()
+    url, credentials = server.url, server.credentials
+    settings = settings_of(url, credentials, tmp_path)
+    # Nothing here is found by asking again and again.
+    settings |= {"CMSFS_POLL_SECONDS": "3600", "CMSFS_IDLE_POLL_SECONDS": "3600"}
     for name, value in settings.items():
-        monkeypatch.setenv(f"CMSFS_{name}", value)
+        monkeypatch.setenv(name, value)
     try:
         stopped.top.mkdir()
         stopped.cmsfs("mount", stopped.top)
-        api = Api(url, credentials)
+        api = Api(url, credentials, server)
         yield api
         api.close()
     finally:
         stopped.cmsfs("umount", stopped.top, "--force", check=False)
-        server.stop()
+        if isinstance(server, ServerProcess):
+            server.stop()
 
 
 def until(what: Callable[[], bool]) -> None:

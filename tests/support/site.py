@@ -3,7 +3,7 @@
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import httpx
@@ -30,6 +30,19 @@ scopes = ["root_readwrite"]
     f'[[users]]\nlogin = "{login}"\nname = "{login}"\nrole = "{"user" if number else "admin"}"\n'
     for number, login in enumerate(LOGINS)
 )
+
+# The server ends the connection of one commit in so many, and what it was to commit is gone.
+_BREAK_COMMITS = """
+  CREATE FUNCTION break_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      IF random() < 0.02 THEN
+        PERFORM pg_terminate_backend(pg_backend_pid());
+      END IF;
+      RETURN NULL;
+    END $$;
+  CREATE CONSTRAINT TRIGGER break_commit AFTER INSERT ON event DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION break_commit()
+"""
 
 
 class Site:
@@ -70,6 +83,13 @@ class Site:
     def restart_database(self) -> None:
         self.database.stop()
         self.database.start()
+
+    def break_commits(self) -> None:
+        """From now on, some commits fail, whose connection ends without an answer."""
+        from cmsfs.service.storage.postgres import connection
+
+        with closing(connection.connect(self.url)) as conn:
+            conn.command(_BREAK_COMMITS)
 
     def kill_while_the_database_restarts(self, server: ServerProcess) -> None:
         """It starts as soon as it can: before the others are back, perhaps."""
@@ -168,6 +188,7 @@ async def live(
 
 
 async def _fail(site: Site, tally: crowd.Tally, rounds: int, each: int) -> None:
+    await trio.to_thread.run_sync(site.break_commits)
     for number in range(rounds):
         wanted = tally.acknowledged + each
         while tally.acknowledged < wanted:  # noqa: ASYNC110

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import trio
 
 from cmsfs import config, errors
 from cmsfs.cli.support import daemonctl
@@ -290,10 +291,12 @@ class Two:
         ]
         return list(found.values())
 
-    def judge(self) -> tuple[list[str], list[tuple[str, str]]]:
+    async def judge(self) -> tuple[list[str], list[tuple[str, str]]]:
         """Return what was lost, and what was overwritten unread."""
         chains = self.chains()
-        kept = {sha1 for chain in chains for sha1 in chain} | self.local_only()
+        # A drive may have to ask the service for a listing, and this thread serves that.
+        local = await trio.to_thread.run_sync(self.local_only)
+        kept = {sha1 for chain in chains for sha1 in chain} | local
         return self.ledger.vanished(kept), self.ledger.unseen(chains)
 
     def local_only(self) -> set[str]:

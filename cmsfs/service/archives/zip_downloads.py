@@ -12,6 +12,7 @@ that they may not download when it is used.
 """
 
 import json
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass, fields
 from functools import partial
@@ -30,8 +31,10 @@ from cmsfs.service.api.operations import Operation
 from cmsfs.service.archives import archive_plan, zip_stream
 from cmsfs.service.content import downloads, link_stats
 from cmsfs.service.serialize import item_serializer
-from cmsfs.service.storage import store
+from cmsfs.service.storage import engine, store
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
+
+log = logging.getLogger(__name__)
 
 # A download has to begin within this time; later the client has to request it again.
 LIFETIME_SECONDS = 60
@@ -102,9 +105,12 @@ class RequestedArchives:
             self._known.popitem(last=False)
 
     async def share_status(self, token: str, archive: RequestedArchive) -> None:
-        """Share an archive's status with other processes."""
+        """Share an archive's status with other processes, if the database is reachable."""
         if self._shared is not None:
-            await self._shared.set_value(f"{_KEY_PREFIX}{token}", archive.to_json())
+            try:
+                await self._shared.set_value(f"{_KEY_PREFIX}{token}", archive.to_json())
+            except engine.DatabaseUnavailable as error:
+                log.warning("the status of an archive is not shared: %s", error)
 
     def find(self, token: str, now: int, seconds: int) -> RequestedArchive:
         """Return an archive requested within the last `seconds`; 404 if there is none."""

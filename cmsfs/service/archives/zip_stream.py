@@ -1,5 +1,6 @@
 """Streams an archive while it is generated: at any time only one piece of it is in memory, none on disk."""
 
+import logging
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from urllib.parse import quote
 
@@ -11,6 +12,8 @@ from cmsfs.service.archives.archive_plan import ArchivePlan, Member
 from cmsfs.service.archives.zip_writer import ZipWriter
 from cmsfs.service.content import files
 from cmsfs.service.storage import blobs
+
+log = logging.getLogger(__name__)
 
 # Files up to this size are read as a whole.
 MAX_WHOLE_FILE = blobs.CHUNK
@@ -32,6 +35,7 @@ class ZipProgress:
 class ZipResponse(responses.Response):
     """Streams an archive; stops generating it when the client disconnects.
 
+    If a content cannot be read, the response stays incomplete, which ends the connection.
     `ended` is called before the client receives the end, or on failure.
     """
 
@@ -59,19 +63,15 @@ class ZipResponse(responses.Response):
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         try:
+            # Before the response begins, a failure is an answer of its own (problems.py).
+            data = b"" if scope["method"] == "HEAD" else await self._next_piece()
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(files.cancel_on_disconnect, receive, nursery.cancel_scope)
-                while scope["method"] != "HEAD":
-                    data = await threads.run_sync(next, self._pieces, b"")
-                    if not data:
-                        self._progress.state = "succeeded"
-                        await self._ended()
-                        break
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                if not data or await self._stream(data, send):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
                 nursery.cancel_scope.cancel()
         finally:
             self._pieces.close()
@@ -79,6 +79,22 @@ class ZipResponse(responses.Response):
                 self._progress.state = "failed"
                 with trio.move_on_after(_REPORT_SECONDS, shield=True):
                     await self._ended()
+
+    async def _next_piece(self) -> bytes:
+        return await threads.run_sync(next, self._pieces, b"")
+
+    async def _stream(self, data: bytes, send: types.Send) -> bool:
+        """Send the archive; False, with the response incomplete, if a content cannot be read."""
+        while data:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+            try:
+                data = await self._next_piece()
+            except OSError as error:
+                log.warning("archive aborted, a content cannot be read: %s", error.strerror or error)
+                return False
+        self._progress.state = "succeeded"
+        await self._ended()
+        return True
 
 
 def _pieces(blob_store: blobs.BlobStore, progress: ZipProgress) -> Generator[bytes, None, None]:

@@ -8,6 +8,8 @@ for them, so nothing is buffered ahead of it.
 """
 
 import logging
+import socket
+import struct
 from collections.abc import Iterable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -73,7 +75,8 @@ class Http1Server:
             wire = _Wire(self, stream)
             while await self._answer_next(wire):
                 pass
-            await wire.end()
+            if not wire.is_aborted:
+                await wire.end()
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             log.debug("a client disconnected")
 
@@ -106,6 +109,7 @@ class _Wire:
         self.scheme = server.scheme
         self.buffer = b""
         self.has_unread = False  # part of a request was not read
+        self.is_aborted = False
 
     async def head(self) -> RequestHead | None:
         """Read the next request's head; None at the end of the connection.  Raises `Malformed`."""
@@ -151,6 +155,12 @@ class _Wire:
         line = _STATUS_LINES[status]
         await self.send(line + b"content-length: 0\r\nconnection: close\r\n" + _date() + b"\r\n")
 
+    def abort(self) -> None:
+        """Have the connection reset when it is closed."""
+        self.is_aborted = True
+        linger = struct.pack("ii", 1, 0)
+        self._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
     async def end(self) -> None:
         """Shut down and drain the connection: closing with unread data would discard the last response."""
         with trio.move_on_after(LINGER_SECONDS):
@@ -177,7 +187,7 @@ class _Exchange:
         self._keep_alive = head.keep_alive
         # The response: its unsent head, and below the rest of its declared length.
         self._pending: bytes | None = None
-        self._started = self._done = self._chunked = self._has_no_body = False
+        self._started = self._done = self._chunked = self._has_no_body = self._ends_with_connection = False
         self._length_left: int | None = None
 
     async def run(self) -> bool:
@@ -192,6 +202,9 @@ class _Exchange:
         if not self._started:
             await self._wire.refuse(500)
             return False
+        if not self._done and self._ends_with_connection:
+            # An orderly end of the connection would say that the body is complete.
+            self._wire.abort()
         return (
             self._done
             and self._keep_alive
@@ -318,6 +331,7 @@ class _Exchange:
             self._chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
         else:
+            self._ends_with_connection = True
             self._keep_alive = False
         lines.append(_date())
         if self._expects_continue or self._server.stopping:

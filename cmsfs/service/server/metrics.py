@@ -8,8 +8,10 @@ The library is imported only if metrics are enabled; it belongs to `cmsfs[server
 Rule: no label contains an id, a name or an address.
 """
 
+import math
 import shutil
 import socket
+import sqlite3
 from typing import Any
 
 import trio
@@ -76,6 +78,9 @@ class ServiceMetrics:
         self._polls = gauge("cmsfs_long_polls", "Clients that wait for events.")
         self._open = gauge("cmsfs_connections", "Open connections.")
         self._connection_limit = gauge("cmsfs_connections_limit", "Connections that there may be.")
+        self._reachable = gauge(
+            "cmsfs_database_reachable", "1 if the database answered; 0: its figures are NaN."
+        )
         self._users = gauge("cmsfs_users", "Users of all enterprises.")
         self._bytes = gauge("cmsfs_stored_bytes", "Bytes that count against users' quotas.")
         self._free = gauge("cmsfs_data_free_bytes", "Space left on the data folder's disk.")
@@ -123,7 +128,13 @@ class ServiceMetrics:
             found: dict[str, Any] = {name: read(sql)[0]["n"] for name, sql in _WAITING.items()}
             return found | dict(read(_STORED)[0])
 
-        found = await self._store.query(ask)
+        try:
+            found = await self._store.query(ask)
+            self._reachable.set(1)
+        except sqlite3.OperationalError:
+            # What the process knows by itself is told all the same.
+            found = dict.fromkeys(("users", "bytes", *_WAITING), math.nan)
+            self._reachable.set(0)
         self._users.set(found["users"])
         self._bytes.set(found["bytes"])
         for name in _WAITING:

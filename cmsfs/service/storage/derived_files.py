@@ -87,7 +87,9 @@ def record(conn: Connection, sha1: str, name: str, state: DerivedState, *, now: 
 
 def delete_orphan_rows(conn: Connection) -> None:
     """Delete the rows of contents that no version has."""
-    conn.execute("DELETE FROM rendition WHERE sha1 NOT IN (SELECT sha1 FROM version)")
+    conn.execute(
+        "DELETE FROM rendition WHERE NOT EXISTS (SELECT 1 FROM version WHERE version.sha1 = rendition.sha1)"
+    )
 
 
 def delete_rows(conn: Connection, sha1: str) -> list[Row]:

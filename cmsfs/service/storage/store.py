@@ -20,7 +20,16 @@ from typing import Any, TypeVar
 import trio
 
 from cmsfs import errors, sqlite
-from cmsfs.service.storage import blobs, commit_queue, derived_files, engine, folder_blobs, parts, upgrade
+from cmsfs.service.storage import (
+    blobs,
+    commit_queue,
+    derived_files,
+    engine,
+    folder_blobs,
+    folder_claim,
+    parts,
+    upgrade,
+)
 from cmsfs.service.storage.database_url import checked_url
 from cmsfs.service.storage.shared import folder, moments
 
@@ -147,6 +156,7 @@ async def open_store(
 
 
 async def _open_file(root: Path, stack: AsyncExitStack) -> tuple[engine.StoreCoordination, engine.Engine]:
+    folder_claim.check_unclaimed(root)
     try:
         shared = folder.SharedFolder(root)
     except OSError as error:
@@ -185,6 +195,8 @@ async def _open_files(
     if redirects and url is None:
         raise errors.UserError("Downloads can be redirected to a bucket only: give --blobs.")
     if url is None and shared.value(blobs.LOCATION) is None and not (root / blobs.LOCATION).exists():
+        if shared.receives_notifications:  # the database is elsewhere
+            await folder_claim.claim_folder(root, db, shared)
         return FileStorage(
             folder_blobs.FolderBlobs(root / "blobs", root / "incoming", root / "aside"),
             parts.FolderParts(root / "sessions"),

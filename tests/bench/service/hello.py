@@ -14,8 +14,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from starlette import types
+if TYPE_CHECKING:
+    # The Python that has the other servers need not have it.
+    from starlette import types
 
 SERVERS = {"cmsfs": "cmsfs", "uvicorn": "uvicorn, httptools, uvloop", "granian": "granian"}
 
@@ -23,7 +26,7 @@ SERVERS = {"cmsfs": "cmsfs", "uvicorn": "uvicorn, httptools, uvloop", "granian":
 BODY = b'{"hello": "' + b"x" * 1200 + b'"}'
 
 
-async def hello(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+async def hello(scope: "types.Scope", receive: "types.Receive", send: "types.Send") -> None:
     """The application."""
     if scope["type"] != "http":
         return

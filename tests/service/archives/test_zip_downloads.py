@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from cmsfs.models.content import zip_downloads as models_zip_downloads
-from cmsfs.service.archives import zip_downloads, zip_stream
+from cmsfs.service.archives import zip_downloads
+from cmsfs.service.server import serve
 from cmsfs.service.storage import store
 
 LARGE = bytes(range(256)) * 12_000
@@ -127,14 +128,28 @@ async def test_a_content_that_is_gone_is_left_out(api, service):
     assert (found["downloaded_file_count"], found["skipped_file_count"]) == (1, 1)
 
 
-async def test_an_archive_that_breaks_off_is_failed(api, service):
-    file = await api.upload("large", LARGE)
-    asked = await ask(api, file)
+async def test_an_archive_that_breaks_off_is_failed(api, service, nursery, log_watch, expect_log):
+    """The connection ends, and the log says so in one line."""
+    expect_log("archive aborted, a content cannot be read: a content is shorter than it should be")
+    large = LARGE * 3
+    file = await api.upload("large", large)
     with service.blobs.path(file["sha1"]).open("r+b") as damaged:
-        damaged.truncate(zip_stream.MAX_WHOLE_FILE + 1)
-    with pytest.raises(ExceptionGroup):  # the connection ends
-        await fetch(api, asked)
-    assert (await status(api, asked))["state"] == "failed"
+        damaged.truncate(len(large) - 1)
+    url = await nursery.start(lambda task_status: serve.serve(service, port=0, task_status=task_status))
+    async with httpx.AsyncClient(headers=api.http.headers, timeout=60) as client:
+        body = {"items": [target(file)]}
+        asked = (await client.post(f"{url}/2.0/zip_downloads", json=body)).json()
+        got = b""
+        with pytest.raises(httpx.RemoteProtocolError):
+            async with client.stream("GET", asked["download_url"]) as answer:
+                assert answer.status_code == 200
+                async for data in answer.aiter_raw():
+                    got += data
+        assert got.startswith(b"PK")
+        with pytest.raises(zipfile.BadZipFile):
+            zipfile.ZipFile(io.BytesIO(got))
+        assert len(log_watch.lines) == 1
+        assert (await client.get(asked["status_url"])).json()["state"] == "failed"
 
 
 async def test_limits(api, monkeypatch):

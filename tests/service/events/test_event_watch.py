@@ -150,3 +150,20 @@ async def test_they_wait_on_while_the_database_is_away(api, service, drives, mon
     assert service.db.rows == asked
     await api.folder("news")
     await drives.until(3)
+
+
+async def test_whoever_begins_to_wait_as_the_database_goes_is_to_come_again(
+    api, service, monkeypatch, expect_log
+):
+    """The caller is known by then: it goes between that and the first look for news."""
+    expect_log("the database is out of reach: away")
+    asked = service.db.rows
+
+    def rows(sql, *args):
+        if sql == event_watch.LAST_EVENT:
+            raise engine.DatabaseUnavailable("away")
+        return asked(sql, *args)
+
+    monkeypatch.setattr(service.db, "rows", rows)
+    answer = await api.http.get("/events/wait", params={"stream_position": 0})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")

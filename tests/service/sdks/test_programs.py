@@ -1,65 +1,15 @@
 """Programs that keep files with the public API: rclone, and by it restic and duplicity.
 
-rclone speaks to hosts of its own only, so the service has a certificate for their names, and the programs go
-by a proxy that leads every name to it.  A test is skipped where its program is not installed.
+A test is skipped where its program is not installed.
 """
 
 import json
-import os
-import shutil
-from urllib.parse import urlsplit
 
 import pytest
-import trio
 
-from cmsfs.service.oauth import access_tokens
-from cmsfs.service.server import serve
-from tests.bench import rival
-from tests.support import certificates, clients_table
+from tests.support import clients_table
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture
-async def at_service(sample, nursery, tmp_path):
-    """`await at_service(WORDS)`: what a program prints that finds the service as `rival:`."""
-    opened, credentials = sample
-    certfile, keyfile = certificates.self_signed(tmp_path, *rival.HOSTS)
-
-    async def run(task_status):
-        await serve.serve(opened, port=0, certfile=certfile, keyfile=keyfile, task_status=task_status)
-
-    url = await nursery.start(lambda task_status: run(task_status))
-    token = await opened.write(
-        lambda conn: access_tokens.access_token(
-            conn, credentials.client_id, int(credentials.user_id), now=opened.now()
-        )
-    )
-    login = {"access_token": token["access_token"], "token_type": "bearer", "expiry": "2099-01-01T00:00:00Z"}
-    with rival.proxy(urlsplit(url).port) as address:
-        environment = os.environ | {
-            "HOME": str(tmp_path),
-            "HTTPS_PROXY": address,
-            "NO_PROXY": "",
-            "SSL_CERT_FILE": str(certfile),
-            "RCLONE_CONFIG": str(tmp_path / "rclone.conf"),
-            "RCLONE_CONFIG_RIVAL_TYPE": "box",
-            "RCLONE_CONFIG_RIVAL_TOKEN": json.dumps(login),
-            "RESTIC_PASSWORD": "of the tests",
-            "PASSPHRASE": "of the tests",
-        }
-
-        async def ask(*words):
-            if shutil.which(words[0]) is None or shutil.which("rclone") is None:
-                pytest.skip(f"{words[0]} is not installed")
-            with trio.fail_after(100):
-                done = await trio.run_process(
-                    words, env=environment, capture_stdout=True, capture_stderr=True, check=False
-                )
-            assert done.returncode == 0, done.stderr.decode()
-            return done.stdout.decode()
-
-        yield ask
 
 
 @pytest.fixture

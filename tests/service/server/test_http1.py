@@ -9,7 +9,7 @@ from cmsfs.service.server import http1, request_head
 
 
 async def echo(scope, receive, send):
-    """Answer what came; `/early` unseen, `/slow` in pieces, `/bad` and `/short` wrongly."""
+    """Answer what came; `/early` unseen, `/slow` in pieces, `/torn` in part, `/bad` and `/short` wrongly."""
     body = b""
     more = scope["path"] != "/early"
     while more:
@@ -24,14 +24,16 @@ async def echo(scope, receive, send):
         "body": body.decode(),
     }
     data = json.dumps(said).encode()
-    headers = [] if scope["path"] == "/slow" else [(b"content-length", b"%d" % len(data))]
+    headers = [] if scope["path"] in ("/slow", "/torn") else [(b"content-length", b"%d" % len(data))]
     headers += [(b"x", b"a\r\nset-cookie: b")] if scope["path"] == "/bad" else []
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     if scope["path"] == "/short":
         data = data[:-1]
-    if scope["path"] == "/slow":
+    if scope["path"] in ("/slow", "/torn"):
         await send({"type": "http.response.body", "body": data[:5], "more_body": True})
         data = data[5:]
+    if scope["path"] == "/torn":
+        return
     await send({"type": "http.response.body", "body": data})
 
 
@@ -188,3 +190,12 @@ async def test_a_wrong_answer_ends_the_connection(connect, expect_log, path):
     got = await ask(connect, b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n" % path.encode())
     assert b"set-cookie" not in got
     assert not got.endswith(b"}")
+
+
+async def test_a_torn_answer_does_not_look_whole(connect):
+    got = await ask(connect, b"GET /torn HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert got.endswith(b'5\r\n{"met\r\n')  # without the last chunk
+    # Here only the end of the connection tells where the body ends.
+    assert (await ask(connect, b"GET /slow HTTP/1.0\r\n\r\n")).endswith(b"}")
+    with pytest.raises(trio.BrokenResourceError):
+        await ask(connect, b"GET /torn HTTP/1.0\r\n\r\n")

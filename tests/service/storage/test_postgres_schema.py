@@ -37,6 +37,14 @@ _TRIGGERS = """
   SELECT DISTINCT tgname::text, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal
 """
 _ACTIONS = {"NO ACTION": "a", "CASCADE": "c", "SET NULL": "n"}
+# Makes a database what a version that wrote format 13 made, the first on this engine.
+TO_FORMAT_13 = """
+  DROP INDEX item_below;
+  CREATE INDEX item_below ON item (path, status, modified_at, created_at, kind);
+  CREATE OR REPLACE FUNCTION words_of(content text) RETURNS text LANGUAGE sql IMMUTABLE
+    AS $$ SELECT ' ' || lower(content) || ' ' $$;
+  UPDATE shared_value SET value = '13' WHERE name IN ('format', 'oldest_beside')
+"""
 
 
 @pytest.fixture(scope="module")
@@ -133,14 +141,11 @@ def test_ids_begin_at_the_same_numbers(here, there):
 def test_a_database_of_format_13_finds_long_paths_and_all_words(postgres):
     url = postgres.database()
     with closing(connection.connect(url)) as conn:
-        conn.command("""
-          DROP INDEX item_below;
-          CREATE INDEX item_below ON item (path, status, modified_at, created_at, kind);
-          CREATE OR REPLACE FUNCTION words_of(content text) RETURNS text LANGUAGE sql IMMUTABLE
-            AS $$ SELECT ' ' || lower(content) || ' ' $$;
-          INSERT INTO document (id, name, description, tags) VALUES (1, 'Été', '', ''), (2, 'plain', '', '');
-          UPDATE shared_value SET value = '13' WHERE name IN ('format', 'oldest_beside');
-        """)
+        conn.command(TO_FORMAT_13)
+        for number, name in ((1, "Été"), (2, "plain")):
+            conn.execute(
+                "INSERT INTO document (id, name, description, tags) VALUES (?, ?, '', '')", (number, name)
+            )
         format.prepare(url)
         found = conn.execute("SELECT name FROM document_words ORDER BY id").fetchall()
         assert [row["name"] for row in found] == [" ete ", " plain "]

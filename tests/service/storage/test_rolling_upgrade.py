@@ -58,7 +58,7 @@ async def test_processes_of_both_versions_work_side_by_side(postgres, tmp_path, 
             conn.execute("INSERT INTO added VALUES (1)")
         await asked(old)
         # One that is started again meanwhile, by a supervisor say.
-        async with store.open_store(tmp_path / "another", database_url=url) as another:
+        async with store.open_store(tmp_path / "old", database_url=url) as another:
             await asked(another)
 
 

@@ -1,8 +1,10 @@
 """A server of S3 that is too busy, silent, or breaks off: clients hear of it, and nothing is half."""
 
 import hashlib
+import io
 import os
 import random
+import zipfile
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -142,6 +144,37 @@ async def test_a_download_says_so_or_breaks_off(api, service, plan, fault, nurse
         assert plan.count("GET", "/blobs/") > asked
         plan.clear()
         assert (await client.get(address)).content == data
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=IDS)
+async def test_an_archive_says_so_or_breaks_off(
+    api, service, plan, fault, nursery, monkeypatch, log_watch, expect_log
+):
+    expect_log("the contents are out of reach")
+    expect_log("archive aborted")
+    monkeypatch.setattr(s3_reader, "WINDOW", 100_000)
+    files = [await api.upload(f"{number}.bin", os.urandom(4_000_000)) for number in range(2)]
+    url = await nursery.start(lambda task_status: serve.serve(service, port=0, task_status=task_status))
+    body = {"items": [{"type": "file", "id": one["id"]} for one in files]}
+    async with httpx.AsyncClient(headers=api.http.headers, timeout=60) as client:
+        asked = (await client.post(f"{url}/2.0/zip_downloads", json=body)).json()
+        address = asked["download_url"]
+        plan.add(fault, method="GET", part="/blobs/", times=ALWAYS)
+        answer = await client.get(address)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+        plan.clear()
+        async with client.stream("GET", address) as answer:
+            assert answer.status_code == 200
+            plan.add(fault, method="GET", part="/blobs/", times=ALWAYS)
+            with pytest.raises(httpx.RemoteProtocolError):
+                async for _ in answer.aiter_raw():
+                    pass
+        assert len(log_watch.lines) == 2
+        assert (await client.get(asked["status_url"])).json()["state"] == "failed"
+        plan.clear()
+        whole = (await client.get(address)).content
+        assert zipfile.ZipFile(io.BytesIO(whole)).testzip() is None
+        assert (await client.get(asked["status_url"])).json()["state"] == "succeeded"
 
 
 @pytest.mark.timeout(300)

@@ -193,18 +193,22 @@ async def test_a_check_tells_what_uploads_lack_and_what_nothing_names(processes,
 
 
 class TestClaim:
-    async def test_processes_that_start_at_once_agree(self, root, bucket, tmp_path, monkeypatch):
+    async def test_processes_that_start_at_once_agree(self, root, bucket, monkeypatch):
         monkeypatch.setattr(s3_bucket, "S3Bucket", lambda url: bucket)
-        async with AsyncExitStack() as stack:
-            opened = [await stack.enter_async_context(store.open_store(root)) for _ in range(3)]
+        for _ in range(2):
+            started, opened = [], trio.Event()
 
-            async def start(one):
-                await claim.open_bucket(tmp_path / "own", "s3://contents", one.db, one.shared)
+            async def start(started=started, opened=opened):
+                async with store.open_store(root, "s3://contents") as one:
+                    started.append(one)
+                    if len(started) == 3:
+                        opened.set()
+                    await opened.wait()
 
-            for _ in range(2):
+            with trio.fail_after(60):
                 async with trio.open_nursery() as nursery:
-                    for one in opened:
-                        nursery.start_soon(start, one)
+                    for _ in range(3):
+                        nursery.start_soon(start)
 
     async def test_a_database_whose_contents_are_elsewhere_is_refused(
         self, root, fill, as_user, bucket, tmp_path, monkeypatch

@@ -82,13 +82,13 @@ async def test_a_signed_address_gives_the_bytes_under_a_name(api, service):
     signer = service.blobs.bucket.signer()
     key = service.blobs.key(file["sha1"])
     async with httpx.AsyncClient(timeout=60) as anybody:
-        answer = await anybody.get(signer.address(key, said, at=int(time.time())))
+        answer = await anybody.get(signer.sign_url(key, said, at=int(time.time())))
         assert (answer.status_code, answer.content) == (200, b"a heron")
         assert {name: answer.headers[name] for name in said} == said
         headers = {"range": "bytes=2-4"}
-        answer = await anybody.get(signer.address(key, said, at=int(time.time())), headers=headers)
+        answer = await anybody.get(signer.sign_url(key, said, at=int(time.time())), headers=headers)
         assert (answer.status_code, answer.content) == (206, b"her")
-        over = signer.address(key, said, at=int(time.time()) - 400)
+        over = signer.sign_url(key, said, at=int(time.time()) - 400)
         assert (await anybody.get(over)).status_code == 403
 
 
@@ -135,6 +135,7 @@ async def test_a_server_that_is_away_for_a_moment_costs_no_upload(api, service, 
     assert (await api.http.get(f"/files/{before['id']}/content")).content == b"before"
 
 
+@pytest.mark.embedded  # a database on a server knows itself where the contents are
 async def test_a_bucket_belongs_to_one_store(root, blobs_url, tmp_path):
     async with store.open_store(root, blobs_url) as opened:
         await threads.run_sync(opened.blobs.keep_bytes, b"a heron")
@@ -153,7 +154,7 @@ async def test_a_bucket_belongs_to_one_store(root, blobs_url, tmp_path):
             async with store.open_store(folder, url):
                 pass
     said.write_text(json.dumps(json.loads(said.read_text()) | {"url": f"{blobs_url}-2"}))
-    with pytest.raises(errors.UserError, match="nothing of this store"):
+    with pytest.raises(errors.UserError, match="no data of this store"):
         async with store.open_store(root, f"{blobs_url}-2"):
             pass
 
@@ -229,6 +230,7 @@ def _until(condition):
         time.sleep(0.01)
 
 
+@pytest.mark.embedded  # the process has a folder alone
 @pytest.mark.timeout(300)
 async def test_what_was_acknowledged_outlives_kills_and_outages(tmp_path, blobs_url, s3):
     """Four upload at once, while the service and the bucket's server are killed in turn."""

@@ -124,6 +124,18 @@ async def test_a_new_user_has_what_was_wished(api):
     assert problem["code"] == "user_login_already_used"
 
 
+async def test_letters_beyond_ascii_are_the_same_in_a_login(api, service):
+    made = await api.ask("POST", "/users", json={"name": "Ä", "login": "ÄÉȺ@example.com"}, expect=201)
+    for login in ("ÄÉȺ@example.com", "ÄÉȺ@EXAMPLE.com"):
+        problem = await api.ask("POST", "/users", json={"name": "N", "login": login}, expect=409)
+        assert problem["code"] == "user_login_already_used"
+    folder = await api.folder("for them")
+    wish = {"item": {"type": "folder", "id": folder["id"]}, "role": "viewer"}
+    wish["accessible_by"] = {"type": "user", "login": "ÄÉȺ@Example.com"}
+    found = await api.ask("POST", "/collaborations", json=wish, expect=201)
+    assert found["accessible_by"]["id"] == made["id"]
+
+
 async def test_new_user_can_log_in(api, service):
     made = await api.ask("POST", "/users", json={"name": "N", "login": "n@example.com"}, expect=201)
     assert (made["status"], made["space_used"]) == ("active", 0)

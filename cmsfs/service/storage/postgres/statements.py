@@ -1,7 +1,8 @@
 """Translates the service's SQL statements from SQLite's to PostgreSQL's syntax.
 
 Statements are written once, in SQL that both engines accept.  The remaining differences are parameters, which
-PostgreSQL numbers (`$1`), NULL-safe comparison, and hints for SQLite's query planner.
+PostgreSQL numbers (`$1`), NULL-safe comparison, hints for SQLite's query planner, and letters: `lower` of a
+parameter must leave those beyond ASCII as they are, as `lower` of a column does.
 
 Rule: quoted text and comments are left unchanged.
 """
@@ -9,12 +10,11 @@ Rule: quoted text and comments are left unchanged.
 import re
 from functools import lru_cache
 
-# A literal, quoted name or comment; a positional parameter; a named parameter; IS before a parameter; an
-# index hint; a join order hint.
+# A literal, quoted name or comment; `lower` before a parameter; a positional parameter; a named parameter; IS
+# before a parameter; an index hint; a join order hint.
 _TOKEN = re.compile(
     r"""('(?:[^']|'')*'|"[^"]*"|--[^\n]*)"""
-    r"""|\?(?P<number>\d*)"""
-    r"""|(?<![:\w]):(?P<name>[a-z_]\w*)"""
+    r"""|(?P<lower>\blower\((?=[?:]\w*\)))?(?:\?(?P<number>\d*)|(?<![:\w]):(?P<name>[a-z_]\w*))"""
     r"""|\bIS(?P<other> NOT)?(?= [?:])"""
     r"""|(?P<hint> (?:NOT INDEXED|INDEXED BY \w+))\b"""
     r"""|\b(?P<cross>CROSS )(?=JOIN\s+[\w.]+(?:\([^()]*\))?(?:\s+AS\s+\w+)?\s+ON\b)"""
@@ -41,10 +41,12 @@ def translate(sql: str) -> tuple[str, tuple[int | str, ...]]:
         if match[0].startswith("IS"):
             return "IS DISTINCT FROM" if match["other"] else "IS NOT DISTINCT FROM"
         if match["name"] is not None:
-            return number(match["name"])
-        # As in SQLite, an unnumbered parameter follows the largest number so far.
-        place = int(match["number"]) if match["number"] else positions + 1
-        positions = max(positions, place)
-        return number(place - 1)
+            found = number(match["name"])
+        else:
+            # As in SQLite, an unnumbered parameter follows the largest number so far.
+            place = int(match["number"]) if match["number"] else positions + 1
+            positions = max(positions, place)
+            found = number(place - 1)
+        return found if match["lower"] is None else f'lower({found} COLLATE "C"'
 
     return _TOKEN.sub(replace, sql), tuple(keys)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cmsfs import errors
 from cmsfs.runtime import chance, threads
-from cmsfs.service.storage import blobs, engine
+from cmsfs.service.storage import blobs, engine, folder_claim
 from cmsfs.service.storage.s3 import s3_bucket
 
 
@@ -42,9 +42,9 @@ async def open_bucket(
     bucket = s3_bucket.S3Bucket(url)
     if known is not None and known.url != bucket.url:
         raise errors.UserError(f"The contents of {root} are in {known.url}, not in {url}.")
-    if known is None and any(entry.is_file() for entry in (root / "blobs").rglob("*")):
+    if known is None and folder_claim.has_blobs(root):
         raise errors.UserError(f"{root} has contents in its own folder; a new store can have them in {url}.")
-    if known is None and db.rows("SELECT 1 FROM version LIMIT 1"):
+    if folder_claim.is_claimed(shared) or (known is None and db.rows("SELECT 1 FROM version LIMIT 1")):
         raise errors.UserError(f"The database refers to contents in another folder, not in {url}.")
     try:
         await _claim(bucket, known, shared)

@@ -46,7 +46,7 @@ class SharedFolder:
 
     async def add_value(self, name: str, data: bytes) -> bytes:
         """Store a value durably unless the name has one already; returns the stored value."""
-        await threads.run_sync(partial(self._write, self._root / name, data, new=True))
+        await threads.run_sync(partial(write_file, self._root / name, data, new=True))
         found = self.value(name)
         assert found is not None
         return found
@@ -57,28 +57,13 @@ class SharedFolder:
         if data is None:
             path.unlink(missing_ok=True)
         else:
-            await threads.run_sync(partial(self._write, path, data, new=False))
+            await threads.run_sync(partial(write_file, path, data, new=False))
 
     async def drop_values(self, first: str, end: str) -> None:
         """Delete the values with names in the range from `first` to before `end`."""
         for path in self._root.iterdir():
             if path.is_file() and first <= path.name < end:
                 path.unlink(missing_ok=True)
-
-    def _write(self, path: Path, data: bytes, *, new: bool) -> None:
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.{chance.token_hex(4)}")
-        fresh.touch(mode=0o600)
-        try:
-            fresh.write_bytes(data)
-            durability.sync(fresh)
-            if new:
-                with suppress(FileExistsError):
-                    path.hardlink_to(fresh)
-            else:
-                fresh.rename(path)
-        finally:
-            fresh.unlink(missing_ok=True)
-        durability.sync(path.parent)
 
     def try_exclusive(self) -> bool:
         """Try to get exclusive access; see `engine.StoreCoordination`."""
@@ -100,6 +85,23 @@ class SharedFolder:
 
     def close(self) -> None:
         os.close(self._lock)
+
+
+def write_file(path: Path, data: bytes, *, new: bool) -> None:
+    """Write a small file durably and at once; `new`: one that is there stays as it is.  Blocking."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.{chance.token_hex(4)}")
+    fresh.touch(mode=0o600)
+    try:
+        fresh.write_bytes(data)
+        durability.sync(fresh)
+        if new:
+            with suppress(FileExistsError):
+                path.hardlink_to(fresh)
+        else:
+            fresh.rename(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    durability.sync(path.parent)
 
 
 def _open(path: Path) -> int:
