@@ -36,7 +36,7 @@ class Holding(Commands):
             return
         held = self.held[which % len(self.held)]
         await self._check(kernel, held)
-        if held.is_read_only:
+        if held.is_read_only or held.is_shared:
             return
         data = self._new_text(size % 9)
         place = at % (len(held.model) + 20)
@@ -61,7 +61,7 @@ class Holding(Commands):
 
     async def _check(self, kernel: Kernel, held: HeldFile) -> None:
         found = await kernel.read(held.file)
-        if found != held.model:
+        if found != held.model and not held.is_shared:
             self._check_alive()
             self.wrong.append(
                 f"{self.machine.name}: a handle on {held.path} shows {self.ledger.label(found)} and not"
@@ -84,8 +84,8 @@ class Holding(Commands):
 
     async def close_all(self) -> None:
         """Close all handles: all programs end."""
-        while self.held:
+        while self.held or self.cwd is not None:
             if not self.machine.is_alive or self.machine.is_dying:
-                self.held.clear()  # the daemon is dead, and the handles with it
+                self.drop_handles()
                 return
-            await self.act("held_close", (0,))
+            await (self.act("held_close", (0,)) if self.held else self.act("leave", ()))

@@ -46,6 +46,15 @@ class Kernel(KernelCache):
     async def is_folder(self, path: str) -> bool:
         return stat.S_ISDIR((await self.stat(path)).mode)
 
+    async def enter(self, path: str) -> Inode:
+        """Return a folder that is some process's working directory from now on."""
+        inode = await self._walk([part for part in path.split("/") if part])
+        self._reference(inode.ino, 1)
+        return inode
+
+    def leave(self, folder: Inode) -> None:
+        self._reference(folder.ino, -1)
+
     async def listdir(self, path: str = "") -> list[str]:
         async def call(fresh: bool) -> list[str]:
             inode = await self._walk([part for part in path.split("/") if part], fresh=fresh)
@@ -110,14 +119,14 @@ class Kernel(KernelCache):
             source, name = await self._resolve_parent(old, fresh)
             target, new_name = await self._resolve_parent(new, fresh)
             moved = await self._lookup(source.ino, name, fresh=fresh)
-            try:
-                over: Inode | None = await self._lookup(target.ino, new_name, fresh=fresh)
-            except FileNotFoundError:
-                over = None
-            self._check_kinds(moved, over, new_name)
             self._reference(moved.ino, 1)
-            locks = [self._locks[ino] for ino in sorted({source.ino, target.ino})]
             try:
+                try:
+                    over: Inode | None = await self._lookup(target.ino, new_name, fresh=fresh)
+                except FileNotFoundError:
+                    over = None
+                self._check_kinds(moved, over, new_name)
+                locks = [self._locks[ino] for ino in sorted({source.ino, target.ino})]
                 for lock in locks:
                     await lock.acquire()
                 try:
@@ -308,6 +317,11 @@ class Kernel(KernelCache):
             self._drop_pages(inode)
         finally:
             self._reference(inode.ino, -1)
+
+    def is_same_file(self, one: File, other: File) -> bool:
+        """Return whether the drive has one file for both; an item from the trash keeps its inode there."""
+        real = self._drive._inodes.real
+        return real(one.inode.ino) == real(other.inode.ino)
 
     async def fsync(self, file: File) -> None:
         await self._drive.fsync(file.fh)

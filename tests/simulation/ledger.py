@@ -3,6 +3,8 @@
 `tests.support.ledger` has the rules; this adds the labels of contents in the trace.
 """
 
+from collections.abc import Collection
+
 from tests.support import ledger
 from tests.support.ledger import ANY, sha1
 
@@ -21,6 +23,15 @@ class Ledger(ledger.Ledger):
         self.number = 0
         # By content: the contents that it was derived from, whether or not it was ever promised.
         self.sources: dict[str, set[str]] = {}
+        self.contents: dict[str, bytes] = {}
+        # By content: what a conflict copy became, or would become, with the data that was appended in it.
+        self.joined: dict[str, set[str]] = {}
+        # Contents that a program moved over a file or to a free name.
+        self.moved: set[str] = set()
+        # Contents of old versions that a person made current again.
+        self.promoted: set[str] = set()
+        # Contents that a person deleted at the service, perhaps unread.
+        self.thrown_away: set[str] = set()
         # Contents that a program read, and nobody wrote.
         self.foreign: list[str] = []
         # A process died during a write, so any part of the data may be there.
@@ -34,12 +45,22 @@ class Ledger(ledger.Ledger):
         """Register a content that a program writes, also as an intermediate state."""
         key = sha1(data)
         if key not in self.labels:
-            self.labels[key] = _label(data)
+            self.labels[key], self.contents[key] = _label(data), data
         return key
 
     def record_derived(self, data: bytes, before: bytes) -> None:
         """A program derived this content from one that it had read."""
         self.sources.setdefault(self.register(data), set()).add(sha1(before))
+
+    def may_join(self, data: bytes, start: int, copy: str) -> None:
+        """The drive may move what was appended in `data` after `start` to the end of the conflict copy."""
+        if (before := self.contents.get(copy)) is not None:
+            self.record_derived(before + data[start:], before)
+            self.joined.setdefault(sha1(data), set()).add(sha1(before + data[start:]))
+
+    def is_joined(self, content: str, kept: Collection[str]) -> bool:
+        """Return whether what was appended in the content is in a kept conflict copy."""
+        return any(one in kept or self.is_joined(one, kept) for one in self.joined.get(content, ()))
 
     def wrote(self, data: bytes, *, over: str | None) -> None:
         super().wrote(data, over=over)
@@ -48,16 +69,32 @@ class Ledger(ledger.Ledger):
 
     def put_anywhere(self, data: bytes) -> None:
         super().put_anywhere(data)
+        self.moved.add(sha1(data))
         self.sources.setdefault(sha1(data), set()).add(ANY)
 
     def _has_seen(self, new: str, old: str, *, before: set[str]) -> bool:
         """Return whether `new` was derived from `old`, directly or through contents without a version."""
+        if old in self.promoted:
+            # Who has seen it has seen all of it, also if there was another version in between.
+            before = set()
         reached, waiting = set(), [new]
         while waiting:
             for current in self.sources.get(waiting.pop(), ()):
                 if current in (old, ANY):
                     return True
                 if current not in before and current not in reached:
+                    reached.add(current)
+                    waiting.append(current)
+        return False
+
+    def is_derived(self, content: str, sources: Collection[str]) -> bool:
+        """Return whether a program derived the content from one of these, directly or through others."""
+        reached, waiting = set(), [content]
+        while waiting:
+            for current in self.sources.get(waiting.pop(), ()):
+                if current in sources:
+                    return True
+                if current not in reached:
                     reached.add(current)
                     waiting.append(current)
         return False
@@ -71,7 +108,8 @@ class Ledger(ledger.Ledger):
     def discard_promises(self, machine: str, since: float, until: float) -> None:
         """The machine's promises between the two times are lost with its local state."""
         for content, (promiser, at, _) in self.promised.items():
-            if promiser == machine and since < at <= until:
+            # Several things happen at one moment of virtual time, also before and after a snapshot.
+            if promiser == machine and since <= at <= until:
                 self.acknowledged.pop(content, None)
 
     def label(self, data: bytes) -> str:

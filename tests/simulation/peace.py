@@ -1,5 +1,7 @@
 """Ends all faults and waits until everything is idle: at the end of a story, and in the middle of some."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import trio
@@ -33,6 +35,16 @@ async def check_midway(sim: "_Simulation") -> None:
     sim.set_network_conditions()
 
 
+@contextlib.contextmanager
+def _acting(name: str) -> Iterator[None]:
+    """Act as this one, by its clock."""
+    token = current_actor.set(name)
+    try:
+        yield
+    finally:
+        current_actor.reset(token)
+
+
 async def wait_for_quiet(sim: "_Simulation") -> None:
     """End all faults and wait until everything should be synced; check the number of requests."""
     sim.kill_schedule.clear()
@@ -48,19 +60,24 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
         await trio.sleep(1)
     requests = [machine.wire.requests for machine in sim.machines]
     for name, programs in sim.programs.items():
-        token = current_actor.set(f"{name}'s programs")
-        await programs.close_all()
-        current_actor.reset(token)
+        with _acting(f"{name}'s programs"):
+            await programs.close_all()
     await sim.person.act("release", ())
     await sim.other.act("release", ())
     for machine in sim.machines:
-        await machine.agents.resume()
-        await machine.agents.retry(None)
+        with _acting(machine.name):
+            await machine.agents.resume()
+            await machine.agents.retry(None)
     await trio.sleep(RETRY_SECONDS)
     for machine in sim.machines:
-        # Operations with a long backoff may have failed once more.
-        await machine.agents.retry(None)
+        with _acting(machine.name):
+            # Operations with a long backoff may have failed once more.
+            await machine.agents.retry(None)
+            await judge.confirm_missing(sim, machine)
     await trio.sleep(PEACE_SECONDS - QUIET_SECONDS - RETRY_SECONDS)
+    for machine in sim.machines:
+        with _acting(machine.name):
+            await judge.confirm_missing(sim, machine)
     sim.before_quiet = [machine.wire.changes for machine in sim.machines]
     before = [machine.wire.requests for machine in sim.machines]
     await trio.sleep(QUIET_SECONDS)

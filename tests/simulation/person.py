@@ -4,6 +4,7 @@ from contextlib import suppress
 from datetime import UTC, timedelta
 
 import httpx
+import trio
 
 from cmsfs import errors
 from cmsfs.client import session
@@ -17,6 +18,14 @@ from tests.simulation.promises import FOLDERS, NAMES
 from tests.simulation.world import World
 
 ROLES: tuple[collaborations.Role, ...] = ("editor", "editor", "viewer", "viewer uploader")
+
+# The current contents of an item and of everything below it.
+_BELOW = """
+  WITH RECURSIVE below(id, sha1) AS (
+    SELECT id, sha1 FROM item WHERE id = ?1
+    UNION SELECT item.id, item.sha1 FROM item JOIN below ON item.parent = below.id)
+  SELECT sha1 FROM below WHERE sha1 IS NOT NULL
+"""
 
 
 class Person:
@@ -81,10 +90,11 @@ class Person:
         return data
 
     async def do_create(self, where: int, which: int) -> None:
+        await self._create(self._pick_folder(where), NAMES[which % len(NAMES)])
+
+    async def _create(self, folder: str, name: str) -> None:
         data = self._new_text()
-        wish = uploads.UploadAttributes(
-            name=NAMES[which % len(NAMES)], parent=base.Reference(id=self._pick_folder(where))
-        )
+        wish = uploads.UploadAttributes(name=name, parent=base.Reference(id=folder))
         await self.client.uploads.new_file(wish, BytesSource(data), sha1=sha1(data))
         self.ledger.wrote(data, over=ANY)
 
@@ -106,6 +116,7 @@ class Person:
         row = self.service.store.read("SELECT sha1 FROM version WHERE id = ?", int(version.id))
         if row:
             self.ledger.sources.setdefault(row[0]["sha1"], set()).add(ANY)
+            self.ledger.promoted.add(row[0]["sha1"])
         await self.client.versions.promote(item, version.id)
 
     async def do_rename(self, which: int, name: int) -> None:
@@ -122,10 +133,39 @@ class Person:
         await self.client.items.update("folder", self._pick(0, which), parent_id=self._pick_folder(where))
 
     async def do_delete(self, which: int) -> None:
-        await self.client.items.delete("file", self._pick(1, which))
+        item = self._pick(1, which)
+        self.ledger.thrown_away |= self._contents(item)
+        await self.client.items.delete("file", item)
+        self.ledger.thrown_away |= self._contents(item)
 
     async def do_delete_folder(self, which: int) -> None:
-        await self.client.items.delete("folder", self._pick(0, which), recursive=True)
+        await self._delete_folder(self._pick(0, which))
+
+    async def _delete_folder(self, item: str) -> None:
+        self.ledger.thrown_away |= self._contents(item)
+        await self.client.items.delete("folder", item, recursive=True)
+        self.ledger.thrown_away |= self._contents(item)
+
+    def _contents(self, item: str) -> set[str]:
+        """Return the current contents of a file, or of all files in a folder."""
+        if self.service.transport() is None:
+            return set()
+        return {row["sha1"] for row in self.service.store.read(_BELOW, int(item))}
+
+    async def do_bury(self, which: int, where: int) -> None:
+        """Edit a file, move it into a folder and delete that a moment later."""
+        item, folder = self._pick(1, which), self._pick(0, where)
+        await self.do_edit(which)
+        await self.client.items.update("file", item, parent_id=folder)
+        await trio.sleep(where % 7)
+        await self._delete_folder(folder)
+
+    async def do_retrieve(self, which: int, seconds: int) -> None:
+        """Delete a folder and restore it later."""
+        item = self._pick(0, which)
+        await self._delete_folder(item)
+        await trio.sleep(seconds % 40)
+        await self.client.items.restore("folder", item)
 
     async def do_restore(self, which: int, kind: int) -> None:
         one = kind % 2
@@ -134,20 +174,52 @@ class Person:
     async def do_purge(self, which: int, kind: int) -> None:
         """Delete an item permanently from the trash, with all its versions."""
         one = kind % 2
-        item = self._pick(one, which, status=1)
+        await self._purge(one, self._pick(one, which, status=1))
+
+    async def do_empty_trash(self) -> None:
+        """Delete everything in the trash permanently."""
+        if self.service.transport() is None:
+            raise LookupError
+        for row in self.service.store.read("SELECT id, kind FROM item WHERE status = 1 AND trash = id"):
+            if row["kind"] in (0, 1):
+                await self._purge(row["kind"], str(row["id"]))
+
+    async def _purge(self, kind: int, item: str) -> None:
+        """What a program moved, and nobody deleted or replaced, is still somewhere else."""
         rows = self.service.store.read(
-            "SELECT version.sha1 FROM version JOIN item ON item.id = version.file"
-            " WHERE item.id = ? OR item.trash = ?",
-            int(item),
+            "SELECT version.sha1, version.sha1 = item.sha1 AS is_current"
+            " FROM version JOIN item ON item.id = version.file WHERE item.id = ?1 OR item.trash = ?1",
             int(item),
         )
-        self.ledger.replaced |= {row["sha1"] for row in rows}
-        await self.client.items.purge(("folder", "file")[one], item)
+        gone = {row["sha1"] for row in rows}
+        current = {row["sha1"] for row in rows if row["is_current"]}
+        self.ledger.replaced |= gone - (current & self.ledger.moved - self.ledger.thrown_away)
+        await self.client.items.purge(("folder", "file")[kind], item)
 
     async def do_link(self, where: int, number: int) -> None:
         await self.client.web_links.create(
             f"https://example.com/{number}", self._pick_folder(where), name=f"link {number % 3}"
         )
+
+    async def do_link_file(self, where: int, number: int) -> None:
+        """Create a file under the name that a web link is shown under."""
+        await self._create(self._pick_folder(where), f"link {number % 3}.url")
+
+    async def do_drop_link_file(self, which: int, how: int) -> None:
+        """Rename or delete such a file."""
+        if self.service.transport() is None:
+            raise LookupError
+        rows = self.service.store.read(
+            "SELECT id FROM item WHERE kind = 1 AND status = 0 AND name LIKE 'link %.url' ORDER BY id"
+        )
+        if not rows:
+            raise LookupError
+        item = str(rows[which % len(rows)]["id"])
+        if how % 2:
+            await self.client.items.update("file", item, name=NAMES[how % len(NAMES)])
+            return
+        self.ledger.thrown_away |= self._contents(item)
+        await self.client.items.delete("file", item)
 
     async def do_share(self, which: int, role: int) -> None:
         """Share a folder with the other account."""

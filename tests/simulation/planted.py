@@ -220,9 +220,9 @@ def position_before_news(put: Put) -> None:
     """The event cursor is stored before the events up to it are applied."""
     apply = EventFeed._apply
 
-    async def early(self: Any, news: Any, *, touched: Any, position: Any) -> None:
-        await self._context.db.write(lambda conn: event_feed._keep(conn, position))
-        await apply(self, news, touched=touched, position=position)
+    async def early(self: Any, news: Any, *, touched: Any, position: Any, asked_at: float) -> None:
+        await self._context.db.write(lambda conn: event_feed._keep(conn, position, asked_at))
+        await apply(self, news, touched=touched, position=position, asked_at=asked_at)
 
     put(EventFeed, "_apply", early)
 

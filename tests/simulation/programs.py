@@ -209,19 +209,38 @@ class Programs(Holding):
             self.ledger.put_anywhere(moved)
         await self._rename_over(kernel, path, target, before)
 
+    async def do_cold_backup(self, kernel: Kernel, where: int, size: int) -> None:
+        """Rename a file to a backup after its cached bytes were freed, create it anew and remove it; the
+        backup stays, and only the removed item's history has its bytes."""
+        path, data = self.path(where), self._new_text(size)
+        moved = await self._read_file(kernel, path)
+        with trio.move_on_after(30), contextlib.suppress(errors.CmsfsError):
+            await self.machine.agents.free(f"/{path}", unpin=True)
+        if sha1(moved) in self.ledger.acknowledged:
+            self.ledger.put_anywhere(moved)
+        await kernel.rename(path, f"{path}.{self.ledger.number}")
+        await self._create(kernel, path, data)
+        self._mark_at_risk(data)
+        await kernel.unlink(path)
+        self._record_replaced(path, data)
+
     async def do_exchange(self, kernel: Kernel, where: int, to: int) -> None:
-        """`renameat2(RENAME_EXCHANGE)`: the files swap bytes, unless a remote change arrives meanwhile."""
+        """`renameat2(RENAME_EXCHANGE)`: the files swap bytes, unless a remote change arrives, or the
+        kernel still has a name from before one."""
         path, target = self.path(where), self.path(to)
+        applied = self.machine.agents.remote_updates.applied
+        await trio.sleep(0.01)
+        is_current = not kernel.invalidating
         before = []
         for one in (path, target):
             before.append(data := await self._read_file(kernel, one))
             if sha1(data) in self.ledger.acknowledged:
                 self.ledger.put_anywhere(data)
-        applied = self.machine.agents.remote_updates.applied
         await kernel.rename(path, target, 2)
         for one, expected in ((path, before[1]), (target, before[0])):
             found = await self._read_file(kernel, one) if await kernel.exists(one) else b"(nothing)"
-            if self.machine.agents.remote_updates.applied == applied and path != target:
+            is_alone = self.machine.agents.remote_updates.applied == applied
+            if is_alone and is_current and path != target:
                 self._expect(one, found, expected)
 
     async def do_case(self, kernel: Kernel, where: int) -> None:
@@ -282,6 +301,44 @@ class Programs(Holding):
         for number in (1, 2):
             await self._create(kernel, f"{beside}/{NAMES[number]}", self._new_text(size + number))
         await kernel.rename(beside, f"{folder} {size % 3}" if await kernel.exists(folder) else folder)
+
+    async def do_rebuild(self, kernel: Kernel, where: int, size: int) -> None:
+        """Create a folder if it is gone, and what is missing in it."""
+        folder = self.folder(where)
+        if not await kernel.exists(folder):
+            await kernel.mkdir(folder)
+        for number in (0, 1):
+            if not await kernel.exists(f"{folder}/{NAMES[number]}"):
+                await self._create(kernel, f"{folder}/{NAMES[number]}", self._new_text(size + number))
+
+    async def do_move_in(self, kernel: Kernel, which: int, where: int) -> None:
+        """Move a file from the drive's root into a folder, if that has none of this name."""
+        files: list[str] = []
+        folders: list[str] = []
+        for name in await kernel.listdir(self.machine.shared_prefix.rstrip("/")):
+            path = f"{self.machine.shared_prefix}{name}"
+            (folders if await kernel.is_folder(path) else files).append(path)
+        if not files or not folders:
+            return
+        path = sorted(files)[which % len(files)]
+        target = f"{sorted(folders)[where % len(folders)]}/{path.rpartition('/')[2]}"
+        if path.endswith(".url") or await kernel.exists(target):
+            return
+        moved = await self._read_file(kernel, path)
+        if sha1(moved) in self.ledger.acknowledged:
+            self.ledger.put_anywhere(moved)
+        await self._rename_over(kernel, path, target, None)
+
+    async def do_enter(self, kernel: Kernel, where: int) -> None:
+        """Work in a folder: `cd`."""
+        folder = await kernel.enter(self.folder(where))
+        await self.do_leave(kernel)
+        self.cwd = folder
+
+    async def do_leave(self, kernel: Kernel) -> None:
+        if self.cwd is not None:
+            kernel.leave(self.cwd)
+            self.cwd = None
 
     async def do_rmtree(self, kernel: Kernel, where: int) -> None:
         """`rm -r`, which reads each file before it removes it."""

@@ -11,7 +11,7 @@ from cmsfs import errors
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import Ledger, sha1
 from tests.simulation.machines import Killed, Machine
-from tests.simulation.remembered import File
+from tests.simulation.remembered import File, Inode
 
 FOLDERS = ("", "p", "q", "p/r")
 NAMES = ("a.txt", "b.txt", "c.txt")
@@ -35,6 +35,9 @@ class HeldFile:
     is_read_only: bool = False
     wrote: bool = False
     given_up: bool = False
+    # It was changed through another inode of the kernel's, as one that is moved out of `.trash` has: the
+    # handle may show the bytes before or after.
+    is_shared: bool = False
 
 
 SMALL_CACHE = 2**20
@@ -48,6 +51,9 @@ class Promises:
         self.ledger = ledger
         self.world = machine.world
         self.held: list[HeldFile] = []
+        # Of a program that works in a folder.
+        self.cwd: Inode | None = None
+        self.is_large = False  # most files are
         self._incarnation = 0
         self.done = 0
         self.refused = 0
@@ -93,7 +99,14 @@ class Promises:
     def _drop_dead_handles(self) -> None:
         if self._incarnation != self.machine.deaths:
             self._incarnation = self.machine.deaths
-            self.held.clear()
+            self.drop_handles()
+
+    def drop_handles(self) -> None:
+        """The process died, and the handles with it; what was written since the last fsync may be torn."""
+        if any(held.wrote for held in self.held):
+            self.ledger.has_torn_writes = True
+        self.held.clear()
+        self.cwd = None
 
     def _check_alive(self) -> None:
         """Raise `Killed` if the process that answered has died: then its answer does not count."""
@@ -119,6 +132,8 @@ class Promises:
         # With a small cache, write large files more often.
         is_any = size % (3 if self.machine.settings.cache_bytes < SMALL_CACHE else 10) == 0
         wanted = (30, 700, 6000, 70_000, 300_000)[size // 10 % 5] if is_any else 30 + size
+        if self.is_large and size % 3:
+            wanted = (40_000, 70_000, 150_000, 300_000)[size % 4]
         return line * max(1, wanted // len(line))
 
     def _record_write(self, path: str, data: bytes, over: str | None, *, durable: bool = False) -> None:
@@ -163,6 +178,8 @@ class Promises:
         for held in self.held:
             if held.file.inode is file.inode:
                 held.model = after
+            elif self.machine.kernel.is_same_file(held.file, file):
+                held.is_shared = True
 
     async def _abandon_handles(self, kernel: Kernel, path: str) -> None:
         """A program removes the file at this path: later writes through its handles are given up, too."""

@@ -71,6 +71,7 @@ class KernelCache:
         self._version = 0
         self.calls: Counter[str] = Counter()
         self.is_slow = False
+        self.invalidating = 0  # calls of `invalidate` that have not ended
 
     def lookups(self) -> dict[Ino, int]:
         """Return the lookup count of each inode that has not been forgotten."""
@@ -148,6 +149,13 @@ class KernelCache:
 
     async def invalidate(self, changes: list[Change]) -> list[Change]:
         """Apply invalidations as the notifier's thread does; return those of unknown inodes."""
+        self.invalidating += 1
+        try:
+            return await self._invalidate(changes)
+        finally:
+            self.invalidating -= 1
+
+    async def _invalidate(self, changes: list[Change]) -> list[Change]:
         unknown = []
         for change in changes:
             if self._chance.random() < (0.3 if self.is_slow else 0.1):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from cmsfs.config import local_patterns
 from cmsfs.replica import tree
 from tests.simulation import judge as judging
 from tests.simulation.machines import Machine
@@ -33,6 +34,7 @@ async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
         for each in (machine, fresh):
             for _ in range(2):
                 await each.agents.poll(full=True)
+                await judging.confirm_missing(sim, each)
                 await _accept_all(each)
                 await trio.sleep(judging.QUIET_SECONDS)
         own = _own(machine)
@@ -69,8 +71,14 @@ def _own(machine: Machine) -> list[str]:
 
 
 def _without(found: dict[str, str], own: list[str]) -> dict[str, str]:
-    return {
+    """Return the paths that are neither local nor `own`, without the folder of shared items if it is there
+    only for what is `own`."""
+    left = {
         path: sha1
         for path, sha1 in found.items()
         if not judging.is_local(path) and not any(path == kept or path.startswith(f"{kept}/") for kept in own)
     }
+    shelf = f"{local_patterns.SHARED}/"
+    if any(path.startswith(shelf) for path in own) and not any(path.startswith(shelf) for path in left):
+        left.pop(local_patterns.SHARED, None)
+    return left

@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import trio
 from cmsfs import config, crashpoints
 from cmsfs.config import local_patterns
 from cmsfs.journal import recovery
-from tests.simulation import dooms, gauges, judge, logbook, peace, reached, story, surroundings
+from tests.simulation import dooms, gauges, joins, judge, logbook, peace, reached, story, surroundings
 from tests.simulation.disk import Disks
 from tests.simulation.dooms import KillSchedule
 from tests.simulation.ledger import Ledger
@@ -77,6 +77,7 @@ def run(
         surroundings.temporary_home() as home,
         surroundings.paused_gc(),
         surroundings.small_parts() if plan.parts else contextlib.nullcontext(),
+        surroundings.small_pages() if plan.rough else contextlib.nullcontext(),
         reached.counting_decisions(outcome.states),
         logbook.checking_log(outcome.failures, plan, world),
     ):
@@ -104,6 +105,8 @@ class _Simulation:
         self.under_way = 0  # steps that are queued or running
         # Machines whose disk has failed, so that contents only they had may be lost.
         self.rotten: set[str] = set()
+        # Machines whose cache was deleted.
+        self.cacheless: set[str] = set()
         # A backup of the service was restored, so that its versions may be lost.
         self.is_service_restored = False
 
@@ -136,6 +139,7 @@ class _Simulation:
                 before = recovery._boot_id
                 stack.callback(setattr, recovery, "_boot_id", before)
                 recovery._boot_id = self._boot_id
+                stack.enter_context(joins.noting_joins(self.ledger))
                 client = await stack.enter_async_context(open_client(ServiceTransport(self.service), user))
                 self.person = Person(world, client, self.service, self.ledger)
                 client = await stack.enter_async_context(
@@ -154,6 +158,8 @@ class _Simulation:
                         disks.add(machine.settings.paths.cache)
                     await machine.start(nursery)
                 self.programs = {one.name: Programs(one, self.ledger) for one in self.machines}
+                for programs in self.programs.values():
+                    programs.is_large = self.plan.large
                 for process in self.processes.values():
                     nursery.start_soon(self._keep_restarting, process, nursery)
                 self.set_network_conditions()
@@ -179,7 +185,11 @@ class _Simulation:
     def set_network_conditions(self) -> None:
         """Set the network conditions of the plan."""
         for machine in self.machines:
-            machine.wire.conditions = NetworkConditions.of(self.plan.faults, self.plan.latency)
+            conditions = NetworkConditions.of(self.plan.faults, self.plan.latency)
+            if self.plan.large and self.plan.faults:
+                # Downloads of some blocks, which go on from there.
+                conditions = replace(conditions, cut_answer=0.2)
+            machine.wire.conditions = conditions
             machine.wire.liar.rate = self.plan.lies
 
     def is_second(self, machine: Machine) -> bool:
@@ -199,7 +209,9 @@ class _Simulation:
         chance = random.Random(f"{self.plan.seed} settings")
         return config.Settings(
             account=name,
-            profile=chance.choice(["embedded", "embedded", "box", "specification"]),
+            profile=chance.choice(["embedded", "embedded", "box", "specification"])
+            if self.plan.profile is None
+            else self.plan.profile,
             base_url=f"{URL}/2.0",
             upload_url=f"{URL}/api/2.0",
             auth_url=URL,
@@ -302,6 +314,7 @@ class _Simulation:
                 self.world.skew[machine.name] = before + story.JUMPS[step.args[0] % len(story.JUMPS)]
             case "lose_cache":
                 if machine.is_alive and not machine.is_dying:
+                    self.cacheless.add(machine.name)
                     machine.lose_folder(machine.settings.paths.cache)
 
     async def _pass(self, step: Step) -> None:

@@ -90,6 +90,30 @@ CROWD = {"look": (12, 1), "held_read": (6, 1), "held_close": (6, 1), "chmod": (1
 SLOW = {"reopen": (20, 2)}
 OF_FILES = {"edit": (20, 1), "rename": (10, 2), "move": (10, 2), "promote": (4, 2), "restore": (8, 2)}
 
+# Folders that are deleted, come back and are made anew, with what is moved into them meanwhile.
+OF_FOLDERS = {
+    "bury": (8, 2),
+    "retrieve": (14, 2),
+    "move_folder": (6, 2),
+    "folder": (6, 2),
+    "restore": (6, 2),
+    "delete_folder": (4, 1),
+}
+IN_FOLDERS = {
+    "rebuild": (24, 2),
+    "move_in": (16, 2),
+    "enter": (10, 1),
+    "leave": (2, 0),
+    "patch": (12, 3),
+}
+
+# A trash that is emptied again and again, and files that are moved without having been read.
+TIDY = {"empty_trash": (14, 0), "delete": (8, 1)}
+COLD = {"move_cold": (20, 2), "cold_backup": (24, 2), "free": (10, 1), "backup_save": (8, 2)}
+
+# Web links beside files that have the names which these are shown under.
+LINKS = {"link": (10, 2), "link_file": (10, 2), "drop_link_file": (10, 2), "move": (8, 2)}
+
 # For stories whose last drive belongs to the second account.
 SHARES = {"share": (10, 2), "folder": (6, 2), "rights": (4, 1), "unshare": (2, 0)}
 OFFERS = {"accept": (6, 2)}
@@ -150,6 +174,12 @@ class Plan:
     latency: float = 0.02  # of the network, in seconds
     crowded: bool = False  # everybody works on a few files, over a slow network
     rests: bool = False  # a quiet period with checks in the middle, too
+    large: bool = False  # most files that programs write are large
+    folders: bool = False  # many changes of folders
+    tidy: bool = False  # the trash is emptied again and again
+    links: bool = False  # web links, and files of the same names
+    rough: bool = False  # folders are listed in small pages over a network that breaks
+    profile: str | None = None  # of the service; None: chosen by the seed
     login: bool = False  # tokens are on the machine's disk, and each refresh invalidates the previous pair
 
     @property
@@ -187,7 +217,15 @@ class Plan:
             plan = replace(plan, crowded=True, marks=True)
         latency = chance.choice([0.02, 0.02, 0.5, 2.0]) if plan.crowded else chance.choice([0.02] * 7 + [2.0])
         rests = not plan.second and chance.random() < 0.15
-        return replace(plan, latency=latency, rests=rests, filled=chance.random() < 0.2)
+        plan = replace(plan, latency=latency, rests=rests, filled=chance.random() < 0.2)
+        return replace(
+            plan,
+            large=chance.random() < 0.08,
+            folders=chance.random() < 0.12,
+            tidy=chance.random() < 0.08,
+            links=chance.random() < 0.05,
+            rough=chance.random() < 0.05,
+        )
 
     def alone(self) -> "Plan":
         """Return the plan with only one drive's programs, and without kills, disk troubles and wrong
@@ -204,6 +242,11 @@ def steps(plan: Plan) -> list[Step]:
     found = []
     # Each story uses few files, or many.
     span = 2 if plan.crowded else chance.choice([2, 4, 12])
+    if plan.rough:
+        for _ in range(4):
+            found += [Step(chance.random(), drive, "cut_off") for drive in drives]
+            found += [Step(0.0, drive, "list", (chance.randrange(4),)) for drive in drives]
+            found += [Step(chance.random(), drive, "connect") for drive in drives]
     for number in range(plan.steps):
         if plan.offline and number % 20 == 5:
             found += [Step(0.0, drive, "connect" if number % 40 == 25 else "cut_off") for drive in drives]
@@ -245,8 +288,14 @@ def steps(plan: Plan) -> list[Step]:
             acts = {"person": shares, "other": OTHER, drives[-1]: ACTS | OFFERS}.get(actor, ACTS)
         if plan.ages:
             acts = {"person": PERSON | AGING, "other": OTHER | LOCKS}.get(actor, ACTS)
-        if plan.slow and actor in drives:
-            acts = acts | SLOW
+        for is_so, of_person, of_programs in (
+            (plan.folders, OF_FOLDERS, IN_FOLDERS),
+            (plan.tidy, TIDY, COLD),
+            (plan.links, LINKS, {}),
+            (plan.slow, {}, SLOW),
+        ):
+            if is_so:
+                acts = acts | (of_programs if actor in drives else of_person if actor == "person" else {})
         act = chance.choices(list(acts), [weight for weight, _ in acts.values()])[0]
         args = tuple(chance.randrange(span if place == 0 else 1000) for place in range(acts[act][1]))
         if act in ("rename", "exchange", "move_cold") and actor in drives:

@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cmsfs import config, disk_reserve
+from cmsfs.client.content.folders import FoldersApi
+from cmsfs.models.content import entries
 from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.events import event_watch
 from cmsfs.service.storage import store
 from cmsfs.service.uploads import upload_sessions
 from daemon.fetch import block_download, hydrate
+from daemon.listing import folder_lister
 from tests.simulation.machines import create_accounts
 from tests.simulation.world import World
 
@@ -90,6 +93,25 @@ def small_parts() -> Iterator[None]:
             (block_download, "WHOLE_BYTES", PIECEWISE_FROM),
             (hydrate, "WHOLE_BYTES", PIECEWISE_FROM),
         ):
+            stack.callback(setattr, holder, name, getattr(holder, name))
+            setattr(holder, name, value)
+        yield
+
+
+# Items in a page of a folder's listing.
+PAGE_ITEMS = 2
+
+
+@contextmanager
+def small_pages() -> Iterator[None]:
+    """Let drives list folders in small pages."""
+    page = FoldersApi.page
+
+    async def small(self: FoldersApi, folder_id: str, *, offset: int = 0) -> entries.EntryPage:
+        return await page(self, folder_id, offset=offset, limit=PAGE_ITEMS)
+
+    with contextlib.ExitStack() as stack:
+        for holder, name, value in ((FoldersApi, "page", small), (folder_lister, "PAGE", PAGE_ITEMS)):
             stack.callback(setattr, holder, name, getattr(holder, name))
             setattr(holder, name, value)
         yield

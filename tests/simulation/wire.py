@@ -17,6 +17,9 @@ from tests.simulation.world import World
 # A silent connection times out in httpx after so long.
 SILENT_SECONDS = 60.0
 
+# The longest delay of a late response.
+LATE_SECONDS = 25.0
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkConditions:
@@ -30,13 +33,14 @@ class NetworkConditions:
     refused: float = 0.0  # 429 with Retry-After
     failed: float = 0.0  # 5xx, carried out or not
     expired: float = 0.0  # 401
+    late: float = 0.0  # the response takes long, and others overtake it
     latency: float = 0.02
 
     @classmethod
     def of(cls, faults: float, latency: float) -> "NetworkConditions":
         """Return conditions with about this probability of a fault, and this latency."""
         one = faults / 8
-        return cls(one, one, one, one, one / 4, one, one, one / 2, latency=latency)
+        return cls(one, one, one, one, one / 4, one, one, one / 2, one / 2, latency=latency)
 
 
 class Wire(httpx.AsyncBaseTransport):
@@ -116,6 +120,8 @@ class Wire(httpx.AsyncBaseTransport):
         if is_token and response.is_client_error:
             self.on_token_request(-1)
         await self._delay(conditions)
+        if kind == "late":
+            await trio.sleep(chance.random() * LATE_SECONDS)
         if self.is_down:
             kind = "lost"
         match kind:
@@ -149,6 +155,7 @@ class Wire(httpx.AsyncBaseTransport):
             "refused",
             "failed",
             "expired",
+            "late",
         ):
             drawn -= getattr(conditions, name)
             if drawn < 0:

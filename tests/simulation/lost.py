@@ -1,0 +1,85 @@
+"""Which files of a drive can no longer be complete, because the service lost or deleted contents that only it
+had; the drive keeps what it has of them, and reports them.
+"""
+
+from typing import TYPE_CHECKING
+
+from cmsfs import config, errors
+from cmsfs.replica import tree
+from daemon.push import error_policy
+from tests.simulation.machines import Machine
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import _Simulation
+
+# Held uploads of files whose unmodified contents are not on this disk.
+_LOST_BASES = """
+  SELECT o.ino, d.base_sha1 FROM op o JOIN node n ON n.ino = o.ino JOIN draft d ON d.id = n.draft
+   WHERE o.state = 'held' AND o.error = ?
+"""
+
+# Files with these contents that are not in the trash, or are there by themselves.
+_RESTORABLE = """
+  SELECT 1 FROM version JOIN item ON item.id = version.file WHERE version.sha1 = ? AND item.status < 2
+"""
+
+_ALIVE = """
+  SELECT 1 FROM version JOIN item ON item.id = version.file WHERE version.sha1 = ? AND item.status = 0
+"""
+
+
+def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
+    """Return the paths of such files, with the SHA-1 of their base.
+
+    A drive restores the base from the trash where the API offers that, so there only these are lost: purged
+    ones, those in a folder in the trash, and those that a failing disk had.  Somebody has to have deleted or
+    replaced it.
+    """
+    db = machine.agents.state.db
+    has_trash = config.profile(machine.settings).trash
+    found = {}
+    for row in db.rows(_LOST_BASES, error_policy.LOST_BASE):
+        is_restorable = has_trash and bool(sim.service.store.read(_RESTORABLE, row["base_sha1"]))
+        is_given_up = row["base_sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
+        is_undone = bool(machine.undone_spans) or sim.is_service_restored
+        if (not is_restorable and (is_given_up or is_undone)) or machine.name in sim.rotten:
+            found[tree.path(db, row["ino"]).lstrip("/")] = row["base_sha1"]
+    return found
+
+
+def lost_with_service(sim: "_Simulation", machine: Machine) -> set[str]:
+    """Return paths that the drive knows but had not downloaded when the service lost them (it reports so)."""
+    if not sim.is_service_restored:
+        return set()
+    db, found = machine.agents.state.db, set()
+    had = {row["sha1"] for row in sim.service.store.read("SELECT sha1 FROM version")}
+    missing = error_policy.verdict_for(errors.MissingBlocks("", 0, 0), 0).reason
+    for row in db.rows("SELECT ino FROM op WHERE state = 'held' AND error = ?", missing):
+        node = tree.find(db, row["ino"])
+        if node is not None and node.sha1 in sim.ledger.replaced and node.sha1 not in had:
+            found.add(tree.path(db, node.ino).lstrip("/"))
+    return found
+
+
+def lost_with_cache(sim: "_Simulation", machine: Machine) -> set[str]:
+    """Return paths whose contents were in the deleted cache, and at the service only in the trash."""
+    if machine.name not in sim.cacheless:
+        return set()
+    db, found = machine.agents.state.db, set()
+    missing = error_policy.verdict_for(errors.MissingBlocks("", 0, 0), 0).reason
+    for row in db.rows("SELECT ino FROM op WHERE state = 'held' AND error = ?", missing):
+        node = tree.find(db, row["ino"])
+        if node is not None and not sim.service.store.read(_ALIVE, node.sha1):
+            found.add(tree.path(db, node.ino).lstrip("/"))
+    return found
+
+
+def lost_with_versions(sim: "_Simulation", machine: Machine) -> set[str]:
+    """Return paths that exist only here, whose bytes only the service had until somebody purged them."""
+    db, found = machine.agents.state.db, set()
+    had = {row["sha1"] for row in sim.service.store.read("SELECT sha1 FROM version")}
+    only_here = "SELECT ino, sha1 FROM node WHERE kind = 'file' AND parent IS NOT NULL AND remote_id IS NULL"
+    for row in db.rows(only_here):
+        if row["sha1"] in sim.ledger.replaced and row["sha1"] not in had:
+            found.add(tree.path(db, row["ino"]).lstrip("/"))
+    return found
