@@ -46,8 +46,9 @@ def _template(schema: str, version: int) -> bytes:
 def _fill(path: Path, schema: str, version: int) -> None:
     """Write the template into a new file.
 
-    Several tasks and processes may open a new file at once: each waits here until it is filled.  The folder is
-    locked, since closing the file would release the locks that SQLite has on it for others of this process.
+    Several tasks and processes may open a new file at once: each waits here until it is filled.  The folder
+    is locked, since closing the file would release the locks that SQLite has on it for others of this
+    process.
     """
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -19,6 +19,8 @@ from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree.attributes import Attributes, DirEntry, OpenResult, SetAttr, Statfs
 from cmsfs.vfs.tree.filesystem import Filesystem
+from cmsfs.vfs.tree.renaming import EXCHANGE
+from cmsfs.vfs.virtual.carried_names import CarriedNames
 from cmsfs.vfs.virtual.node import FIRST, Views, VirtualFolder, VirtualInodes, with_deadline
 from cmsfs.vfs.virtual.virtual_filesystem import VirtualFilesystem
 
@@ -47,6 +49,7 @@ class Router:
     ) -> None:
         self._tree = fs
         self._hub = hub
+        self._carried = CarriedNames(hub)
         self._hidden: Mapping[str, HiddenFolder] = {one.name: one for one in hidden}
         self._views = views
         self._inodes = VirtualInodes(fs.inodes)
@@ -240,6 +243,7 @@ class Router:
             except FileNotFoundError:
                 await self._check_no_view(old, name)
                 raise
+            self._carried.renamed((old, name), (new, new_name), is_exchange=bool(flags & EXCHANGE))
             return
         if source is target:
             await self._virtual.rename(old, name, new, new_name, flags)
