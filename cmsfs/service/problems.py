@@ -5,7 +5,7 @@ unexpected exception, into a response.  An error that is known before the reques
 sent at once, and the rest of the body is then read and discarded, so that a connection reset does not lose
 the response.
 
-Rule: hostile input ends as 4xx; a 5xx is our bug and is logged with its traceback.
+Rule: hostile input ends as 4xx; a 500 is our bug and is logged with its traceback, unless a content is lost.
 """
 
 import errno
@@ -19,9 +19,9 @@ import pydantic_core
 import trio
 from starlette import exceptions, requests, responses, types
 
-from cmsfs.models import wire_names
+from cmsfs.models import problems, wire_names
 from cmsfs.runtime import chance, clock
-from cmsfs.service.storage import engine
+from cmsfs.service.storage import blobs, engine
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +161,10 @@ def _translate(
             )
         case pydantic.ValidationError():
             return _error_response(from_validation(error), request_id)
+        case blobs.ContentLost():
+            blobs.log_lost(error)
+            message = "The service has lost the content of this file; an administrator can bring it back."
+            return _error_response(Refused(500, problems.CONTENT_LOST, message), request_id)
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
             log.error("no space left for the service's data")
             return _error_response(

@@ -17,6 +17,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.client.transport.lazy import httpx
+from cmsfs.models import problems
 from cmsfs.runtime import chance
 
 
@@ -75,6 +76,8 @@ def may_repeat(error: errors.RemoteError, repeat: Repeat) -> bool:
     if repeat is Repeat.CHANGE:
         return False
     if isinstance(error, errors.ServerError):
+        if error.code == problems.CONTENT_LOST:
+            return False
         return error.status in PASSING or error.retry_after is not None
     # Not after a timeout: the caller has already waited long enough.
     return isinstance(error, errors.Offline)

@@ -28,7 +28,7 @@ class ZipProgress:
     def __init__(self, plan: ArchivePlan) -> None:
         self.state = "in_progress"
         self.downloaded = 0
-        self.lost = 0  # files whose bytes were deleted during the download
+        self.lost = 0  # files whose contents are missing
         self.plan = plan
 
 
@@ -120,7 +120,8 @@ def _member(
         return
     try:
         reader = blob_store.open(member.sha1, 0, member.size)
-    except FileNotFoundError:  # permanently deleted since the download began
+    except blobs.ContentLost as error:
+        blobs.log_lost(error)
         progress.lost += 1
         return
     try:

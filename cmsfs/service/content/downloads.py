@@ -133,7 +133,7 @@ routes = [
         query=[_VERSION],
         headers=[operations.SHARED_LINK, operations.RANGE, _PREFER],
         also={200: operations.BYTES, 206: operations.BYTES},
-        errors=(416,),
+        errors=(416, 500),
         more="A redirect to the bytes, or the bytes themselves for clients that prefer that.",
     ),
 ]
@@ -145,7 +145,7 @@ public_routes = [
         operations.BYTES,
         headers=[operations.RANGE],
         also={206: operations.BYTES, 302: None},
-        errors=(403, 416, 503),
+        errors=(403, 416, 500, 503),
         public=True,
         more="The bytes, at the address that a download was redirected to, or once more a redirect to them.",
     ),

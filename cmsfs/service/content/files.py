@@ -235,33 +235,49 @@ class BlobResponse(responses.Response):
         self._end = last + 1
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
-        reader = await threads.run_sync(self._blob_store.open, self._sha1, self._first, self._end)
+        is_read = scope["method"] != "HEAD"
+        reader, data = await threads.run_sync(self._begin, is_read)
         try:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(cancel_on_disconnect, receive, nursery.cancel_scope)
-                if scope["method"] == "HEAD" or await self._stream(reader, send):
+                if not is_read or await self._stream(reader, data, send):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
                 nursery.cancel_scope.cancel()
         finally:
             reader.close()
 
-    async def _stream(self, reader: blobs.BlobReader, send: types.Send) -> bool:
-        """Send the bytes; return False, with the response incomplete, if the blobs became unavailable."""
+    def _begin(self, is_read: bool) -> tuple[blobs.BlobReader, bytes]:
+        """Open the blob, and read what is sent first; a failure is still an answer of its own."""
+        reader = self._blob_store.open(self._sha1, self._first, self._end)
+        try:
+            return reader, self._read(reader, self._first) if is_read else b""
+        except BaseException:
+            reader.close()
+            raise
+
+    def _read(self, reader: blobs.BlobReader, at: int) -> bytes:
+        try:
+            return reader.read_exactly(min(blobs.CHUNK, self._end - at))
+        except blobs.UnexpectedEnd:
+            raise blobs.ContentLost(self._sha1) from None
+
+    async def _stream(self, reader: blobs.BlobReader, data: bytes, send: types.Send) -> bool:
+        """Send the bytes; return False, with the response incomplete, if they cannot be read any more."""
         at = self._first
-        while at < self._end:
-            wanted = min(blobs.CHUNK, self._end - at)
+        while data:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+            at += len(data)
             try:
-                data = await threads.run_sync(reader.read, wanted)
+                data = await threads.run_sync(self._read, reader, at) if at < self._end else b""
             except blobs.BlobsUnavailable as error:
                 log.warning("download aborted, the content store is unavailable: %s", error.strerror)
                 return False
-            if not data:
-                raise OSError(f"the content {self._sha1} is shorter than it should be")
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-            at += len(data)
+            except FileNotFoundError:
+                blobs.log_lost(blobs.ContentLost(self._sha1))
+                return False
         return True
 
 

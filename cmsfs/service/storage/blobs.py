@@ -16,6 +16,7 @@ import abc
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -27,6 +28,8 @@ from typing import Any
 import trio
 
 from cmsfs.runtime import chance, clock, threads
+
+log = logging.getLogger(__name__)
 
 # The types of `Store.read` and `Store.write`.
 Read = Callable[..., list[Row]]
@@ -52,6 +55,30 @@ class BlobsUnavailable(OSError):
         super().__init__(errno.EAGAIN, message)
 
 
+class UnexpectedEnd(OSError):
+    """A content ended before the bytes that were to be read."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EIO, "a content is shorter than it should be")
+
+
+class ContentLost(FileNotFoundError):
+    """A stored content is missing, or is shorter than it should be."""
+
+    def __init__(self, sha1: str) -> None:
+        super().__init__(errno.ENOENT, "missing or incomplete", sha1)
+        self.sha1 = sha1
+
+
+def log_lost(error: ContentLost) -> None:
+    """Tell the administrator, in one line, of a content that could not be read."""
+    log.error(
+        "content %s is missing or incomplete: `cmsfs service check` tells whose files it is of; they need it"
+        " from a backup, or another upload of the same bytes",
+        error.sha1,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
     """A listing's entry for a content: size, and time of modification in microseconds."""
@@ -72,12 +99,12 @@ class BlobReader(abc.ABC):
     def close(self) -> None: ...
 
     def read_exactly(self, size: int) -> bytes:
-        """The next `size` bytes.  Raises `OSError` if there are fewer."""
+        """The next `size` bytes.  Raises `UnexpectedEnd` if there are fewer, or another `OSError`."""
         found = []
         while size > 0:
             data = self.read(size)
             if not data:
-                raise OSError(errno.EIO, "a content is shorter than it should be")
+                raise UnexpectedEnd
             found.append(data)
             size -= len(data)
         return found[0] if len(found) == 1 else b"".join(found)
@@ -98,7 +125,7 @@ class BlobStore(abc.ABC):
 
     @abc.abstractmethod
     def open(self, sha1: str, first: int = 0, end: int | None = None) -> BlobReader:
-        """Open a content from `first` to before `end`; blocking.  Raises `FileNotFoundError`.
+        """Open a content from `first` to before `end`; blocking.  Raises `ContentLost`.
 
         An open reader stays readable if the content is removed.
         """

@@ -68,7 +68,13 @@ class FolderBlobs(blobs.BlobStore):
         self.root.stat()
 
     def open(self, sha1: str, first: int = 0, end: int | None = None) -> blobs.BlobReader:
-        return FileReader(self.path(sha1), first, end)
+        # It is set aside before its last version's deletion is committed, and brought back before a new
+        # reference is.
+        place = self.path(sha1)
+        for path in (place, self.aside / sha1, place):
+            with contextlib.suppress(FileNotFoundError):
+                return FileReader(path, first, end)
+        raise blobs.ContentLost(sha1)
 
     def size(self, sha1: str) -> int:
         return self.path(sha1).stat().st_size

@@ -221,7 +221,7 @@ routes = [
         "Ask which parts need not be sent",
         upload_sessions.PlanAnswer,
         body=upload_sessions.PartsPlan,
-        errors=(409, 410),
+        errors=(409, 410, 500),
         more="Which parts need not be sent: those that arrived, and those that the file has in that place.",
     ),
 ]

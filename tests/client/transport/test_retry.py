@@ -53,9 +53,11 @@ async def test_attempts_are_bounded(connect, autojump_clock):
     assert len(handler.times) == retry.Policy().attempts
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 409, 412, 501])
-async def test_a_refusal_is_final(connect, status):
-    handler = failing(refusal(status))
+@pytest.mark.parametrize(
+    ("status", "code"), [*((one, "") for one in (400, 403, 404, 409, 412, 501)), (500, "content_lost")]
+)
+async def test_a_refusal_is_final(connect, status, code):
+    handler = failing(refusal(status, code))
     client = await connect(handler)
     with pytest.raises(errors.ApiError):
         await client.users.me()

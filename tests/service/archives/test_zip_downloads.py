@@ -117,11 +117,12 @@ async def test_undownloadable_items_are_refused_or_left_out(api, service, as_use
     assert (found["skipped_file_count"], found["skipped_folder_count"]) == (3, 2)
 
 
-async def test_a_content_that_is_gone_is_left_out(api, service):
+async def test_a_content_that_is_lost_is_left_out_and_logged(api, service, expect_log):
     folder = await api.folder("folder")
     for name in ("a", "b"):
         file = await api.upload(name, name.encode(), folder["id"])
     service.blobs.path(file["sha1"]).unlink()
+    expect_log(f"content {file['sha1']} is missing or incomplete: `cmsfs service check`")
     asked = await ask(api, folder)
     assert (await fetch(api, asked)).namelist() == ["folder/", "folder/a"]
     found = await status(api, asked)

@@ -9,8 +9,8 @@ import pytest
 
 from cmsfs.client import session
 from cmsfs.client.transport import embedded
-from cmsfs.service.server import app
-from cmsfs.service.storage import store
+from cmsfs.service.server import app, serve
+from cmsfs.service.storage import blobs, store
 from tests.support.sharing import share
 
 CONTENT = bytes(range(200))
@@ -188,3 +188,47 @@ async def test_download_urls_are_fetched_once(api, service, file, nursery):
             async with wanted as pieces:
                 assert b"".join([one async for one in pieces]) == CONTENT[first : first + 10]
     assert asked == ["2.0", "d", "d", "d"]
+
+
+async def test_a_lost_content_is_told_and_named_in_one_line(api, service, file, expect_log, log_watch):
+    """With the status of the service's own fault, for an item that is still there."""
+    expect_log(f"content {file['sha1']} is missing or incomplete: `cmsfs service check` tells whose files")
+    place = service.blobs.path(file["sha1"])
+    place.unlink()
+    for method, headers in (("GET", {}), ("GET", {"range": "bytes=5-9"}), ("HEAD", {})):
+        answer = await api.http.request(method, f"/files/{file['id']}/content", headers=headers)
+        assert answer.status_code == 500, answer.text
+        if method == "GET":
+            assert answer.json()["code"] == "content_lost"
+            assert "lost the content" in answer.json()["message"]
+    assert len(log_watch.lines) == 3
+    # So is one that is too short, before the response begins.
+    place.write_bytes(CONTENT[:-1])
+    answer = await api.http.get(f"/files/{file['id']}/content")
+    assert (answer.status_code, answer.json()["code"]) == (500, "content_lost")
+    assert len(log_watch.lines) == 4
+    # The same bytes once more heal it.
+    await api.upload("again", CONTENT)
+    assert await api.bytes(file["id"]) == CONTENT
+
+
+async def test_a_content_that_is_set_aside_is_read_from_there(api, service, file):
+    """As while the transaction is open that deletes its last version, or once that was rolled back."""
+    service.blobs.path(file["sha1"]).rename(service.blobs.aside / file["sha1"])
+    assert await api.bytes(file["id"]) == CONTENT
+    assert await api.bytes(file["id"], headers={"range": "bytes=3-7"}) == CONTENT[3:8]
+
+
+async def test_a_download_of_a_content_that_ends_too_early_breaks_off(
+    api, service, nursery, expect_log, log_watch
+):
+    size = 3 * blobs.CHUNK
+    file = await api.upload("large", bytes(size))
+    expect_log(f"content {file['sha1']} is missing or incomplete")
+    with service.blobs.path(file["sha1"]).open("r+b") as damaged:
+        damaged.truncate(size - 1)
+    url = await nursery.start(lambda task_status: serve.serve(service, port=0, task_status=task_status))
+    async with httpx.AsyncClient(headers=api.http.headers, follow_redirects=True) as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get(f"{url}/2.0/files/{file['id']}/content")
+    assert len(log_watch.lines) == 1

@@ -71,6 +71,14 @@ async def test_a_content_is_a_file_while_the_worker_reads_it(api, service, bucke
     assert list(service.blobs.local_folder.iterdir()) == []
 
 
+async def test_a_lost_content_is_told_as_such(api, service, bucket, expect_log):
+    file = await api.upload("words", b"a heron")
+    bucket.delete([service.blobs.key(file["sha1"])])
+    expect_log(f"content {file['sha1']} is missing")
+    answer = await api.http.get(f"/files/{file['id']}/content")
+    assert (answer.status_code, answer.json()["code"]) == (500, "content_lost")
+
+
 async def test_a_content_goes_an_hour_after_its_last_version(api, service, bucket):
     one = await api.upload("one", b"the same")
     two = await api.upload("two", b"the same")

@@ -196,7 +196,8 @@ class TestClaim:
     async def test_processes_that_start_at_once_agree(self, root, bucket, monkeypatch):
         monkeypatch.setattr(s3_bucket, "S3Bucket", lambda url: bucket)
         for _ in range(2):
-            started, opened = [], trio.Event()
+            started: list[store.Store] = []
+            opened = trio.Event()
 
             async def start(started=started, opened=opened):
                 async with store.open_store(root, "s3://contents") as one:

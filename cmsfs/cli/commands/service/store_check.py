@@ -124,6 +124,8 @@ def _print_report(report: blob_check.BlobReport, *, repair: bool) -> None:
             f"{report.uploads} unfinished uploads: {len(report.broken_uploads)} lack parts;"
             f" {report.stray_parts} parts and {report.stray_derived} derived files are unreferenced."
         )
+    if report.missing or report.damaged:
+        output.say("Those contents are needed from a backup, or by another upload of the same bytes.")
     if repair:
         output.say(f"Set aside: {report.set_aside}.  Brought back: {report.brought_back}.")
     elif report.orphans or report.stray_parts or report.stray_derived:

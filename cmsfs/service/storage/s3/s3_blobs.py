@@ -81,9 +81,12 @@ class S3Blobs(blobs.BlobStore):
         spool.unlink()
 
     def open(self, sha1: str, first: int = 0, end: int | None = None) -> blobs.BlobReader:
-        return s3_reader.ObjectReader(
-            self.bucket, self.key(sha1), first, self.size(sha1) if end is None else end
-        )
+        try:
+            return s3_reader.ObjectReader(
+                self.bucket, self.key(sha1), first, self.size(sha1) if end is None else end
+            )
+        except FileNotFoundError:
+            raise blobs.ContentLost(sha1) from None
 
     def size(self, sha1: str) -> int:
         return self.bucket.size(self.key(sha1))
