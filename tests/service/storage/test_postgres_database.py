@@ -1,6 +1,7 @@
 """The database on PostgreSQL: what it answers as SQLite does, and what holds over several processes."""
 
 import sqlite3
+import threading
 from contextlib import AsyncExitStack, closing
 from typing import Any
 
@@ -9,7 +10,8 @@ import trio
 
 from cmsfs import errors
 from cmsfs.service.storage import engine, store
-from cmsfs.service.storage.postgres import connection, format, prepared, statements
+from cmsfs.service.storage.postgres import connection, database, format, prepared, statements
+from cmsfs.service.storage.shared import moments
 from cmsfs.service.storage.shared.attempt_limits import FREE_GUESSES
 
 EVENT = (
@@ -316,3 +318,36 @@ def test_values_are_the_same_by_a_prepared_statement(conn):
     )
     found = [tuple(conn.execute(sql, value).fetchone()) for _ in range(5)]
     assert found == [("über \ufffd all", b"\0\xff'\\", None, 1, -(2**60), 1, 1.5)] * 5
+
+
+async def test_a_connection_that_is_used_at_the_end_is_closed_after_it(url, nursery):
+    """Of a read and of a write whose threads outlast the database; then it opens no others."""
+    used: list[Any] = []
+    threads_are_up, may_end = trio.Event(), threading.Event()
+
+    def hold(conn: Any) -> None:
+        used.append(conn)
+        if len(used) == 2:
+            trio.from_thread.run_sync(threads_are_up.set)
+        assert may_end.wait(30)
+
+    async def write(db: database.PostgresDatabase) -> None:
+        await db.write(hold)
+        writing_ended.set()
+
+    async def query(db: database.PostgresDatabase) -> None:
+        await db.query(hold)
+        reading_ended.set()
+
+    writing_ended, reading_ended = trio.Event(), trio.Event()
+    async with database.open_database(url, moments.StoreClock()) as db:
+        nursery.start_soon(write, db)
+        nursery.start_soon(query, db)
+        await threads_are_up.wait()
+    assert not any(conn.is_lost for conn in used)
+    may_end.set()
+    await writing_ended.wait()
+    await reading_ended.wait()
+    assert all(conn.is_lost for conn in used)
+    with pytest.raises(engine.DatabaseUnavailable, match="closed"):
+        await db.query(lambda conn: None)

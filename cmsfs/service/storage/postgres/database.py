@@ -67,6 +67,7 @@ class PostgresDatabase:
         self._idle_readers: list[PostgresConnection] = []
         self._writing = trio.CapacityLimiter(1)
         self._reading = trio.CapacityLimiter(READERS)
+        self._is_closed = False
 
     def rows(self, sql: str, *args: Any) -> list[engine.Row]:
         """All rows of a query; blocks the event loop until the server answers."""
@@ -111,6 +112,8 @@ class PostgresDatabase:
                     conn.rollback_open_transaction()
                 if not conn.is_lost:
                     self._idle_readers.append(conn)
+                if self._is_closed:
+                    self._close_idle_readers()
 
     def _run_transaction(self, txn: Callable[[engine.Connection], T]) -> T:
         conn = self._begin()
@@ -120,6 +123,8 @@ class PostgresDatabase:
         finally:
             with suppress(sqlite3.Error):
                 conn.rollback_open_transaction()
+            if self._is_closed:
+                conn.close()
         return result
 
     def _begin(self) -> PostgresConnection:
@@ -141,6 +146,8 @@ class PostgresDatabase:
                     raise
 
     def _connect(self, *, role: str) -> PostgresConnection:
+        if self._is_closed:
+            raise engine.DatabaseUnavailable("the database is closed")
         return connection.connect(self._url, read_only=role == "reader", name=f"cmsfs {role}")
 
     async def keep_loop_connection(
@@ -168,9 +175,17 @@ class PostgresDatabase:
             self._loop_conn_lost = trio.Event()
 
     def close(self) -> None:
-        for conn in (self._loop_conn, self._writer, *self._idle_readers):
-            if conn is not None:
-                conn.close()
+        """Close the connections; one that a thread still uses is closed when that ends."""
+        self._is_closed = True
+        if self._loop_conn is not None:
+            self._loop_conn.close()
+        if self._writer is not None and not self._writing.borrowed_tokens:
+            self._writer.close()
+        self._close_idle_readers()
+
+    def _close_idle_readers(self) -> None:
+        while self._idle_readers:
+            self._idle_readers.pop().close()
 
 
 @asynccontextmanager

@@ -67,9 +67,13 @@ class Presence:
 
     def _connect_listener(self) -> PostgresConnection:
         conn = self._connect()
-        conn.listen(CHANNEL, self._on_notify)
-        if self._is_registered:
-            conn.execute(f"SELECT pg_advisory_lock_shared({LOCKS}, {OPEN})")
+        try:
+            conn.listen(CHANNEL, self._on_notify)
+            if self._is_registered:
+                conn.execute(f"SELECT pg_advisory_lock_shared({LOCKS}, {OPEN})")
+        except BaseException:
+            conn.close()
+            raise
         return conn
 
     async def _receive_notifications(self, conn: PostgresConnection) -> None:
