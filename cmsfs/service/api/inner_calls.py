@@ -20,7 +20,9 @@ from cmsfs.service.access import calls
 from cmsfs.service.storage.store import Store
 
 # The only headers of the browser that are forwarded: those that describe a streamed body.
-_OF_THE_BODY = frozenset((b"content-type", b"content-length", b"content-md5", b"if-match"))
+_OF_THE_BODY = frozenset(
+    (b"content-type", b"content-length", b"content-md5", b"content-range", b"digest", b"if-match")
+)
 
 
 class Mistake(Exception):
@@ -80,9 +82,9 @@ async def call_operation(
 async def forward(
     request: requests.Request, store: Store, caller: calls.Caller, line: str, *, wire_id: str = ""
 ) -> responses.Response:
-    """Pass the incoming body on to an operation; errors are raised as the operation raises them."""
+    """Pass the incoming body and query on to an operation; errors are raised as the operation raises them."""
     given = [one for one in request.scope["headers"] if one[0] in _OF_THE_BODY]
-    scope = _scope(request, line, {"id": wire_id}, given, {})
+    scope = _scope(request, line, {"id": wire_id}, given, request.query_params)
     call = calls.Call(requests.Request(scope, request.receive), store, caller)
     found: responses.Response = await request.app.operations[line].handler(call)
     return found

@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette import responses
 
+from cmsfs.models.content import upload_sessions
 from cmsfs.service.access import calls
 from cmsfs.service.web.session import FIELDS, KINDS, PAGE, Mistake, WebSession
 
@@ -46,6 +47,7 @@ async def show(
         sort=sort,
         direction=direction,
         sorts=_SORTS,
+        in_parts=upload_sessions.MIN_FILE_SIZE,
     )
 
 

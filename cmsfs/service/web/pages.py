@@ -11,6 +11,7 @@ AT = "/web/at/{place}"
 _FOLDER = AT + "/folders/{id}"
 _ITEM = AT + "/items/{kind}/{id}"
 _HERE = "/items/{kind}/{id}"
+_SESSION = AT + "/send/sessions/{id}"
 
 
 async def script(request: requests.Request) -> responses.Response:
@@ -40,6 +41,12 @@ routes = [
     routing.Route(f"{AT}/send/file", sent(uploads.file), methods=["POST"]),
     routing.Route(f"{AT}/send/folder", sent(uploads.folder), methods=["POST"]),
     routing.Route(AT + "/send/versions/{id}", sent(uploads.version), methods=["POST"]),
+    routing.Route(AT + "/send/versions/{id}/sessions", sent(uploads.begin_version), methods=["POST"]),
+    routing.Route(f"{AT}/send/sessions", sent(uploads.begin), methods=["POST"]),
+    routing.Route(_SESSION, sent(uploads.part), methods=["PUT"]),
+    routing.Route(_SESSION, sent(uploads.abort), methods=["DELETE"]),
+    routing.Route(f"{_SESSION}/parts", sent(uploads.parts), methods=["GET"]),
+    routing.Route(f"{_SESSION}/commit", sent(uploads.commit), methods=["POST"]),
     routing.Route(f"{AT}/search", shown(finds.search), methods=["GET"]),
     routing.Route(f"{AT}/recent", shown(finds.recent), methods=["GET"]),
     routing.Route(f"{AT}/favorites", shown(finds.favorites), methods=["GET"]),

@@ -1,13 +1,15 @@
 """The people's pages over HTTP: who gets in, what a form and an upload do, what is never shown."""
 
+import hashlib
 import re
 from collections.abc import AsyncIterator
 
 import pytest
 
+from cmsfs.models.content import upload_sessions
 from cmsfs.service.oauth import passwords
 from cmsfs.service.web import folders, items, trash
-from tests.service.web.conftest import PASSWORD_HASH, Visitor
+from tests.service.web.conftest import PASSWORD, PASSWORD_HASH, Visitor
 
 
 @pytest.fixture
@@ -74,6 +76,52 @@ async def test_an_upload_in_the_browser_needs_its_proof(visitor, api):
     # A form without its proof does nothing either.
     bare = await visitor.http.post(f"{visitor.at}/folders/0", data={f"pick.file-{wire_id}": "on"})
     assert bare.status_code == 403
+
+
+async def test_an_upload_in_parts_needs_its_proof_and_goes_on(visitor, api, small, other):
+    await visitor.open("/folders/0")
+    proof = re.findall(r'name="form_proof" value="(\w+)"', visitor.page.text)[0]
+
+    async def ask(method, path, *, expect, proof=proof, visitor=visitor, **options):
+        headers = {"x-form-proof": proof} | options.pop("headers", {})
+        answer = await visitor.http.request(method, f"{visitor.at}/send{path}", headers=headers, **options)
+        assert answer.status_code == expect, answer.text
+        return answer.json() if answer.content else None
+
+    wish = {"file_name": "film", "file_size": 1500, "folder_id": "0"}
+    await ask("POST", "/sessions", json=wish, proof="0" * 64, expect=403)
+    session = await ask("POST", "/sessions", json=wish, expect=201)
+    assert session["part_size"] == 1000
+    here, content = f"/sessions/{session['id']}", bytes(range(250)) * 6
+
+    def headers(data, start=None):
+        found = {"digest": upload_sessions.digest(hashlib.sha1(data, usedforsecurity=False).digest())}
+        place = {} if start is None else {"content-range": f"bytes {start}-{start + len(data) - 1}/1500"}
+        return found | place
+
+    for start in (0, 1000):
+        data = content[start : start + 1000]
+        await ask("PUT", here, content=data, headers=headers(data, start), proof="x", expect=403)
+        await ask("PUT", here, content=data, headers=headers(data, start), expect=200)
+        again = await ask("PUT", here, content=data, headers=headers(data, start), expect=409)
+        assert again["code"] == "range_overlaps_existing_part"
+    parts = (await ask("GET", f"{here}/parts?limit=1&offset=1", expect=200))["entries"]
+    assert [one["offset"] for one in parts] == [1000]
+    # What one has begun, nobody else sees or ends.
+    await other.log_in("uwe@example.com", PASSWORD)
+    theirs = re.findall(r'name="form_proof" value="(\w+)"', other.page.text)[0]
+    for method, path in (("GET", f"{here}/parts"), ("DELETE", here)):
+        await ask(method, path, visitor=other, proof=theirs, expect=403)
+    parts = (await ask("GET", f"{here}/parts", expect=200))["entries"]
+    made = await ask("POST", f"{here}/commit", json={"parts": parts}, headers=headers(content), expect=201)
+    file = made["entries"][0]
+    assert await api.bytes(file["id"]) == content
+    clash = await ask("POST", "/sessions", json=wish, expect=409)
+    assert clash["code"] == "item_name_in_use"
+    del wish["folder_id"]
+    session = await ask("POST", f"/versions/{file['id']}/sessions", json=wish, expect=201)
+    await ask("DELETE", f"/sessions/{session['id']}", expect=204)
+    await ask("GET", f"/sessions/{session['id']}/parts", expect=404)
 
 
 async def test_versions_come_in_pages(visitor, api, monkeypatch):

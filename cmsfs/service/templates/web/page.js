@@ -2,28 +2,34 @@
 // Without it everything but uploads works.
 "use strict";
 
+{% include "web/sha1.js" %}
+
+{% include "web/part_uploads.js" %}
+
 const box = document.querySelector("[data-upload]");
 const list = box && box.querySelector(".transfers");
 const waiting = [];
 let running = 0;
 let open = 0; // questions and errors that the user has not handled yet
 
-function send(path, body, progress) {
+function send(path, body, { method = "POST", headers = {}, progress = null, job = null } = {}) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", `${box.dataset.at}/send/${path}`);
+    request.open(method, `${box.dataset.at}/send/${path}`);
     request.setRequestHeader("X-Form-Proof", box.dataset.proof);
+    for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     if (typeof body === "string") request.setRequestHeader("Content-Type", "application/json");
     if (progress) request.upload.onprogress = progress;
     request.onload = () => {
       let said = {};
       try { said = JSON.parse(request.responseText); } catch { /* a proxy's own page */ }
-      resolve({ status: request.status, said });
+      resolve({ status: request.status, said, wait: Number(request.getResponseHeader("Retry-After")) });
     };
     request.onerror = () => reject(new Error("The connection broke."));
-    request.onabort = () => reject(new Error("Cancelled."));
+    request.onabort = () => reject(new Cancelled("Cancelled."));
+    if (job && job.cancelled) throw new Cancelled("Cancelled.");
+    if (job) job.cancel = () => request.abort();
     request.send(body);
-    if (progress) progress.abort = () => request.abort();
   });
 }
 
@@ -63,34 +69,39 @@ function next() {
   if (!running && !waiting.length && !open && list.childElementCount) location.reload();
 }
 
-async function upload(job) {
-  running += 1;
-  const { shown } = job;
+function show(job, bytes) {
+  job.shown.bar.value = job.file.size ? bytes / job.file.size : 1;
+  job.shown.state.textContent = `${Math.floor(100 * job.shown.bar.value)} %`;
+}
+
+async function uploadWhole(job) {
   const form = new FormData();
-  const when = new Date(job.file.lastModified).toISOString();
-  const attributes = { name: job.name, content_modified_at: when };
+  const attributes = { name: job.name, content_modified_at: new Date(job.file.lastModified).toISOString() };
   if (job.version) delete attributes.name;
   else attributes.parent = { id: job.folder };
   form.append("attributes", JSON.stringify(attributes));
   form.append("file", job.file, job.file.name);
-  const progress = (event) => {
-    if (event.lengthComputable) shown.bar.value = event.loaded / event.total;
-    shown.state.textContent = `${Math.round(100 * shown.bar.value)} %`;
-  };
-  shown.keys.replaceChildren(button("Cancel", `Cancel ${job.name}`, () => progress.abort()));
+  const progress = ({ loaded, total }) => show(job, job.file.size * (loaded / total));
+  const answer = await send(job.version ? `versions/${job.version}` : "file", form, { progress, job });
+  if (answer.status !== 200 && answer.status !== 201) throw new Refused(answer);
+}
+
+async function upload(job) {
+  running += 1;
+  const { shown } = job;
+  shown.keys.replaceChildren(button("Cancel", `Cancel ${job.name}`, () => {
+    job.cancelled = true;
+    if (job.cancel) job.cancel();
+  }));
   try {
-    const { status, said } = await send(job.version ? `versions/${job.version}` : "file", form, progress);
-    if (status === 200 || status === 201) {
-      shown.bar.value = 1;
-      shown.state.textContent = "uploaded";
-      shown.keys.replaceChildren();
-    } else if (status === 409 && said.code === "item_name_in_use") {
-      ask(job, said);
-    } else {
-      fail(job, said.message || `The service answered ${status}.`);
-    }
+    await (job.file.size < box.dataset.inParts ? uploadWhole : uploadInParts)(job);
+    shown.bar.value = 1;
+    shown.state.textContent = "uploaded";
+    shown.keys.replaceChildren();
   } catch (error) {
-    fail(job, error.message);
+    if (error instanceof Cancelled && job.forget) job.forget();
+    if (error.status === 409 && error.said.code === "item_name_in_use") ask(job, error.said);
+    else fail(job, error.name === "NotReadableError" ? "The file has changed, or cannot be read." : error.message);
   }
   running -= 1;
   next();
@@ -98,13 +109,16 @@ async function upload(job) {
 
 function again(job) {
   open -= 1;
+  job.cancelled = false;
   job.shown.state.textContent = "";
+  job.shown.state.className = "soft";
   waiting.push(job);
   next();
 }
 
 function skip(job) {
   open -= 1;
+  if (job.forget) job.forget();
   job.shown.item.remove();
   next();
 }
@@ -118,6 +132,7 @@ function ask(job, said) {
   if (other && other.type === "file") {
     keys.push(button("New version", `Upload ${job.name} as a new version`, () => {
       job.version = other.id;
+      if (job.forget) job.forget(); // it was begun as a new file
       again(job);
     }));
   }
