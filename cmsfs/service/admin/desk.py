@@ -102,9 +102,9 @@ class Desk(PageSession):
             here=self.request.url.path,
             user=self.user,
             proof=self.proof,
-            notice=None if mistake else self.take_message(),
+            notice=None if mistake else self.message,
             form=form or {},
             mistake=mistake,
             **values,
         )
-        return pages.page(document, status=400 if mistake else 200)
+        return self.shown(pages.page(document, status=400 if mistake else 200))

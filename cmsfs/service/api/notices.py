@@ -1,16 +1,25 @@
 """Flash messages: confirmations and new secrets that are shown once on the next page.
 
-A form is answered with a redirect, so that a reload repeats nothing; until the next page, its message is kept
-in memory, for the browser that sent the form.
+A form is answered with a redirect, so that a reload repeats nothing, and any process may answer the next
+request.  Until then the browser itself keeps the message, in a cookie that is encrypted under the secret of
+its login.
 
-Rule: a message is deleted when it is taken.
+Rule: a message is readable for a moment only, and its cookie is deleted when it is shown.
 """
 
-from collections import OrderedDict
-from dataclasses import dataclass, field
+import base64
+import hashlib
+import hmac
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-# Most messages kept; no more browsers than this wait for a response at once.
-_MAX = 100
+from cmsfs.runtime import clock
+
+LIFETIME_SECONDS = 120
+
+# In bytes: browsers keep cookies of up to 4 KiB, and this one has a secret or two as well.
+_MAX_TEXT = 1800
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +31,31 @@ class FlashMessage:
     failed: bool = False
 
 
-class FlashMessages:
-    """Messages by browser, kept until they are shown."""
+def seal(message: FlashMessage, secret: str) -> str:
+    """Return a message as the value of a cookie; a long text is cut off."""
+    shown = asdict(message)
+    text = message.text.encode("utf-8", "replace")
+    if len(text) > _MAX_TEXT:
+        shown["text"] = text[:_MAX_TEXT].decode("utf-8", "ignore") + " ..."
+    data = json.dumps(shown, ensure_ascii=False).encode("utf-8", "replace")
+    return str(_cipher(secret).encrypt_at_time(data, int(clock.time())).decode())
 
-    def __init__(self) -> None:
-        self._waiting: OrderedDict[str, FlashMessage] = OrderedDict()
 
-    def put(self, browser: str, notice: FlashMessage) -> None:
-        self._waiting[browser] = notice
-        while len(self._waiting) > _MAX:
-            self._waiting.popitem(last=False)
+def unseal(text: str, secret: str) -> FlashMessage | None:
+    """Return the message in a cookie; None if it is not one of these, or too old."""
+    from cryptography.fernet import InvalidToken
 
-    def take(self, browser: str) -> FlashMessage | None:
-        return self._waiting.pop(browser, None)
+    try:
+        sealed = text.encode("utf-8", "replace")
+        data = _cipher(secret).decrypt_at_time(sealed, LIFETIME_SECONDS, int(clock.time()))
+    except InvalidToken:
+        return None
+    return FlashMessage(**json.loads(data))
+
+
+def _cipher(secret: str) -> Any:
+    # Imported on first use: the drive's embedded service shows no pages.
+    from cryptography.fernet import Fernet
+
+    key = hmac.new(secret.encode(), b"message", hashlib.sha256).digest()
+    return Fernet(base64.urlsafe_b64encode(key))

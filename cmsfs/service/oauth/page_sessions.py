@@ -1,7 +1,7 @@
 """The session of a user who has logged in to pages of the service, and calls of API operations for them.
 
 `PageSession.ask` runs an operation's handler for the user, as for a request with a token of all scopes.
-Messages after a form are kept in memory for the next page of that browser.
+Messages after a form are kept by the browser, until its next page shows them.
 """
 
 import json
@@ -73,17 +73,26 @@ class PageSession:
         )
         return json.loads(bytes(found.body) or b"null")
 
-    def take_message(self) -> notices.FlashMessage | None:
-        """Return the message to show on this page, and delete it."""
-        found: notices.FlashMessage | None = self.request.app.notices.take(self._browser)
-        return found
+    @property
+    def message(self) -> notices.FlashMessage | None:
+        """Return the message to show on this page; the response must be passed to `shown`."""
+        sealed = self.request.cookies.get(self._message_cookie)
+        return None if sealed is None else notices.unseal(sealed, self.visit.secret)
+
+    def shown(self, response: responses.Response) -> responses.Response:
+        """Have the browser forget the message that this page shows."""
+        if self._message_cookie in self.request.cookies:
+            self._set_message(response, "", max_age=0)
+        return response
 
     def done(
         self, message: str, *, to: str = "", failed: bool = False, secrets: dict[str, str] | None = None
     ) -> responses.Response:
         """Redirect to the page, or to the one at `to`, which shows this message once."""
-        self.request.app.notices.put(self._browser, notices.FlashMessage(message, secrets or {}, failed))
-        return self.go(to)
+        response = self.go(to)
+        sealed = notices.seal(notices.FlashMessage(message, secrets or {}, failed), self.visit.secret)
+        self._set_message(response, sealed, max_age=notices.LIFETIME_SECONDS)
+        return response
 
     def go(self, to: str = "") -> responses.Response:
         """Redirect the browser to the page at `to`, or to the page of the form."""
@@ -92,6 +101,17 @@ class PageSession:
             where, 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
         )
 
+    def _set_message(self, response: responses.Response, value: str, *, max_age: int) -> None:
+        response.set_cookie(
+            self._message_cookie,
+            value,
+            max_age=max_age,
+            path=self.base_path,
+            httponly=True,
+            samesite="strict",
+            secure=self.request.url.scheme == "https",
+        )
+
     @property
-    def _browser(self) -> str:
-        return self.visit.login_kind.hashed(self.visit.secret)
+    def _message_cookie(self) -> str:
+        return f"{self.visit.login_kind.name(self.request)}_message"

@@ -15,7 +15,6 @@ from starlette import exceptions, requests, routing, types
 from cmsfs.service import problems
 from cmsfs.service.admin import pages, usage
 from cmsfs.service.api import operations
-from cmsfs.service.api.notices import FlashMessages
 from cmsfs.service.api.operations import Group, Operation
 from cmsfs.service.archives import zip_downloads
 from cmsfs.service.content import (
@@ -288,7 +287,6 @@ class Service:
             | {f"{one}{prefix}/oauth2/token" for one in (url, public_url) for prefix in ("", "/api") if one}
         )
         self.operations = OPERATIONS
-        self.notices = FlashMessages()
 
     @cached_property
     def description(self) -> dict[str, Any]:

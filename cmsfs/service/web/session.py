@@ -65,14 +65,15 @@ class WebSession(PageSession):
             here=self.request.url.path,
             user=self.user,
             proof=self.proof,
-            notice=None if mistake else self.take_message(),
+            notice=None if mistake else self.message,
             form=form or {},
             mistake=mistake,
             nonce=nonce,
             script=pages.script()[1],
             **values,
         )
-        return pages.page(document, status=400 if mistake else status, pictures=True, nonce=nonce)
+        status = 400 if mistake else status
+        return self.shown(pages.page(document, status=status, pictures=True, nonce=nonce))
 
     def entry(self, item: dict[str, Any]) -> dict[str, Any]:
         """Return an item for a list."""

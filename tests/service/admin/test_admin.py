@@ -1,15 +1,19 @@
 """The administrators' pages over HTTP: who gets in, what a form does, what it costs with much to show."""
 
+import base64
 import re
 from typing import get_args
 
+import httpx
 import pytest
 
+from cmsfs.runtime import clock
 from cmsfs.service.access import calls, scopes
 from cmsfs.service.admin import overview, people, policies
 from cmsfs.service.api import notices
 from cmsfs.service.oauth import clients, passwords
 from cmsfs.service.provisioning import demo
+from cmsfs.service.server import app
 from cmsfs.service.storage.shared import attempt_limits
 from tests.service.admin.conftest import HOST, PASSWORD_HASH, Person
 
@@ -330,10 +334,41 @@ async def test_another_enterprise_is_not_looked_into(admin, uwe):
         assert "uwe@example.com" not in text
 
 
-def test_flash_message_is_shown_once():
-    waiting = notices.FlashMessages()
-    for at in range(notices._MAX + 1):
-        waiting.put(str(at), notices.FlashMessage(f"done {at}"))
-    assert waiting.take("0") is None  # the oldest made room
-    assert waiting.take("5") == notices.FlashMessage("done 5")
-    assert waiting.take("5") is None
+def test_flash_message_is_for_its_login_and_for_a_moment(monkeypatch):
+    message = notices.FlashMessage("done \u20ac", {"Password": "the secret"}, failed=True)
+    sealed = notices.seal(message, "a login")
+    assert "secret" not in str(base64.urlsafe_b64decode(sealed))
+    assert notices.unseal(sealed, "a login") == message
+    for other, secret in (
+        (sealed, "another"),
+        (sealed[:-3], "a login"),
+        ("", "a login"),
+        ("\u20ac", "a login"),
+    ):
+        assert notices.unseal(other, secret) is None
+    now = clock.time()
+    monkeypatch.setattr(clock, "time", lambda: now + notices.LIFETIME_SECONDS + 2)
+    assert notices.unseal(sealed, "a login") is None
+    # A browser keeps it, however long the text is.
+    long = notices.FlashMessage("\u20ac" * 5000, {"Client ID": "x" * 32, "Client secret": "y" * 43})
+    sealed = notices.seal(long, "a login")
+    assert len(sealed) < 3900
+    assert notices.unseal(sealed, "a login").secrets == long.secrets
+
+
+async def test_secret_is_shown_once_whichever_process_answers(admin, service):
+    """The answer to a form and the page after it come from two processes."""
+    transports = [httpx.ASGITransport(app.build(service)) for _ in range(2)]
+
+    class Front(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request):
+            transports.reverse()
+            return await transports[0].handle_async_request(request)
+
+    admin.http._transport = Front()
+    await admin.open("/admin/users")
+    await admin.post("/admin/users", name="Dora", login="dora@example.com", password="yes")
+    assert admin.secrets()["Login"] == "dora@example.com"
+    assert await passwords.check(service, "dora@example.com", admin.secrets()["Password"], who="") is not None
+    await admin.open("/admin/users")
+    assert admin.secrets() == {}
