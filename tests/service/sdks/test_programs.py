@@ -4,12 +4,18 @@ A test is skipped where its program is not installed.
 """
 
 import json
+import shutil
 
 import pytest
 
 from tests.support import clients_table
 
 pytestmark = pytest.mark.long
+
+
+def needs(*programs: str) -> pytest.MarkDecorator:
+    missing = [name for name in programs if shutil.which(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
 @pytest.fixture
@@ -26,6 +32,7 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@needs("rclone")
 async def test_rclone(at_service, tree, tmp_path, exchanges):
     await at_service("rclone", "copy", str(tree), "rival:copied")
     await at_service("rclone", "check", str(tree), "rival:copied", "--download")
@@ -43,6 +50,7 @@ async def test_rclone(at_service, tree, tmp_path, exchanges):
     clients_table.hold("rclone", exchanges)
 
 
+@needs("rclone", "restic")
 async def test_restic(at_service, tree, tmp_path, exchanges):
     repository = ("restic", "-r", "rclone:rival:backups")
     await at_service(*repository, "init")
@@ -57,6 +65,7 @@ async def test_restic(at_service, tree, tmp_path, exchanges):
     clients_table.hold("restic", exchanges)
 
 
+@needs("rclone", "duplicity")
 async def test_duplicity(at_service, tree, tmp_path, exchanges):
     place = "rclone://rival:duplicity"
     await at_service("duplicity", "full", "--no-encryption", str(tree), place)
