@@ -108,19 +108,22 @@ class Browser:
 
     def press(self, words: str) -> None:
         """Click a button, a link or a fold by its text."""
-        from selenium.common.exceptions import WebDriverException
-        from selenium.webdriver.support import expected_conditions, wait
-
         said = f"normalize-space(.)='{words}' or @aria-label='{words}'"
         path = f"//*[self::button or self::a or self::summary][{said}]"
         element = self.driver.find_element("xpath", path)
         before, folds = self.one("html"), element.tag_name == "summary"
         element.click()
         if not folds:
-            # The next page may take a moment, and must not be mistaken for this one.  During the transition
-            # the driver knows neither of them.
-            waiting = wait.WebDriverWait(self.driver, 30, 0.05, [WebDriverException])
-            waiting.until(expected_conditions.staleness_of(before))
+            self.wait_for_next_page(before)
+
+    def wait_for_next_page(self, before: WebElement) -> None:
+        """Wait until `before`, an element of this page, is gone: no other page is mistaken for it."""
+        from selenium.common.exceptions import WebDriverException
+        from selenium.webdriver.support import expected_conditions, wait
+
+        # During the transition the driver knows neither of them.
+        waiting = wait.WebDriverWait(self.driver, 30, 0.05, [WebDriverException])
+        waiting.until(expected_conditions.staleness_of(before))
 
     def log_in(self, login: str = "ada@example.com", password: str | None = None) -> None:
         self.fill(Login=login, Password=password or self.site.passwords[login])

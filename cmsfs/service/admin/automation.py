@@ -1,7 +1,7 @@
 """Pages for automation: webhooks, and metadata cascade policies of folders.
 
-Both belong to users and their applications; these pages list all of the enterprise's, and can end them.  An
-administrator's changes are made as the owner, as with the `as-user` header, and logged that way.
+Both belong to users and their applications; these pages list all of the enterprise's.  An administrator's
+changes are made as the owner, as with the `as-user` header, and logged that way.
 
 Rule: what belongs to somebody of another enterprise is shown but not changed.
 """
@@ -12,11 +12,16 @@ from typing import Any
 
 from starlette import responses
 
+from cmsfs.models.enterprise import webhooks as models_webhooks
 from cmsfs.service.access import calls
-from cmsfs.service.admin.desk import Desk
+from cmsfs.service.admin.desk import Desk, Mistake
 from cmsfs.service.serialize import item_serializer
+from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
 PAGE = 50
+_APPS = "SELECT client_id, name FROM app WHERE enterprise = ? ORDER BY name LIMIT 500"
+# Nothing here is signed.
+_TOLD = sorted(word for word in models_webhooks.ON_FOLDERS if not word.startswith("SIGN_REQUEST."))
 _NOT_FOUND = "That does not exist, or belongs to a user of another enterprise."
 
 _WEBHOOKS = """
@@ -43,20 +48,55 @@ _TEMPLATES = (
 )
 
 
-async def webhooks(desk: Desk) -> responses.Response:
+async def webhooks(
+    desk: Desk, *, form: dict[str, str] | None = None, mistake: str = ""
+) -> responses.Response:
     rows, following = await desk.rows(_WEBHOOKS, PAGE)
     entries = [_entry(row) | {"triggers": json.loads(row["triggers"])} for row in rows]
-    return desk.page("webhooks.html", entries=entries, next=following)
+    return desk.page(
+        "webhooks.html",
+        form=form,
+        mistake=mistake,
+        entries=entries,
+        next=following,
+        apps=desk.store.read(_APPS, desk.enterprise),
+        words=_TOLD,
+    )
 
 
-async def end_webhook(desk: Desk, form: dict[str, str]) -> responses.Response:
-    number = desk.request.path_params["id"]
+async def create_webhook(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Create a webhook of an application, for the owner of the item."""
+    item, app = form.get("item", "").strip(), form.get("app", "")
+    owner = desk.find_user("SELECT owner FROM item WHERE id = ?", calls.parse_id(item), not_found=_NOT_FOUND)
+    if not desk.store.read("SELECT 1 FROM app WHERE client_id = ? AND enterprise = ?", app, desk.enterprise):
+        raise Mistake(_NOT_FOUND)
+    kind = desk.store.read("SELECT kind FROM item WHERE id = ?", calls.parse_id(item))[0]["kind"]
+    body = {
+        "target": {"type": KIND_NAMES[ItemKind(kind)], "id": item},
+        "address": form.get("address", "").strip(),
+        "triggers": _ticked(form),
+    }
+    await desk.ask_as(owner, "POST /webhooks", body=body, client_id=app)
+    return desk.done("The webhook is there; it is signed with the keys of its application.")
+
+
+async def change_webhook(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Change what a webhook tells and to whom, or end it."""
+    number, action = desk.request.path_params["id"], form.get("action", "")
     user = desk.find_user(
         "SELECT created_by FROM webhook WHERE id = ?", calls.parse_id(number), not_found=_NOT_FOUND
     )
     app = desk.store.read("SELECT app FROM webhook WHERE id = ?", calls.parse_id(number))[0]["app"]
-    await desk.ask_as(user, "DELETE /webhooks/{id}", wire_id=number, client_id=app)
-    return desk.done("The webhook has ended; queued deliveries are still sent.", to="/webhooks")
+    if action == "end":
+        await desk.ask_as(user, "DELETE /webhooks/{id}", wire_id=number, client_id=app)
+        return desk.done("The webhook has ended; queued deliveries are still sent.", to="/webhooks")
+    body = {"address": form.get("address", "").strip(), "triggers": _ticked(form)}
+    await desk.ask_as(user, "PUT /webhooks/{id}", wire_id=number, body=body, client_id=app)
+    return desk.done("The webhook is changed.", to="/webhooks")
+
+
+def _ticked(form: dict[str, str]) -> list[str]:
+    return [name.removeprefix("on.") for name in form if name.startswith("on.")]
 
 
 async def cascades(

@@ -34,6 +34,8 @@ _TABS = (
     ("/collaborations", "Collaborations"),
     ("/links", "Links"),
     ("/exemptions", "Domains"),
+    ("/invitations", "Invitations"),
+    ("/terms", "Terms"),
     ("/webhooks", "Webhooks"),
     ("/trash", "Trash"),
     ("/events", "Events"),

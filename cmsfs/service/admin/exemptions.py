@@ -5,8 +5,8 @@ from typing import Any
 from starlette import responses
 
 from cmsfs.service.admin import desk as service_desk
-from cmsfs.service.admin import parties
 from cmsfs.service.admin.desk import Desk
+from cmsfs.service.admin.people import users
 
 PAGE = 50
 _PATH = "/collaboration_whitelist_exempt_targets"
@@ -54,6 +54,6 @@ async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
     if verb == "end":
         await desk.ask(f"DELETE {_PATH}/{{id}}", wire_id=number)
         return desk.done("The exemption has ended.")
-    user = await parties.find_user(desk, form.get("login", "").strip())
+    user = await users.find_by_login(desk, form.get("login", "").strip())
     await desk.ask(f"POST {_PATH}", body={"user": {"id": user["id"]}})
     return desk.done(f"{user['name']} collaborates with every domain.")

@@ -1,22 +1,19 @@
-"""Overview pages: figures of the enterprise, the trash, recent events.
+"""Overview pages: figures of the enterprise, and the trash.
 
 Counts stop at a cap and lists are paged, so that the cost of a page does not depend on the amount of data.
 
 Rule: only the trash can be changed here.
 """
 
-import json
 import shutil
-from sqlite3 import Row
 from typing import Any
 
 from starlette import responses
 
 from cmsfs.service.access import calls
 from cmsfs.service.admin import desk as service_desk
-from cmsfs.service.admin import usage, usage_plots
+from cmsfs.service.admin import event_log, usage, usage_plots
 from cmsfs.service.admin.desk import Desk
-from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage import store
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
@@ -40,11 +37,6 @@ _TRASHED = """
     LEFT JOIN account AS remover ON remover.id = item.trashed_by
   WHERE item.status = 1 AND owner.enterprise = ? AND (item.owner, item.trashed_at, item.id) > (?, ?, ?)
   ORDER BY item.owner, item.trashed_at, item.id LIMIT ?
-"""
-_EVENTS = """
-  SELECT event.*, account.name AS maker FROM admin_event AS event
-    LEFT JOIN account ON account.id = event.created_by
-  WHERE event.enterprise = ? AND event.id < ? ORDER BY event.id DESC LIMIT ?
 """
 
 
@@ -80,7 +72,7 @@ def _figures(read: store.Read, enterprise: int) -> dict[str, Any]:
         "holds": count(_HOLDS, enterprise),
         "retention": count(_RETENTION, enterprise),
         "templates": count("SELECT 1 FROM metadata_template WHERE enterprise = ?", enterprise),
-        "events": _events(read, enterprise, before=2**62, limit=10)[0],
+        "events": event_log.latest(read, enterprise, limit=10)[0],
     }
 
 
@@ -99,7 +91,7 @@ async def trash(desk: Desk) -> responses.Response:
             "size": row["size"],
             "owner": row["owner_name"],
             "by": row["remover_name"] or "",
-            "at": format_time(row["trashed_at"]),
+            "at": event_log.format_time(row["trashed_at"]),
         }
         for row in rows[:PAGE]
     ]
@@ -122,34 +114,3 @@ async def change_trash(desk: Desk, form: dict[str, str]) -> responses.Response:
         await desk.ask_as(owner, f"DELETE /{kind}s/{{id}}/trash", wire_id=wire_id)
         return desk.done("It is gone for good.", to="/trash")
     raise service_desk.Mistake("Choose what to do.")
-
-
-async def events(desk: Desk) -> responses.Response:
-    before = calls.parse_id(desk.marker) or 2**62
-    entries, marker = await desk.store.query(
-        lambda read: _events(read, desk.enterprise, before=before, limit=PAGE)
-    )
-    return desk.page("events.html", entries=entries, next=marker)
-
-
-def _events(
-    read: store.Read, enterprise: int, *, before: int, limit: int
-) -> tuple[list[dict[str, str]], str]:
-    rows = read(_EVENTS, enterprise, before, limit + 1)
-    marker = str(rows[limit - 1]["id"]) if len(rows) > limit else ""
-    return [_event_entry(row) for row in rows[:limit]], marker
-
-
-def _event_entry(row: Row) -> dict[str, str]:
-    source = json.loads(row["source"])
-    return {
-        "at": format_time(row["created_at"]),
-        "type": row["type"].lower().replace("_", " "),
-        "what": str(source.get("item_name") or source.get("name") or ""),
-        "by": row["maker"] or "",
-    }
-
-
-def format_time(micros: int) -> str:
-    """Format a time for people."""
-    return item_serializer.to_timestamp(micros)[:16].replace("T", " ") + " UTC"

@@ -18,7 +18,6 @@ PAGE = 50
 # The number of field rows in a template's form.
 FIELDS = 6
 
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 TYPES = {
     "string": "text",
     "float": "number",
@@ -47,7 +46,7 @@ async def hold(desk: Desk, form: dict[str, str]) -> responses.Response:
         body["description"] = description
     first, last = form.get("first", ""), form.get("last", "")
     if first or last:
-        if not _DAY.fullmatch(first) or not _DAY.fullmatch(last):
+        if not protections.DAY.fullmatch(first) or not protections.DAY.fullmatch(last):
             raise service_desk.Mistake(
                 "A hold for a time needs the first and the last day; without days it is ongoing."
             )

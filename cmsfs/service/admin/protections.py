@@ -1,8 +1,9 @@
-"""Pages of one legal hold and of one retention policy: assignments, changes, release and retirement.
+"""Pages of one legal hold and of one retention policy: assignments, changes, release, and what they keep.
 
 All of it through the API's operations, which refuse what a policy does not allow.
 """
 
+import re
 from typing import Any
 
 from starlette import responses
@@ -11,6 +12,7 @@ from cmsfs.service.admin import desk as service_desk
 from cmsfs.service.admin.desk import Desk
 
 PAGE = 50
+DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 HOLD_TARGETS = {
     "user": "What a user owns and has made",
@@ -147,4 +149,70 @@ def _page(
         next=found["next_marker"] or "",
         targets=targets,
         actions=ACTIONS,
+    )
+
+
+async def show_held(desk: Desk) -> responses.Response:
+    """Show the versions that a legal hold covers."""
+    wire_id = desk.request.path_params["id"]
+    try:
+        policy = await desk.ask("GET /legal_hold_policies/{id}", wire_id=wire_id)
+        found = await desk.ask(
+            "GET /file_version_legal_holds", policy_id=wire_id, marker=desk.marker, limit=PAGE
+        )
+    except service_desk.Mistake as error:
+        return desk.done(str(error), to="/holds", failed=True)
+    entries = [_entry(one, "") for one in found["entries"]]
+    back = f"/holds/{wire_id}"
+    return _coverage_page(
+        desk, policy["policy_name"], back, entries, found["next_marker"], "", is_retained=False
+    )
+
+
+async def show_retained(desk: Desk) -> responses.Response:
+    """Show the versions that a retention policy keeps longest; with `before`, those that end by that day."""
+    wire_id, before = desk.request.path_params["id"], desk.request.query_params.get("before", "")
+    try:
+        policy = await desk.ask("GET /retention_policies/{id}", wire_id=wire_id)
+        ends = f"{before}T23:59:59+00:00" if DAY.fullmatch(before) else ""
+        found = await desk.ask(
+            "GET /file_version_retentions",
+            policy_id=wire_id,
+            disposition_before=ends,
+            marker=desk.marker,
+            limit=PAGE,
+        )
+    except service_desk.Mistake as error:
+        return desk.done(str(error), to="/retention", failed=True)
+    entries = [_entry(one, (one["disposition_at"] or "without an end")[:16]) for one in found["entries"]]
+    back = f"/retention/{wire_id}"
+    name = policy["policy_name"]
+    return _coverage_page(
+        desk, name, back, entries, found["next_marker"], before if ends else "", is_retained=True
+    )
+
+
+def _entry(version: dict[str, Any], ends: str) -> dict[str, str]:
+    file = version["file"]
+    return {"name": file["name"], "file": file["id"], "version": version["file_version"]["id"], "ends": ends}
+
+
+def _coverage_page(
+    desk: Desk,
+    name: str,
+    back: str,
+    entries: list[dict[str, str]],
+    following: str | None,
+    before: str,
+    *,
+    is_retained: bool,
+) -> responses.Response:
+    return desk.page(
+        "coverage.html",
+        name=name,
+        back=back,
+        entries=entries,
+        next=following or "",
+        before=before,
+        is_retained=is_retained,
     )

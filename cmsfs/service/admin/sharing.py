@@ -18,6 +18,8 @@ from cmsfs.service.serialize import item_serializer
 from cmsfs.service.storage.kinds import KIND_NAMES, ItemKind
 
 PAGE = 50
+# The most groups to choose from; others need the API.
+_MAX_SHOWN = 500
 
 _COLLABORATIONS = """
   SELECT c.id, c.role, c.status, c.created_at, item.name AS item, owner.name AS owner_name,
@@ -44,10 +46,37 @@ def _when(micros: int) -> str:
     return item_serializer.to_timestamp(micros)[:10]
 
 
-async def collaborations(desk: Desk) -> responses.Response:
+async def collaborations(
+    desk: Desk, *, form: dict[str, str] | None = None, mistake: str = ""
+) -> responses.Response:
     rows, following = await desk.rows(_COLLABORATIONS, PAGE)
     entries = [dict(row) | {"since": _when(row["created_at"])} for row in rows]
-    return desk.page("collaborations.html", entries=entries, next=following, roles=list(roles.ROLES))
+    found = await desk.ask("GET /groups", limit=_MAX_SHOWN)
+    return desk.page(
+        "collaborations.html",
+        form=form,
+        mistake=mistake,
+        entries=entries,
+        next=following,
+        roles=list(roles.ROLES),
+        groups=found["entries"],
+    )
+
+
+async def share(desk: Desk, form: dict[str, str]) -> responses.Response:
+    """Share anybody's item with a user or a group, as its owner."""
+    item, login, group = (form.get(name, "").strip() for name in ("item", "login", "group"))
+    if bool(login) == bool(group):
+        raise service_desk.Mistake("Choose a group, or give a login.")
+    owner = desk.find_user(_OWNER, calls.parse_id(item), not_found="There is no such item.")
+    kind = desk.store.read("SELECT kind FROM item WHERE id = ?", calls.parse_id(item))[0]["kind"]
+    body = {
+        "item": {"type": KIND_NAMES[ItemKind(kind)], "id": item},
+        "accessible_by": {"type": "user", "login": login} if login else {"type": "group", "id": group},
+        "role": form.get("role", ""),
+    }
+    made = await desk.ask_as(owner, "POST /collaborations", body=body)
+    return desk.done(f"{made['item']['name'] if made['item'] else 'The item'} is shared.")
 
 
 async def change_collaboration(desk: Desk, form: dict[str, str]) -> responses.Response:

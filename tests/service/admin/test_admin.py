@@ -9,7 +9,8 @@ import pytest
 
 from cmsfs.runtime import clock
 from cmsfs.service.access import calls, scopes
-from cmsfs.service.admin import overview, people, policies
+from cmsfs.service.admin import overview, policies
+from cmsfs.service.admin.people import users
 from cmsfs.service.api import notices
 from cmsfs.service.oauth import clients, passwords
 from cmsfs.service.provisioning import demo
@@ -18,7 +19,7 @@ from cmsfs.service.storage.shared import attempt_limits
 from tests.service.admin.conftest import HOST, PASSWORD_HASH, Person
 
 PAGES = ["", "/users", "/groups", "/apps", "/holds", "/retention", "/templates", "/trash", "/events"]
-PAGES += ["/webhooks", "/cascades", "/exemptions", "/collaborations", "/links"]
+PAGES += ["/webhooks", "/cascades", "/exemptions", "/collaborations", "/links", "/terms", "/invitations"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -276,7 +277,7 @@ async def test_a_template_is_one_of_the_api(admin, api):
 
 
 async def test_pages_of_users(admin, monkeypatch):
-    monkeypatch.setattr(people, "PAGE", 2)
+    monkeypatch.setattr(users, "PAGE", 2)
     await admin.store.write(
         lambda conn: [demo.add_user(conn, 1, f"U {at}", f"u{at}@example.com", now=0)["id"] for at in range(3)]
     )

@@ -40,6 +40,29 @@ async def test_a_webhook_is_seen_and_ended(admin, api, uwe, people, service):
     await eve.ask("GET", f"/webhooks/{theirs['id']}")
 
 
+async def test_a_webhook_is_made_and_changed_on_the_page(admin, api, uwe):
+    folder = await uwe.folder("Bridge")
+    await admin.open("/admin/webhooks")
+    form = {"app": "tests", "item": folder["id"], "address": "https://hooks.example.com/in"}
+    assert "triggers" in await admin.post("/admin/webhooks", **form)
+    form["on.FILE.UPLOADED"] = "yes"
+    assert "does not exist" in await admin.post("/admin/webhooks", **(form | {"item": "77"}))
+    assert "does not exist" in await admin.post("/admin/webhooks", **(form | {"app": "others"}))
+    said = await admin.post("/admin/webhooks", **(form | {"address": "https://127.0.0.1/in"}))
+    assert "address" in said and 'name="on.FILE.UPLOADED" value="yes" checked' in said
+    assert "The webhook is there" in await admin.post("/admin/webhooks", **form)
+    (made,) = (await uwe.ask("GET", "/webhooks"))["entries"]
+    change = {
+        "address": "https://hooks.example.com/other",
+        "on.FILE.TRASHED": "yes",
+        "on.FOLDER.MOVED": "yes",
+    }
+    assert "is changed" in await admin.post(f"/admin/webhooks/{made['id']}", action="save", **change)
+    shown = await uwe.ask("GET", f"/webhooks/{made['id']}")
+    assert shown["address"] == change["address"]
+    assert set(shown["triggers"]) == {"FILE.TRASHED", "FOLDER.MOVED"}
+
+
 async def test_a_co_administrator_ends_no_administrators_webhook(person, api, service):
     folder = await api.folder("Bridge")
     wish = {

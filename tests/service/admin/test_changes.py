@@ -2,6 +2,8 @@
 
 import re
 
+from cmsfs.service.admin import event_log, protections
+
 
 async def test_a_user_is_changed_and_deleted_on_the_page(admin, uwe):
     file = await uwe.upload("kept.txt", b"1")
@@ -177,3 +179,80 @@ async def test_exemptions_and_reports_of_the_enterprise(admin, api, uwe):
     await uwe.ask("POST", "/collaborations", json=body, expect=201)
     assert "ours,uwe@example.com,ann@example.com,viewer" in await admin.open("/admin/reports/collaborations")
     assert "no such report" in await admin.open("/admin/reports/everything")
+
+
+async def test_what_a_hold_and_a_policy_keep_is_listed(admin, api, uwe, monkeypatch):
+    monkeypatch.setattr(protections, "PAGE", 2)
+    folder = await uwe.folder("matter")
+    files = [await uwe.upload(f"<{name}>.txt", name.encode(), folder["id"]) for name in "abc"]
+    await uwe.version(files[0]["id"], b"again")
+    hold = await api.ask(
+        "POST", "/legal_hold_policies", json={"policy_name": "H", "is_ongoing": True}, expect=201
+    )
+    body = {"policy_id": hold["id"], "assign_to": {"type": "folder", "id": folder["id"]}}
+    await api.ask("POST", "/legal_hold_policy_assignments", json=body, expect=201)
+    wish = {"policy_name": "Ten days", "policy_type": "finite", "retention_length": "10"}
+    wish["disposition_action"] = "permanently_delete"
+    policy = await api.ask("POST", "/retention_policies", json=wish, expect=201)
+    body = {"policy_id": policy["id"], "assign_to": {"type": "folder", "id": folder["id"]}}
+    await api.ask("POST", "/retention_policy_assignments", json=body, expect=201)
+    for here in (f"/admin/holds/{hold['id']}/versions", f"/admin/retention/{policy['id']}/versions"):
+        seen, query = [], ""
+        while True:
+            text = await admin.open(here + query)
+            seen += re.findall("<td>([0-9]+)</td>", text)
+            assert "<<a>.txt" not in admin.page.text
+            found = re.search('href="([?]marker=[^"]+)"', text)
+            if found is None:
+                break
+            query = found[1]
+        assert len(seen) == len(set(seen)) == 4
+    text = await admin.open(f"/admin/retention/{policy['id']}/versions?before=2020-01-01")
+    assert "Nothing." in text and 'value="2020-01-01"' in text
+    text = await admin.open(f"/admin/retention/{policy['id']}/versions?before=2200-01-01")
+    assert "<a>.txt" in text and "before=2200-01-01" in text
+    for gone in ("/admin/holds/77/versions", "/admin/retention/77/versions"):
+        assert "was not found" in await admin.open(gone)
+
+
+async def test_events_are_filtered(admin, api, uwe, monkeypatch):
+    monkeypatch.setattr(event_log, "PAGE", 1)
+    mine, theirs = await api.upload("mine.txt", b"1"), await uwe.upload("theirs.txt", b"2")
+    await api.ask("DELETE", f"/files/{mine['id']}", expect=204)
+    await uwe.ask("DELETE", f"/files/{theirs['id']}", expect=204)
+
+    async def names(query: str) -> list[str]:
+        seen: list[str] = []
+        while True:
+            text = await admin.open("/admin/events?" + query)
+            seen += re.findall("<td>(mine.txt|theirs.txt)</td>", text)
+            if (found := re.search('href="[?]([^"]+)" rel="next"', text)) is None:
+                return seen
+            query = found[1]
+
+    assert await names("kind=delete") == ["theirs.txt", "mine.txt"]
+    assert await names("by=UWE@example.com") == ["theirs.txt", "theirs.txt"]
+    assert await names("by=uwe@example.com&kind=upload") == ["theirs.txt"]
+    assert await names("last=2020-01-01") == await names("first=2200-01-01") == []
+    assert len(await names("first=2020-01-01&last=2200-01-01&by=nobody")) == 0
+    assert len(await names("first=2020-01-01&last=2200-01-01")) == 4
+    assert len(await names("first=2020-99-99&last=x")) == 4
+
+
+async def test_an_item_is_shared_for_its_owner(admin, api, uwe):
+    folder = await uwe.folder("Bridge")
+    group = await api.ask("POST", "/groups", json={"name": "Birds"}, expect=201)
+    await admin.open("/admin/collaborations")
+    form = {"item": folder["id"], "role": "editor"}
+    for wrong in ({}, {"login": "ann@example.com", "group": group["id"]}):
+        assert "Choose a group, or give a login." in await admin.post(
+            "/admin/collaborations", **form, **wrong
+        )
+    assert "no such item" in await admin.post("/admin/collaborations", item="77", group=group["id"])
+    assert "Bridge is shared" in await admin.post("/admin/collaborations", **form, group=group["id"])
+    assert "Bridge is shared" in await admin.post("/admin/collaborations", **form, login="ann@example.com")
+    shared = (await uwe.ask("GET", f"/folders/{folder['id']}/collaborations"))["entries"]
+    assert [(one["accessible_by"]["name"], one["role"]) for one in shared] == [
+        ("Birds", "editor"),
+        ("Ann Admin", "editor"),
+    ]

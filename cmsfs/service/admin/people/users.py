@@ -15,7 +15,6 @@ from cmsfs.runtime import chance, threads
 from cmsfs.service import problems
 from cmsfs.service.access import callers, calls
 from cmsfs.service.admin import desk as service_desk
-from cmsfs.service.admin import parties
 from cmsfs.service.admin.desk import Desk
 from cmsfs.service.oauth import passwords
 from cmsfs.service.storage import app_users, store
@@ -71,11 +70,11 @@ async def set_content_search(desk: Desk, form: dict[str, str]) -> responses.Resp
 
 async def offboard(desk: Desk, form: dict[str, str]) -> responses.Response:
     """Offboard a user: end their sessions, or transfer their content to another user."""
-    user = await parties.find_user(desk, form.get("login", "").strip())
+    user = await find_by_login(desk, form.get("login", "").strip())
     if form.get("action") == "end":
         await desk.ask("POST /users/terminate_sessions", body={"user_ids": [user["id"]]})
         return desk.done(f"The sessions of {user['name']} have ended.", to="/users")
-    recipient = await parties.find_user(desk, form.get("to", "").strip())
+    recipient = await find_by_login(desk, form.get("to", "").strip())
     body = {"owned_by": {"id": recipient["id"]}}
     made = await desk.ask("PUT /users/{id}/folders/0", wire_id=user["id"], body=body)
     message = (
@@ -113,3 +112,12 @@ async def _set_new_password(desk: Desk, wire_id: str) -> str:
     except problems.Refused as refused:
         raise service_desk.Mistake(refused.message) from None
     return password
+
+
+async def find_by_login(desk: Desk, login: str) -> Any:
+    """Return the user with this login.  Raises `Mistake` if the enterprise has none."""
+    found = await desk.ask("GET /users", filter_term=login, user_type="managed", fields="name,login")
+    for one in found["entries"]:
+        if login and one["login"].lower() == login.lower():
+            return one
+    raise service_desk.Mistake(f"The enterprise has no user with the login {login!r}.")

@@ -1,4 +1,4 @@
-"""Groups: list, create, and for each one its members and collaborations.
+"""Groups: list, create, and for each one its properties, members and collaborations.
 
 All of it through the API's operations.
 """
@@ -9,6 +9,7 @@ from starlette import responses
 
 from cmsfs.service.admin import desk as service_desk
 from cmsfs.service.admin.desk import Desk
+from cmsfs.service.admin.people import users
 
 PAGE = 50
 _FIELDS = "name,description,invitability_level,member_viewability_level"
@@ -17,6 +18,7 @@ _LEVELS = {
     "admins_and_members": "administrators and members",
     "admins_only": "administrators",
 }
+_ROLES = {"member": "member", "admin": "administrator of the group"}
 
 
 async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str = "") -> responses.Response:
@@ -34,12 +36,14 @@ async def show(desk: Desk, *, form: dict[str, str] | None = None, mistake: str =
 
 
 async def create(desk: Desk, form: dict[str, str]) -> responses.Response:
-    body = {"name": form.get("name", "").strip(), "description": form.get("description", "").strip()}
-    for name in ("invitability_level", "member_viewability_level"):
-        if form.get(name):
-            body[name] = form[name]
-    made = await desk.ask("POST /groups", body=body)
+    made = await desk.ask("POST /groups", body=_properties(form))
     return desk.done(f"Group {made['name']} created.", to=f"/groups/{made['id']}")
+
+
+def _properties(form: dict[str, str]) -> dict[str, str]:
+    body = {"name": form.get("name", "").strip(), "description": form.get("description", "").strip()}
+    levels = ("invitability_level", "member_viewability_level")
+    return body | {name: form[name] for name in levels if form.get(name)}
 
 
 async def show_group(
@@ -63,32 +67,34 @@ async def show_group(
         members=members["entries"],
         shared=shared["entries"],
         levels=_LEVELS,
+        roles=_ROLES,
         next=str(beyond) if beyond < max(members["total_count"], shared["total_count"]) else "",
     )
 
 
 async def change(desk: Desk, form: dict[str, str]) -> responses.Response:
-    """Add or remove a member, or delete the group."""
-    wire_id, action = desk.request.path_params["id"], form.get("action", "")
+    """Change the group or its members, end the members' sessions, or delete the group."""
+    wire_id = desk.request.path_params["id"]
+    action, _, number = form.get("action", "").partition(" ")
+    if action == "save":
+        made = await desk.ask("PUT /groups/{id}", wire_id=wire_id, body=_properties(form))
+        return desk.done(f"Group {made['name']} is changed.")
     if action == "add":
-        user = await find_user(desk, form.get("login", "").strip())
+        user = await users.find_by_login(desk, form.get("login", "").strip())
         body = {"user": {"id": user["id"]}, "group": {"id": wire_id}, "role": form.get("role") or "member"}
         await desk.ask("POST /group_memberships", body=body)
         return desk.done(f"{user['name']} is in the group now.")
-    if action.startswith("remove "):
-        number = action.removeprefix("remove ")
+    if action == "role":
+        role = {"role": form.get(f"role.{number}", "")}
+        await desk.ask("PUT /group_memberships/{id}", wire_id=number, body=role)
+        return desk.done("The role is changed.")
+    if action == "remove":
         await desk.ask("DELETE /group_memberships/{id}", wire_id=number)
         return desk.done("The user is no longer in the group.")
+    if action == "sessions":
+        await desk.ask("POST /groups/terminate_sessions", body={"group_ids": [wire_id]})
+        return desk.done("The sessions of the members have ended.")
     if action == "delete":
         await desk.ask("DELETE /groups/{id}", wire_id=wire_id)
         return desk.done("The group is deleted.", to="/groups")
     raise service_desk.Mistake("Choose what to do with the group.")
-
-
-async def find_user(desk: Desk, login: str) -> Any:
-    """Return the user with this login.  Raises `Mistake` if the enterprise has none."""
-    found = await desk.ask("GET /users", filter_term=login, user_type="managed", fields="name,login")
-    for one in found["entries"]:
-        if login and one["login"].lower() == login.lower():
-            return one
-    raise service_desk.Mistake(f"The enterprise has no user with the login {login!r}.")

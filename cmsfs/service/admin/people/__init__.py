@@ -1,0 +1,1 @@
+"""The administrators' pages of people: users, groups, invitations, terms of service."""
