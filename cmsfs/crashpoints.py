@@ -63,4 +63,5 @@ def _crash_if_planned(plan: Path, point: Point) -> None:
     if wanted == point:
         _passed += 1
         if _passed >= int(count):
+            plan.unlink()  # it is for one crash, whoever comes next
             os.kill(os.getpid(), signal.SIGKILL)

@@ -6,22 +6,23 @@ Each message is one datagram.  Without `NOTIFY_SOCKET` nothing is sent, so calle
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def notify(**fields: object) -> None:
     """Send one message; ignore errors, since the service works without its manager."""
     if not is_enabled():
         return
-    # One field per line, so values must not contain line breaks.
-    message = "\n".join(f"{key}={' '.join(str(value).split())}" for key, value in fields.items())
     try:
-        _send(message)
+        send(fields)
     except OSError:
         pass
 
 
-def _send(message: str, descriptors: Sequence[int] = ()) -> None:
+def send(fields: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
+    """Send one message with these descriptors.  Raises `OSError`."""
+    # One field per line, so values must not contain line breaks.
+    message = "\n".join(f"{key}={' '.join(str(value).split())}" for key, value in fields.items())
     address = os.environ["NOTIFY_SOCKET"]
     # A leading @ denotes an abstract socket address.
     if address.startswith("@"):
@@ -40,7 +41,7 @@ def can_store_fds() -> bool:
 
 def store_fd(name: str, descriptor: int) -> None:
     """Store a duplicate of this descriptor for the next process.  Raises `OSError`."""
-    _send(f"FDSTORE=1\nFDNAME={name}", [descriptor])
+    send({"FDSTORE": 1, "FDNAME": name}, [descriptor])
 
 
 def remove_fd(name: str) -> None:

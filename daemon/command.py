@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -26,7 +27,7 @@ from cmsfs import (
 from cmsfs.ipc import ready as ipc_ready
 from daemon import app, unsent_changes, upgrade
 from daemon.core.replaced_files import ReplacedFiles
-from daemon.survival import holder, survival
+from daemon.survival import holder, spare, survival
 
 # How long a thread waits before it requests the GIL: the event loop and the database writer switch many times
 # for each page of a listing.  The default is 5 ms.
@@ -123,6 +124,12 @@ def main(
     starter = Starter(ready_fd)
     given: upgrade.Handover | None = None
     kept = sd_notify.stored_fds()
+    files, next_daemon = ReplacedFiles(), None
+    if spare.is_wanted():
+        next_daemon, left_behind = spare.fork(functools.partial(_make_way, files))
+        if left_behind:
+            # This is the spare, long after; the process that these options were for is dead.
+            starter, take_over, kept = Starter(None), None, left_behind
     try:
         settings = config.load(
             account,
@@ -147,7 +154,10 @@ def main(
         crashpoints.arm(config.crash_plan())
         if take_over is not None:
             given = upgrade.receive(take_over)
-        elif holder.CONNECTION in kept:
+        if next_daemon is not None:
+            # Not before the drive is ours: the version before keeps its own until then.
+            next_daemon.leave()
+        if take_over is None and holder.CONNECTION in kept:
             given = upgrade.recover(kept)
         run = functools.partial(
             app.run,
@@ -159,7 +169,7 @@ def main(
             sample=sample,
             ready=starter.ready,
         )
-        ReplacedFiles().guard()
+        files.guard()
         durability.raise_open_file_limit()
         durability.keep_spare()
         sys.setswitchinterval(SWITCH_SECONDS)
@@ -179,6 +189,12 @@ def main(
         starter.failed(told)
         click.echo(f"cmsfsd: {told.message}", err=True)
         sys.exit(told.exit_code)
+
+
+def _make_way(files: ReplacedFiles, left_behind: Mapping[str, int]) -> None:
+    """In a spare whose turn has come: execute the version that was installed meanwhile, if there is one."""
+    if files.installed() not in ("", "none"):
+        upgrade.restart(sys.argv[1:], left_behind)
 
 
 def _needs_restart(given: upgrade.Handover | None, error: Exception) -> bool:

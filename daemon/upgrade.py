@@ -24,12 +24,12 @@ from typing import Any, NoReturn
 
 import trio
 
-from cmsfs import errors, sd_notify
+from cmsfs import errors, process_env, sd_notify
 from cmsfs.fuse.mount import Inheritance
 from cmsfs.replica import database
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.runtime import threads
-from daemon.survival import survival
+from daemon.survival import holder, survival
 from daemon.survival.survival import Survival
 
 log = logging.getLogger(__name__)
@@ -250,8 +250,11 @@ def hand_over(given: Handover, arguments: Sequence[str]) -> None:
     _execute([*_strip_one_time_options(arguments), _TAKE_OVER, str(spool)])
 
 
-def restart(arguments: Sequence[str]) -> NoReturn:
-    """Execute this program again without the failed take-over, as after a crash."""
+def restart(arguments: Sequence[str], left_behind: Mapping[str, int] | None = None) -> NoReturn:
+    """Execute the installed version in place of this process, as after a crash: with the descriptors that the
+    dead daemon has left, if it is to take the drive over."""
+    if left_behind is not None:
+        process_env.pass_on(holder.pass_to_program(dict(left_behind)))
     _execute(_strip_one_time_options(arguments))
 
 

@@ -2,8 +2,9 @@
 
 It does what systemd does for a drive that is a unit: it receives `sd_notify` messages, stores the
 descriptors sent with them (`FDSTORE=1`), and passes them to the next daemon (`LISTEN_FDS`).  The daemon
-therefore uses one protocol only.  The holder runs as a program of its own and imports only built-in parts of
-the standard library.
+therefore uses one protocol only, with one message more: `SPARE=PID`, with a socket and the pidfd of a process
+that waits to be the next daemon (`spare`).  The holder runs as a program of its own and imports only built-in
+parts of the standard library.
 
     holder.py SOCKET COMMAND...
 
@@ -31,9 +32,13 @@ WITHIN_SECONDS = 60.0
 # Time limit for a daemon that takes over a drive to get ready; programs wait meanwhile.
 READY_SECONDS = 120.0
 
+# The message by which a daemon leaves a spare; in the environment, that there is somebody who keeps it.
+SPARE = "SPARE"
+KEEPS_SPARE = "HOLDER_KEEPS_SPARE"
+
+MOST_FDS = 16
+LONGEST = 65536
 _FIRST_FD = 3
-_MOST_FDS = 16
-_LONGEST = 65536
 
 
 class Holder:
@@ -45,6 +50,8 @@ class Holder:
         self._stored_fds: dict[str, int] = {}
         self._start_times: list[float] = []
         self._pid = self._pidfd = -1
+        # PID, socket and pidfd of the process that is to be the next daemon.
+        self._spare: tuple[int, int, int] | None = None
         self._is_ready = self._is_stopping = False
         self._notify_socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
         try:
@@ -91,7 +98,7 @@ class Holder:
                 self._start()
             elif self._ready_timeout_ms() == 0:
                 _log("the daemon does not get ready; it is ended")
-                os.kill(self._pid, signal.SIGKILL)
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
                 self._is_stopping = True
 
     # ---- the daemon ----
@@ -100,6 +107,8 @@ class Holder:
         self._reap()
         self._start_times.append(time.monotonic())
         self._is_ready = self._is_stopping = False
+        if self._wake_spare():
+            return
         descriptors = dict(self._stored_fds)
         self._pid = os.fork()
         if not self._pid:
@@ -109,6 +118,25 @@ class Holder:
                 os._exit(127)
         self._pidfd = os.pidfd_open(self._pid)
         self._close_launcher_pipe()
+
+    def _wake_spare(self) -> bool:
+        """Give the drive to the spare, if it is alive; it is asked once, whatever comes of it."""
+        if self._spare is None:
+            return False
+        (pid, line, pidfd), self._spare = self._spare, None
+        names = ":".join(self._stored_fds).encode()
+        rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in self._stored_fds.values())
+        sender = _socket.socket(fileno=line)
+        try:
+            ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]
+            sender.sendmsg([names], ancillary, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
+        except OSError:
+            os.close(pidfd)
+            return False
+        finally:
+            sender.close()
+        self._pid, self._pidfd = pid, pidfd
+        return True
 
     @staticmethod
     def _reap() -> None:
@@ -125,17 +153,9 @@ class Holder:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         environment = dict(os.environ)
-        environment.update(NOTIFY_SOCKET=self._address, FDSTORE=str(_MOST_FDS))
-        # Move them away first, so that no target number is still in use.
-        moved = [os.dup2(fd, 100 + place, inheritable=False) for place, fd in enumerate(descriptors.values())]
-        for place, fd in enumerate(moved):
-            os.dup2(fd, _FIRST_FD + place)
+        environment.update({"NOTIFY_SOCKET": self._address, "FDSTORE": str(MOST_FDS), KEEPS_SPARE: "1"})
         if descriptors:
-            environment.update(
-                LISTEN_PID=str(os.getpid()),
-                LISTEN_FDS=str(len(descriptors)),
-                LISTEN_FDNAMES=":".join(descriptors),
-            )
+            environment.update(pass_to_program(descriptors))
         os.execve(self._command[0], self._command, environment)
 
     def _close_launcher_pipe(self) -> None:
@@ -150,7 +170,7 @@ class Holder:
         try:
             _, status = os.waitpid(self._pid, 0)
         except ChildProcessError:
-            return 0  # started by an upgrade, so not our child
+            return 0  # a spare, or started by an upgrade: not our child
         return (
             max(os.waitstatus_to_exitcode(status), 0) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
         )
@@ -171,8 +191,8 @@ class Holder:
     def _receive_messages(self) -> None:
         while True:
             try:
-                room = _socket.CMSG_LEN(4 * _MOST_FDS)
-                data, ancillary, _, _ = self._notify_socket.recvmsg(_LONGEST, room, _socket.MSG_DONTWAIT)
+                room = _socket.CMSG_LEN(4 * MOST_FDS)
+                data, ancillary, _, _ = self._notify_socket.recvmsg(LONGEST, room, _socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             descriptors = [
@@ -189,6 +209,12 @@ class Holder:
         name = message.get("FDNAME", "stored")
         for fd in descriptors:
             os.set_inheritable(fd, False)
+        if SPARE in message:
+            self._drop_spare()
+            if len(descriptors) == 2:
+                (line, pidfd), descriptors = descriptors, []
+                self._spare = int(message[SPARE]), line, pidfd
+        for fd in descriptors:
             if "FDSTORE" in message:
                 self._drop(name)
                 self._stored_fds[name] = fd
@@ -207,15 +233,36 @@ class Holder:
 
     def _forward_signals(self) -> None:
         for number in os.read(self._signals, 64):
-            os.kill(self._pid, number)
+            signal.pidfd_send_signal(self._pidfd, number)
 
     def _drop(self, name: str) -> None:
         if (fd := self._stored_fds.pop(name, None)) is not None:
             os.close(fd)
 
+    def _drop_spare(self) -> None:
+        """Close what we have of the spare, which ends it."""
+        if self._spare is not None:
+            for fd in self._spare[1:]:
+                os.close(fd)
+            self._spare = None
+
     def _drop_all(self) -> None:
         for name in list(self._stored_fds):
             self._drop(name)
+
+
+def pass_to_program(descriptors: "dict[str, int]") -> "dict[str, str]":
+    """Give these descriptors the numbers that the next program expects; return the environment that names
+    them."""
+    # Move them away first, so that no target number is still in use.
+    moved = [os.dup2(fd, 100 + place, inheritable=False) for place, fd in enumerate(descriptors.values())]
+    for place, fd in enumerate(moved):
+        os.dup2(fd, _FIRST_FD + place)
+    return {
+        "LISTEN_PID": str(os.getpid()),
+        "LISTEN_FDS": str(len(descriptors)),
+        "LISTEN_FDNAMES": ":".join(descriptors),
+    }
 
 
 def _log(sentence: str) -> None:

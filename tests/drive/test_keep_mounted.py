@@ -1,6 +1,7 @@
 """The daemon is killed under programs that use the drive, and they notice a pause."""
 
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import cmsfs
 from cmsfs import config, errors, mounts
 from cmsfs.cli.support import daemonctl
 from cmsfs.crashpoints import Point
@@ -52,6 +54,18 @@ def killed(drive: MountedDrive) -> int:
 
 def gone(pid: int) -> None:
     until(lambda: not Path(f"/proc/{pid}/stat").exists(), 60, "the daemon lives")
+
+
+def spare_of(pid: int) -> int:
+    """The process that waits to follow this daemon."""
+
+    def waiting() -> list[int]:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        shown = {int(child): Path(f"/proc/{child}/comm").read_text(encoding="ascii") for child in children}
+        return [child for child, name in shown.items() if name == "cmsfsd-spare\n"]
+
+    until(lambda: len(waiting()) == 1, 60, "no spare")
+    return waiting()[0]
 
 
 def another(pid: int) -> None:
@@ -157,6 +171,59 @@ REQUESTS: list[tuple[Callable[[Path], object], dict[str, str | None]]] = [
 ]
 
 
+def test_who_follows_has_loaded_the_program_already(kept: MountedDrive) -> None:
+    """And has one to follow it at once; without it the drive is taken over by a new process."""
+    pid = int(kept.status()["pid"])
+    writing = os.open(kept.top / "written", os.O_RDWR | os.O_CREAT)
+    for _ in range(2):
+        spare = spare_of(pid)
+        another(killed(kept))
+        pid = int(kept.status()["pid"])
+        assert pid == spare
+        os.write(writing, b"spare, ")
+    spare = spare_of(pid)
+    os.kill(spare, signal.SIGKILL)
+    another(killed(kept))
+    pid = int(kept.status()["pid"])
+    assert pid != spare
+    os.write(writing, b"new")
+    assert os.pread(writing, 100, 0) == b"spare, spare, new"
+    os.close(writing)
+    spare = spare_of(pid)
+    kept.stop()
+    gone(spare)
+
+
+@pytest.mark.long
+def test_the_version_that_was_installed_meanwhile_follows(
+    stopped: MountedDrive, plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has loaded the one before makes way."""
+    for package in ("cmsfs", "daemon"):
+        source = Path(__file__).parents[2] / package
+        shutil.copytree(source, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    config.config_file().parent.mkdir(exist_ok=True)
+    config.config_file().write_text("keep_mounted = true\n")
+    stopped.start()
+    pid = int(stopped.status()["pid"])
+    writing = os.open(stopped.top / "written", os.O_RDWR | os.O_CREAT)
+    os.write(writing, b"before, ")
+    spare = spare_of(pid)
+    mark = tmp_path / "cmsfs" / "__init__.py"
+    mark.write_text(mark.read_text().replace(cmsfs.__version__, "77.7"))
+    another(killed(stopped))
+    os.write(writing, b"after")
+    assert os.pread(writing, 100, 0) == b"before, after"
+    os.close(writing)
+    status = stopped.status()
+    # It was executed in place of the spare, and has one of its own version.
+    assert (status["version"], status["pid"]) == ("77.7", spare)
+    spare = spare_of(spare)
+    another(killed(stopped))
+    assert (stopped.status()["version"], stopped.status()["pid"]) == ("77.7", spare)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("point", [Point.REQUEST_BEGUN, Point.REQUEST_DONE])
 @pytest.mark.timeout(600)
@@ -171,7 +238,6 @@ def test_requests_that_the_daemon_died_of_are_carried_out_once(
         asking = threading.Thread(target=_ask, args=(ask, top, failures))
         asking.start()
         gone(pid)
-        plan.unlink()
         asking.join(60)
         assert not asking.is_alive()
         assert not failures, (number, failures)
@@ -198,9 +264,11 @@ def test_an_upgraded_drive_outlives_its_daemon(kept: MountedDrive) -> None:
     for _ in range(2):
         another(killed(kept))
         os.write(writing, b"killed, ")
-        pid = kept.status()["pid"]
+        pid = int(kept.status()["pid"])
+        spare = spare_of(pid)
         kept.cmsfs("upgrade", seconds=200)
-        assert kept.status()["pid"] != pid
+        gone(spare)  # the version that it belongs to is over
+        assert kept.status()["pid"] not in (pid, spare)
         os.write(writing, b"upgraded, ")
     another(killed(kept))
     os.close(writing)

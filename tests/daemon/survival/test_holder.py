@@ -32,7 +32,7 @@ class Held:
     """A holder with a daemon of this script."""
 
     def __init__(self, folder: Path, script: str, *, seconds: float | None = None) -> None:
-        (folder / "daemon.py").write_text(PREAMBLE + script)
+        (folder / "program.py").write_text(PREAMBLE + script)
         self.log = folder / "log"
         source = f"""
 import sys
@@ -44,7 +44,7 @@ holder.main()
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-I", "-S", "-c", source, str(folder / "s")),
-                *(sys.executable, str(folder / "daemon.py"), str(self.log)),
+                *(sys.executable, str(folder / "program.py"), str(self.log)),
             ],
             stderr=subprocess.PIPE,
             text=True,
@@ -172,7 +172,7 @@ time.sleep(1000)
     assert held.lines()[-1] == "told"
 
 
-def _has_ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether there is no such process any more, or only its exit code."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
@@ -207,7 +207,7 @@ sd_notify.remove_fd("connection")
     pid = int(held.lines()[-1].split()[1])
     handle = os.pidfd_open(pid)
     first = int(held.lines()[0].split()[1])
-    until(lambda: _has_ended(first))
+    until(lambda: has_ended(first))
     held.process.send_signal(signal.SIGCONT)
     assert select.select([held.process.stderr], [], [], 0.5)[0] == []
     assert len(held.lines()) == 2  # the first has ended meanwhile
