@@ -97,7 +97,7 @@ class Poller:
         self._feed = feed
         self._hydrator = hydrator
         self._health = health
-        self._seconds = seconds
+        self.seconds = seconds
         self._idle_seconds = idle_seconds
         self._is_used = is_used
         self._settle = settle
@@ -204,7 +204,7 @@ class Poller:
         if self._is_used():
             self._used_at = trio.current_time()
         recent = trio.current_time() - self._used_at < IN_USE_SECONDS
-        seconds = self._seconds if recent else self._idle_seconds
+        seconds = self.seconds if recent else self._idle_seconds
         return seconds * chance.uniform(1 - SPREAD, 1 + SPREAD)
 
     async def poll(self) -> None:

@@ -6,6 +6,7 @@
     appended bytes   other new bytes    the same; a copy that is there already goes on instead (`appends`)
     anything         gone               with bytes of ours: made anew; without: gone here too
     part of a file   in the trash       restored, ours is the next version (`operations.lost_base`)
+    a backup's bytes in the trash       restored, as the backup (`operations.lost_base`)
     new place        folder gone        the folder is made anew
 
 Rule: one transaction applies theirs, renames ours and updates the operation, so that after a crash the

@@ -14,7 +14,7 @@ if os.environ.get("PYTHONHASHSEED") != "0":
     os.environ["PYTHONHASHSEED"] = "0"
     os.execv(sys.executable, [sys.executable, "-P", "-m", "tests.simulation", *sys.argv[1:]])
 
-from tests.simulation import long_run, planted, planted_kinds, simulation
+from tests.simulation import long_run, planted, planted_kinds, simulation, surroundings
 from tests.simulation.story import Plan, Step
 from tests.simulation.tally import Tally
 from tests.support import cheap_passwords, database_templates
@@ -66,6 +66,7 @@ def main() -> int:
     chosen = parser.parse_args()
     cheap_passwords.install()
     database_templates.install()
+    surroundings.disable_gc()
     if chosen.stories is None:
         chosen.stories = 1 if chosen.long is None else LONG_STORIES
     if chosen.jobs is None:
@@ -146,7 +147,7 @@ def run_serially(chosen: argparse.Namespace) -> Tally:
         if not outcome.failures:
             continue
         if chosen.shrink:
-            show(shrink(outcome.plan, outcome.steps, outcome.kind, report=print), steps=True)
+            show(shrink(outcome.plan, outcome.steps, outcome.shape, report=print), steps=True)
         if chosen.shrink or chosen.plant:
             break
     tally.processor_seconds = time.process_time() - used
@@ -172,7 +173,7 @@ def run_one(chosen: argparse.Namespace, number: int) -> simulation.Outcome:
 
 
 def shrink(
-    plan: Plan, steps: Sequence[Step], kind: str, *, report: Callable[[str], None] = lambda _: None
+    plan: Plan, steps: Sequence[Step], shape: str, *, report: Callable[[str], None] = lambda _: None
 ) -> simulation.Outcome:
     """Remove steps, large chunks first, as long as the story still fails in the same way."""
     best = simulation.run(plan, steps)
@@ -182,7 +183,7 @@ def shrink(
         while place < len(best.steps):
             shorter = [*best.steps[:place], *best.steps[place + size :]]
             outcome = simulation.run(plan, shorter)
-            if outcome.kind == kind:
+            if outcome.shape == shape:
                 best = outcome
                 report(f"{len(shorter)} steps")
             else:

@@ -62,7 +62,9 @@ async def judge(sim: "_Simulation") -> None:
                 sim.outcome.states["not shared any more"] += 1
                 continue
             path = tree.path(machine.agents.state.db, row["ino"])
-            if path.lstrip("/") in given_up[machine.name]:
+            if path.lstrip("/") in given_up[machine.name] or _waits_for_lost(
+                machine, row, given_up[machine.name]
+            ):
                 sim.outcome.states["lost with the service"] += 1
                 continue
             failures.append(f"unsent: {machine.name} {row['kind']} {row['state']} {path} {row['error']}")
@@ -127,6 +129,16 @@ async def judge(sim: "_Simulation") -> None:
         failures += [f"gauge: {machine.name}: {failure}" for failure in await gauges.find_leaks(machine)]
     lost_sources = {sha1 for of_machine in bases.values() for sha1 in of_machine.values()}
     _judge_contents(sim, kept, lost_sources)
+
+
+def _waits_for_lost(machine: Machine, op: sqlite3.Row, lost: Collection[str]) -> bool:
+    """Return whether it is the deletion of an item whose bytes are needed by a file that is lost."""
+    db = machine.agents.state.db
+    node = tree.find(db, op["ino"])
+    if op["kind"] != "trash" or node is None or node.base_sha1 is None:
+        return False
+    heirs = db.rows("SELECT ino FROM node WHERE sha1 = ? AND parent IS NOT NULL", node.base_sha1)
+    return any(tree.path(db, row["ino"]).lstrip("/") in lost for row in heirs)
 
 
 async def confirm_missing(sim: "_Simulation", machine: Machine) -> None:
@@ -311,10 +323,12 @@ def recovered(machine: Machine) -> set[str]:
     return {sha1(path.read_bytes()) for path in folder.iterdir() if path.is_file()}
 
 
-def _has_known_sha1(sim: "_Simulation", failure: str) -> bool:
-    """Return whether the finding names (by SHA-1 prefix) bytes that the service has or a program gave up."""
-    known = {row["sha1"] for row in sim.service.store.read("SELECT sha1 FROM version")} | sim.ledger.replaced
-    return any(f"({sha1[:12]})" in failure for sha1 in known)
+def _is_needed(sim: "_Simulation", failure: str) -> bool:
+    """Return whether the finding names (by SHA-1 prefix) bytes that somebody was promised, and that neither
+    the service has nor a program gave up."""
+    there = {row["sha1"] for row in sim.service.store.read("SELECT sha1 FROM version")}
+    needed = sim.ledger.acknowledged.keys() - there - sim.ledger.replaced
+    return any(f"({sha1[:12]})" in failure for sha1 in needed)
 
 
 def check_states(sim: "_Simulation") -> None:
@@ -326,12 +340,10 @@ def check_states(sim: "_Simulation") -> None:
         for finding in report.findings:
             if machine.power_cuts and "a power failure damaged" in finding.text:
                 continue  # not read before it is verified
-            if (
-                machine.power_cuts
-                and "no longer belong to any file" in finding.text
-                and _has_known_sha1(sim, finding.text)
-            ):
-                continue  # the power cut undid the file's removal, not the row's; the service has or had it
+            is_orphan = machine.power_cuts and "no longer belong to any file" in finding.text
+            if is_orphan and not _is_needed(sim, finding.text):
+                # The power cut undid the file's removal, or the row of what had not been durable yet.
+                continue
             sim.outcome.failures.append(f"fsck: {machine.name}: {finding.area}: {finding.text}")
         with contextlib.closing(sqlite3.connect(place.database)) as conn:
             if conn.execute("PRAGMA quick_check").fetchone()[0] != "ok":

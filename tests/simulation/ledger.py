@@ -119,6 +119,9 @@ class Ledger(ledger.Ledger):
         """A program has read this as the complete contents of a file."""
         if sha1(data) not in self.labels and not data.startswith(b"[InternetShortcut]"):
             self.foreign.append(f"{where} shows {_label(data)}")
+            if self.has_torn_writes:
+                # A part of a write: nobody knows what was there before.
+                self.sources.setdefault(sha1(data), set()).add(ANY)
 
 
 def _label(data: bytes) -> str:

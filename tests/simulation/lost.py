@@ -12,11 +12,14 @@ from tests.simulation.machines import Machine
 if TYPE_CHECKING:
     from tests.simulation.simulation import _Simulation
 
-# Held uploads of files whose unmodified contents are not on this disk.
+# Held uploads of files whose contents, or unmodified contents, are not on this disk.
 _LOST_BASES = """
-  SELECT o.ino, d.base_sha1 FROM op o JOIN node n ON n.ino = o.ino JOIN draft d ON d.id = n.draft
+  SELECT o.ino, d.base_sha1 AS sha1 FROM op o JOIN node n ON n.ino = o.ino JOIN draft d ON d.id = n.draft
    WHERE o.state = 'held' AND o.error = ?
+  UNION ALL SELECT o.ino, n.sha1 FROM op o JOIN node n ON n.ino = o.ino WHERE o.state = 'held' AND o.error = ?
 """
+
+_MISSING = error_policy.verdict_for(errors.MissingBlocks("", 0, 0), 0).reason
 
 # Files with these contents that are not in the trash, or are there by themselves.
 _RESTORABLE = """
@@ -29,21 +32,21 @@ _ALIVE = """
 
 
 def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
-    """Return the paths of such files, with the SHA-1 of their base.
+    """Return the paths of such files, with the SHA-1 of what they need.
 
-    A drive restores the base from the trash where the API offers that, so there only these are lost: purged
+    A drive restores that from the trash where the API offers that, so there only these are lost: purged
     ones, those in a folder in the trash, and those that a failing disk had.  Somebody has to have deleted or
     replaced it.
     """
     db = machine.agents.state.db
     has_trash = config.profile(machine.settings).trash
     found = {}
-    for row in db.rows(_LOST_BASES, error_policy.LOST_BASE):
-        is_restorable = has_trash and bool(sim.service.store.read(_RESTORABLE, row["base_sha1"]))
-        is_given_up = row["base_sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
+    for row in db.rows(_LOST_BASES, error_policy.LOST_BASE, _MISSING):
+        is_restorable = has_trash and bool(sim.service.store.read(_RESTORABLE, row["sha1"]))
+        is_given_up = row["sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
         is_undone = bool(machine.undone_spans) or sim.is_service_restored
         if (not is_restorable and (is_given_up or is_undone)) or machine.name in sim.rotten:
-            found[tree.path(db, row["ino"]).lstrip("/")] = row["base_sha1"]
+            found[tree.path(db, row["ino"]).lstrip("/")] = row["sha1"]
     return found
 
 
@@ -53,8 +56,7 @@ def lost_with_service(sim: "_Simulation", machine: Machine) -> set[str]:
         return set()
     db, found = machine.agents.state.db, set()
     had = {row["sha1"] for row in sim.service.store.read("SELECT sha1 FROM version")}
-    missing = error_policy.verdict_for(errors.MissingBlocks("", 0, 0), 0).reason
-    for row in db.rows("SELECT ino FROM op WHERE state = 'held' AND error = ?", missing):
+    for row in db.rows("SELECT ino FROM op WHERE state = 'held' AND error = ?", _MISSING):
         node = tree.find(db, row["ino"])
         if node is not None and node.sha1 in sim.ledger.replaced and node.sha1 not in had:
             found.add(tree.path(db, node.ino).lstrip("/"))
@@ -66,8 +68,7 @@ def lost_with_cache(sim: "_Simulation", machine: Machine) -> set[str]:
     if machine.name not in sim.cacheless:
         return set()
     db, found = machine.agents.state.db, set()
-    missing = error_policy.verdict_for(errors.MissingBlocks("", 0, 0), 0).reason
-    for row in db.rows("SELECT ino FROM op WHERE state = 'held' AND error = ?", missing):
+    for row in db.rows("SELECT ino FROM op WHERE state = 'held' AND error = ?", _MISSING):
         node = tree.find(db, row["ino"])
         if node is not None and not sim.service.store.read(_ALIVE, node.sha1):
             found.add(tree.path(db, node.ino).lstrip("/"))

@@ -18,6 +18,9 @@ PEACE_SECONDS = 130.0
 QUIET_SECONDS = 40.0
 RETRY_SECONDS = 20.0
 
+# Drives poll by search no more often than this: nothing but idle polls would be left to do.
+PEACE_POLL_SECONDS = 20.0
+
 # The most requests a drive may make in the whole period, and in its quiet part.
 PEACE_REQUESTS = 150
 QUIET_REQUESTS = 60
@@ -33,6 +36,8 @@ async def check_midway(sim: "_Simulation") -> None:
         for failure in sim.outcome.failures
     ]
     sim.set_network_conditions()
+    for machine in sim.machines:
+        machine.agents.pull.seconds = machine.settings.poll_seconds
 
 
 @contextlib.contextmanager
@@ -66,6 +71,7 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
     await sim.other.act("release", ())
     for machine in sim.machines:
         with _acting(machine.name):
+            machine.agents.pull.seconds = max(PEACE_POLL_SECONDS, machine.settings.poll_seconds)
             await machine.agents.resume()
             await machine.agents.retry(None)
     await trio.sleep(RETRY_SECONDS)

@@ -65,6 +65,12 @@ class Outcome:
         """The category of the first failure."""
         return self.failures[0].partition(":")[0] if self.failures else ""
 
+    @property
+    def shape(self) -> str:
+        """The first failure without what differs from one shortened story to the next."""
+        words = self.failures[0].split()[:4] if self.failures else []
+        return " ".join(word for word in words if word.isalpha() or word.endswith(":"))
+
 
 def run(
     plan: Plan, steps: Sequence[Step] | None = None, *, echo: Callable[[str], None] | None = None
@@ -78,6 +84,7 @@ def run(
         surroundings.paused_gc(),
         surroundings.small_parts() if plan.parts else contextlib.nullcontext(),
         surroundings.small_pages() if plan.rough else contextlib.nullcontext(),
+        contextlib.nullcontext() if plan.probes else surroundings.known_abilities(),
         reached.counting_decisions(outcome.states),
         logbook.checking_log(outcome.failures, plan, world),
     ):

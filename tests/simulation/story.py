@@ -180,6 +180,7 @@ class Plan:
     links: bool = False  # web links, and files of the same names
     rough: bool = False  # folders are listed in small pages over a network that breaks
     profile: str | None = None  # of the service; None: chosen by the seed
+    probes: bool = True  # drives ask the service which operations it has, each time they start
     login: bool = False  # tokens are on the machine's disk, and each refresh invalidates the previous pair
 
     @property
@@ -225,6 +226,7 @@ class Plan:
             tidy=chance.random() < 0.08,
             links=chance.random() < 0.05,
             rough=chance.random() < 0.05,
+            probes=chance.random() < 0.25,
         )
 
     def alone(self) -> "Plan":

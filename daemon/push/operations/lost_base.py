@@ -3,25 +3,37 @@
 A file that was changed before all of it was downloaded consists of the change and of contents that only the
 service has.  If somebody deletes it there meanwhile, its contents can no longer be downloaded, and the change
 could not be uploaded.  A change wins over a deletion (`conflicts`), so the item is restored, and the change
-becomes its next version.
+becomes its next version.  So is one whose contents belong to a file with another name by now, as an editor's
+backup, and were removed from this disk.
 
-Rule: the node becomes the restored item only if that has the very version which was changed here.
+Rule: the node becomes the restored item only if that has the very version which is needed here.
 """
 
 import errno
 import logging
+from pathlib import Path
 from sqlite3 import Connection
 
 from cmsfs import errors
+from cmsfs.cache.blocks import BLOCK
 from cmsfs.journal import ops, queue
 from cmsfs.journal.draft import Draft
 from cmsfs.replica import naming, tree
 from cmsfs.replica.merge import apply_remote
-from cmsfs.replica.nodes import NodeKind, remote_from_item
+from cmsfs.replica.nodes import Content, Node, NodeKind, remote_from_item
 from cmsfs.runtime import clock
+from daemon.push import inflight_recovery
 from daemon.push.context import PushContext
 
 log = logging.getLogger(__name__)
+
+# Contents that the service has nowhere count as lost after so many attempts: a version may get another
+# number, and an item that has them be heard of later.
+LOST_ATTEMPTS = 3
+
+
+class BytesRestored(inflight_recovery.Superseded):
+    """The contents to be sent were restored at the service; the operation was put back."""
 
 
 def is_lost(context: PushContext, draft: Draft, error: OSError) -> bool:
@@ -31,13 +43,37 @@ def is_lost(context: PushContext, draft: Draft, error: OSError) -> bool:
     return nowhere or error.errno in (errno.ESTALE, errno.EACCES)
 
 
-async def restore(context: PushContext, task: queue.Task, draft: Draft) -> bool:
-    """Restore the item that has the draft's base; return whether the upload can go on, as an operation that
-    was put back.  Cancelled: it may be restored, and arrives as a remote change.
+async def fetched(context: PushContext, task: queue.Task, node: Node) -> Path:
+    """Download contents that are not cached: they came from the service and took over the identity of another
+    item; the service still has them under the old one.
+
+    Raises `BytesRestored` if that had to be restored from the trash first.
+    """
+    assert node.sha1 is not None
+    if (where := tree.find_bytes(context.db, node.sha1)) is not None:
+        content = Content(node.sha1, node.size, *where)
+        try:
+            await context.hydrator.blocks(content, 0, (node.size - 1) // BLOCK)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            if await restore(context, task, content):
+                raise BytesRestored from error
+            if task.op.attempts < LOST_ATTEMPTS:
+                raise  # another item may turn out to have them
+    path = await context.blocks.complete_path(node.sha1)
+    if path is None:
+        raise errors.MissingBlocks(node.sha1, 0, 0)
+    return path
+
+
+async def restore(context: PushContext, task: queue.Task, base: Content | None) -> bool:
+    """Restore the item that has these contents; return whether the upload can go on, as an operation that was
+    put back.  Cancelled: it may be restored, and arrives as a remote change.
 
     Raises `RemoteError` if the service does not answer; a refusal means no.
     """
-    base, node = context.drafts.base(draft), tree.find(context.db, task.op.ino)
+    node = tree.find(context.db, task.op.ino)
     if base is None or base.remote_id is None or node is None or not context.profile.trash:
         return False
     holder = tree.find_remote(context.db, NodeKind.FILE, base.remote_id)
@@ -55,7 +91,7 @@ async def restore(context: PushContext, task: queue.Task, draft: Draft) -> bool:
         except (errors.NotFound, errors.Forbidden, errors.Conflict) as error:
             log.info("an item whose contents are needed cannot be restored from the trash: %s", error)
             return False
-        log.warning("an item was restored from the trash, because it was changed here: %s", name)
+        log.warning("an item was restored from the trash, because its contents are needed here: %s", name)
         remote = remote_from_item(answer)
 
         def txn(conn: Connection) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from cmsfs import crashpoints, errors
-from cmsfs.cache.blocks import BLOCK
 from cmsfs.client.content.uploads import BytesSource, FileSource, Progress, Source
 from cmsfs.config.abilities import Ability, not_offered
 from cmsfs.crashpoints import Point
@@ -77,8 +76,10 @@ async def upload(context: PushContext, task: queue.Task) -> None:
         if node.remote_id is None:
             await _send_new(context, task, node, path)
         else:
-            path = path or await _fetched(context, node.sha1, node.size)
+            path = path or await lost_base.fetched(context, task, node)
             await _send_version(context, task, node, path)
+    except lost_base.BytesRestored:
+        pass  # the operation was put back
     except inflight_recovery.Superseded:
         context.superseded[node.ino] += 1
         await push_multipart.give_up(context, node.ino)
@@ -101,17 +102,6 @@ async def _prepare(context: PushContext, task: queue.Task) -> Node | None:
         await _look_again(context, task)
         return None
     return node
-
-
-async def _fetched(context: PushContext, sha1: str, size: int) -> Path:
-    """Download contents that are not cached: they came from the service and took over the identity of another
-    item; the service still has them under the old one."""
-    if (where := tree.find_bytes(context.db, sha1)) is not None:
-        await context.hydrator.blocks(Content(sha1, size, *where), 0, (size - 1) // BLOCK)
-    path = await context.blocks.complete_path(sha1)
-    if path is None:
-        raise errors.MissingBlocks(sha1, 0, 0)
-    return path
 
 
 async def seal_ahead(context: PushContext, tasks: Sequence[queue.Task]) -> None:
@@ -169,7 +159,7 @@ async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
         )
     except OSError as error:
         if lost_base.is_lost(context, draft, error):
-            if await lost_base.restore(context, task, draft):
+            if await lost_base.restore(context, task, context.drafts.base(draft)):
                 return False
             raise errors.LostBase(f"the base of draft {draft.id}: {error}") from error
         raise
@@ -225,7 +215,7 @@ async def _send_new(context: PushContext, task: queue.Task, node: Node, path: Pa
                 copied = await server_copy.copy(context, node, target)
                 # A server-side copy needs no local contents.
                 answer = copied or await _send(
-                    context, task, node, path or await _fetched(context, node.sha1, node.size), target
+                    context, task, node, path or await lost_base.fetched(context, task, node), target
                 )
         except errors.Conflict as error:
             ours = await refused_uploads.name_in_use(context, task, node, error)

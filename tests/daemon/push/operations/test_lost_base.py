@@ -7,6 +7,7 @@ import pytest
 from cmsfs import config
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.replica.naming import CONFLICT_MARK
+from cmsfs.replica.nodes import ROOT
 from daemon.push.error_policy import LOST_BASE
 from tests.support import errno_probe
 from tests.support.daemon_drive import Drive, Remote
@@ -15,7 +16,7 @@ from tests.support.network import Network
 
 CONTENT = bytes(range(256)) * 2000
 CHANGED = b"x" * BLOCK
-RESTORED = "an item was restored from the trash, because it was changed here"
+RESTORED = "an item was restored from the trash, because its contents are needed here"
 
 
 @pytest.fixture
@@ -128,3 +129,38 @@ async def test_purged_file_is_held_and_kept(
     await other.client.items.purge("file", file)
     network.is_down = False
     await sync_held(drive, expect_log)
+
+
+async def left_as_a_backup(drive: Drive, other: Remote, network: Network) -> None:
+    """Rename a file that was never downloaded to a backup, make it anew and remove that, while the service
+    deletes it: only the trash has the backup's contents."""
+    file = await other.file("file", CONTENT)
+    await drive.names()
+    network.is_down = True
+    await drive.rename("file", "file.2")
+    await drive.write("file", b"new")
+    await drive.fs.unlink(ROOT, "file")
+    await other.client.items.delete("file", file)
+    network.is_down = False
+
+
+async def test_deleted_file_is_restored_as_the_backup_that_needs_its_contents(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
+) -> None:
+    await left_as_a_backup(drive, other, network)
+    expect_log(RESTORED)
+    await drive.sync()
+    await drive.poll()
+    assert await other.paths() == await drive.names() == ["file.2"]
+    assert await other.read("file.2") == await drive.read("file.2") == CONTENT
+    assert drive.ops() == []
+
+
+@pytest.mark.parametrize("settings", ["specification"], indirect=True)
+async def test_without_restoring_the_backup_is_held(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
+) -> None:
+    await left_as_a_backup(drive, other, network)
+    expect_log("the service rejected a change")
+    await drive.sync()
+    assert ("upload", "held") in {(kind, state) for kind, state, _ in drive.ops()}
