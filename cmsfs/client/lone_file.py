@@ -112,4 +112,4 @@ class LoneFileWire(Wire):
 
 
 def _shaped(shape: type[M], answer: Any) -> M:
-    return shape.model_validate_json(json.dumps(answer))
+    return shape.model_validate_json(json.dumps(answer).encode())

@@ -7,11 +7,10 @@ Conversion from the wire happens only in `remote_from_item`.
 import enum
 import sqlite3
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 import pydantic
-import pydantic_core
 
 from cmsfs.models import url_files
 from cmsfs.models.content import entries, items
@@ -162,18 +161,9 @@ class Remote(NamedTuple):
 
         Computed on demand: most items that arrive are unchanged.
         """
-        item = self.item
-        if not isinstance(item, entries.Entry):
-            return item.model_dump_json(exclude_none=True, exclude=_NOT_KEPT)
-        found: dict[str, Any] = {name: at for name in _MOMENTS if (at := getattr(item, name)) is not None}
-        if item.url is not None:
-            found["url"] = item.url
-        if item.description:
-            found["description"] = item.description
-        for name, value in (item.__pydantic_extra__ or {}).items():
-            if value not in _NOTHING:
-                found[name] = value
-        return pydantic_core.to_json(found).decode()
+        if isinstance(self.item, entries.Entry):
+            return self.item.kept_json()
+        return self.item.model_dump_json(exclude_none=True, exclude=_NOT_KEPT)
 
     def user_id(self, field: str) -> str | None:
         """Return the id of the user in this field (`owned_by`, `modified_by`), if present."""
@@ -210,9 +200,6 @@ LONGEST_NAME = 4096
 def _short(number: int) -> str:
     return str(number) if abs(number) < 10**30 else f"about 2 to the power of {number.bit_length()}"
 
-
-_NOTHING: tuple[object, ...] = (None, "", [], {})
-_MOMENTS = ("created_at", "modified_at", "content_modified_at")
 
 # Item fields that have a column of their own.
 IN_COLUMNS = frozenset(
@@ -294,6 +281,10 @@ def nanoseconds(moment: datetime | None) -> int:
     """Return a time in nanoseconds since the epoch; 0 for None."""
     if moment is None:
         return 0
-    # Through integers: a float of seconds loses the microseconds of today's dates.
+    # In integers: a float of seconds loses the microseconds of today's dates.
+    since = moment - _EPOCH
     # 64 bits of them end in the year 2262.
-    return min(int(moment.timestamp()) * 10**9 + moment.microsecond * 1000, MOST)
+    return min(((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000, MOST)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

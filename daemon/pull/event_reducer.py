@@ -152,7 +152,7 @@ def _entry(db: Database, key: ItemKey, node: Node | None, source: dict[str, Any]
         facts = json.loads(tree.item_json(db, node.ino) or "{}")
         values = {**{name: value for name, value in facts.items() if name not in source}, **values}
     try:
-        return Entry.model_validate(values)
+        return Entry.of(values)
     except pydantic.ValidationError:
         return None
 

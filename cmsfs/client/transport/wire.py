@@ -17,7 +17,7 @@ import contextlib
 import contextvars
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import pydantic
 import trio
@@ -31,7 +31,17 @@ from cmsfs.models import wire_names
 from cmsfs.runtime import chance
 
 Counters = collections.Counter[str]
-M = TypeVar("M", bound=pydantic.BaseModel)
+
+
+class Decodable(Protocol):
+    """What a response can be read as: pydantic's models, and pages of entries."""
+
+    @classmethod
+    def model_validate_json(cls, content: bytes, /) -> Self:
+        """Decode a response's body.  Raises `pydantic.ValidationError`."""
+
+
+M = TypeVar("M", bound=Decodable)
 
 MAX_REDIRECTS = 5
 

@@ -92,9 +92,11 @@ def _remote(node: Node, owner: str | None) -> Remote:
         size=node.size,
         mtime_ns=node.mtime_ns,
         trashed=False,
-        item=entries.Entry(
-            type=node.kind.value,
-            id=node.remote_id,
-            owned_by={"id": owner} if owner is not None else None,
+        item=entries.Entry.of(
+            {
+                "type": node.kind.value,
+                "id": node.remote_id,
+                "owned_by": {"id": owner} if owner is not None else None,
+            }
         ),
     )

@@ -46,8 +46,8 @@ def fields(kind: str, number: int, name: str, parent: int = 0, **extra: Any) -> 
 
 
 def an_entry(kind: str, number: int, name: str, parent: int = 0, **extra: Any) -> Remote:
-    text = json.dumps(fields(kind, number, name, parent, **extra))
-    return remote_from_item(entries.Entry.model_validate_json(text))
+    text = json.dumps({"entries": [fields(kind, number, name, parent, **extra)]})
+    return remote_from_item(entries.EntryPage.model_validate_json(text.encode()).entries[0])
 
 
 async def apply(db: Database, *remotes: Remote) -> list[Change]:
