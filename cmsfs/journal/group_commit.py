@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 # Half of the second that P1 allows between a close and its durability; the other half is for the disk.
 INTERVAL_SECONDS = 0.5
 
+# Changes at shorter intervals than this are made by a program that copies, unpacks or removes many files.
+PAUSE_SECONDS = 0.2
+
 # Log every so many failures, a line per minute: a failing disk keeps failing.
 LOG_EVERY = 120
 
@@ -39,15 +42,19 @@ class GroupCommit:
         self._recorded: dict[int, Draft] = {}
         self._unlinks: list[Path] = []
         self._wanted = Signal()
-        # When a program last made a change (monotonic).
-        self.noted_at = -math.inf
+        # When a program last made a change (monotonic); since when and how many were made without a pause.
+        self.noted_at = self.noted_since = -math.inf
+        self.noted_count = 0
         self._noted = Signal()
 
     def note(self, draft: Draft | None = None) -> None:
         """Schedule a durable commit of what was just committed, and of the draft's bytes."""
         if draft is not None:
             self._recorded[draft.id] = draft
-        self.noted_at = clock.monotonic()
+        now = clock.monotonic()
+        if now - self.noted_at > PAUSE_SECONDS:
+            self.noted_since, self.noted_count = now, 0
+        self.noted_at, self.noted_count = now, self.noted_count + 1
         self._wanted.set()
         self._noted.pulse()
 

@@ -10,7 +10,7 @@ An operation waits for
   * (deletion of a folder) everything that still has to leave the folder at the service, except what is
     deleted with it (`tree_removal`),
   * (deletion of a file) files still to be uploaded whose bytes may only exist in the file to be deleted.
-Waiting for names can form a cycle (a and b exchanged); `step_aside` finds the operation that breaks it.
+Waiting for names can form a cycle (a and b exchanged): `cmsfs.journal.deadlocks` breaks it.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ _CLAIMED = (
     f"SELECT {COLUMNS} FROM op WHERE seq = ? AND state = 'ready'"
     " AND NOT EXISTS (SELECT 1 FROM op AS other WHERE other.ino = op.ino AND other.state = 'running')"
 )
-_CREATING_KINDS = (OpKind.MKDIR, OpKind.UPLOAD)
+CREATING_KINDS = (OpKind.MKDIR, OpKind.UPLOAD)
 # Operations that change an existing item's metadata, wherever it is.
 _METADATA_KINDS = (OpKind.TOUCH, OpKind.DESCRIBE)
 
@@ -50,7 +50,7 @@ class Task:
     parent: Node | None
 
 
-def _op(row: Row) -> Op:
+def op_of(row: Row) -> Op:
     seq, ino, kind, *rest = row
     return Op(seq, ino, OpKind(kind), *rest)
 
@@ -62,7 +62,7 @@ def candidates(
     end with the deletion of their folder."""
     page = (now_ns, after, limit)
     rows = db.rows(_READY_TREES, *page) if trees else db.rows(_READY, *page)
-    return [_op(row) for row in rows]
+    return [op_of(row) for row in rows]
 
 
 def next_due(db: Database, *, after_ns: int = -1) -> int | None:
@@ -99,18 +99,18 @@ def unsent_bytes(db: Database) -> int:
 def listed(db: Database, limit: int = 1000) -> list[Op]:
     """Return operations for display, held ones first."""
     order = "ORDER BY state = 'held' DESC, state = 'running' DESC, seq LIMIT ?"
-    return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op {order}", limit)]
+    return [op_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM op {order}", limit)]
 
 
 def find(db: Database, seq: int) -> Op | None:
     """Return an operation by its number; None if it no longer exists."""
     row = db.row(f"SELECT {COLUMNS} FROM op WHERE seq = ?", seq)
-    return _op(row) if row else None
+    return op_of(row) if row else None
 
 
 def states(db: Database, ino: Ino) -> list[Op]:
     """Return the operations of one node."""
-    return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE ino = ?", ino)]
+    return [op_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE ino = ?", ino)]
 
 
 def unconfirmed(db: Database, ino: Ino) -> set[str]:
@@ -164,7 +164,7 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool], trees: bo
     row = conn.execute(_CLAIMED, (seq,)).fetchone()
     if row is None:
         return None
-    op = _op(row)
+    op = op_of(row)
     node = tree.get(conn, op.ino)
     if _is_pointless(conn, op, node):
         op_rows.delete(conn, seq)
@@ -172,14 +172,14 @@ def claim(conn: Connection, seq: int, *, busy: Callable[[Node], bool], trees: bo
     if op.kind is OpKind.UPLOAD and busy(node):
         return None
     goes_whole = trees and op.kind is OpKind.TRASH and _can_delete_whole(conn, op, node)
-    parent = _parent(conn, node)
-    if not goes_whole and _waits_for(conn, op, node, parent):
+    parent = parent_of(conn, node)
+    if not goes_whole and waits_for(conn, op, node, parent):
         return None
     op_rows.run(conn, seq)
     return Task(op, node, parent)
 
 
-def _parent(conn: Connection, node: Node) -> Node | None:
+def parent_of(conn: Connection, node: Node) -> Node | None:
     """Return a node's parent folder, as it is at the service."""
     return tree.at_service(conn, node.parent) if node.parent is not None else None
 
@@ -193,11 +193,11 @@ def attempts(conn: Connection, seq: int) -> int | None:
 def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
     if op.kind in (OpKind.TRASH, *_METADATA_KINDS):
         # Without an id there is nothing to delete, and no upload that would or may have created an item.
-        if node.remote_id is not None or _has(conn, node.ino, *_CREATING_KINDS):
+        if node.remote_id is not None or _has(conn, node.ino, *CREATING_KINDS):
             return False
         return op.kind in _METADATA_KINDS or not in_flight.is_pending(conn, node.ino)
     if op.kind is OpKind.MOVE:
-        return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *_CREATING_KINDS))
+        return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *CREATING_KINDS))
     return node.parent is None
 
 
@@ -211,10 +211,10 @@ def _can_delete_whole(conn: Connection, op: Op, node: Node) -> bool:
     return bool(found.items) and found.goes and not found.is_busy
 
 
-def _waits_for(conn: Connection, op: Op, node: Node, parent: Node | None) -> Ino | None:
+def waits_for(conn: Connection, op: Op, node: Node, parent: Node | None) -> Ino | None:
     """Return the node that this operation has to wait for; its own node has no running operation."""
     if op.kind is OpKind.TRASH:
-        return _leaver_of(conn, node) if node.is_folder else _needs_bytes_of(conn, node)
+        return _leaver_of(conn, node) if node.is_folder else needs_bytes_of(conn, node)
     if op.kind in _METADATA_KINDS:
         return node.ino if node.remote_id is None else None
     if op.kind is OpKind.MOVE and node.remote_id is None:
@@ -227,7 +227,7 @@ def _waits_for(conn: Connection, op: Op, node: Node, parent: Node | None) -> Ino
     return move_cycles.moving_above(conn, parent) or _holder_of(conn, node, parent)
 
 
-def _running(conn: Connection, ino: Ino) -> bool:
+def is_running(conn: Connection, ino: Ino) -> bool:
     return conn.execute("SELECT 1 FROM op WHERE ino = ? AND state = 'running'", (ino,)).fetchone() is not None
 
 
@@ -258,7 +258,7 @@ def _leaver_of(conn: Connection, folder: Node) -> Ino | None:
     return row[0] if row else None
 
 
-def _needs_bytes_of(conn: Connection, node: Node) -> Ino | None:
+def needs_bytes_of(conn: Connection, node: Node) -> Ino | None:
     """Return another node that will be uploaded with this one's content, or has a draft based on it.
 
     The bytes of a file that took over another's identity are at the service under its own old identity, and
@@ -272,74 +272,6 @@ def _needs_bytes_of(conn: Connection, node: Node) -> Ino | None:
         (node.base_sha1, node.ino),
     ).fetchone()
     return row[0] if row else None
-
-
-def step_aside(conn: Connection) -> Task | None:
-    """Break a deadlock: claim an operation whose item must be renamed out of the way.
-
-    The caller renames the item at the service, within its folder, to an unused name, records that as its base
-    name and gives the operation back: then the others can proceed.
-    """
-    rows = conn.execute(f"SELECT {COLUMNS} FROM op WHERE state = 'ready' AND kind = 'move' ORDER BY seq")
-    for row in rows.fetchall():
-        op = _op(row)
-        node = tree.get(conn, op.ino)
-        if node.parent is None or node.remote_id is None or _running(conn, op.ino):
-            continue
-        if _is_in_cycle(conn, op, node):
-            op_rows.run(conn, op.seq)
-            return Task(op, node, tree.at_service(conn, node.parent))
-    return _trash_in_the_way(conn)
-
-
-def _trash_in_the_way(conn: Connection) -> Task | None:
-    """Claim the deletion of a file that has the bytes and the name which a new file needs.
-
-    Once renamed, it keeps the bytes until the new file is uploaded.
-    """
-    rows = conn.execute(f"SELECT {COLUMNS} FROM op WHERE state = 'ready' AND kind = 'trash' ORDER BY seq")
-    for row in rows.fetchall():
-        op = _op(row)
-        node = tree.get(conn, op.ino)
-        if node.is_folder or node.remote_id is None or _running(conn, op.ino):
-            continue
-        heir = _needs_bytes_of(conn, node)
-        upload = conn.execute(
-            f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind = 'upload' AND state = 'ready'", (heir,)
-        ).fetchone()
-        if heir is None or upload is None or _running(conn, heir):
-            continue
-        wanting = tree.get(conn, heir)
-        # A node that was deleted meanwhile needs no name.
-        if (
-            wanting.parent is not None
-            and _waits_for(conn, _op(upload), wanting, _parent(conn, wanting)) == node.ino
-        ):
-            op_rows.run(conn, op.seq)
-            return Task(op, node, None)
-    return None
-
-
-def _is_in_cycle(conn: Connection, op: Op, node: Node) -> bool:
-    seen = {node.ino}
-    current = _waits_for(conn, op, node, _parent(conn, node))
-    while current is not None:
-        if current in seen:
-            return current == node.ino
-        if _running(conn, current):
-            return False
-        seen.add(current)
-        other = tree.get(conn, current)
-        # The operation that gives it a place: new folders and files wait for names, too.
-        kinds = (OpKind.MOVE,) if other.remote_id is not None else _CREATING_KINDS
-        marks = ",".join("?" * len(kinds))
-        row = conn.execute(
-            f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind IN ({marks})", (current, *kinds)
-        ).fetchone()
-        if row is None:
-            return False
-        current = _waits_for(conn, _op(row), other, _parent(conn, other))
-    return False
 
 
 def finish(conn: Connection, op: Op) -> bool:
@@ -385,7 +317,7 @@ def hold(conn: Connection, op: Op, *, error: str) -> None:
 def held_behind(conn: Connection, after: int) -> Iterator[Op]:
     """Yield held operations after this number, in order."""
     sql = f"SELECT {COLUMNS} FROM op WHERE state = 'held' AND seq > ? ORDER BY seq"
-    return map(_op, conn.execute(sql, (after,)).fetchall())
+    return map(op_of, conn.execute(sql, (after,)).fetchall())
 
 
 def release(conn: Connection, op: Op, *, now_ns: int) -> None:
@@ -396,4 +328,4 @@ def release(conn: Connection, op: Op, *, now_ns: int) -> None:
 def failed(db: Database) -> list[Op]:
     """Return operations that are held or wait after a failure, held ones first."""
     order = "ORDER BY state = 'held' DESC, seq"
-    return [_op(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE error IS NOT NULL {order}")]
+    return [op_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE error IS NOT NULL {order}")]

@@ -24,7 +24,8 @@ from cmsfs import crashpoints
 from cmsfs.client.transport.errors import LONGEST_RETRY_AFTER
 from cmsfs.crashpoints import Point
 from cmsfs.ipc.outcomes import GuardUndone
-from cmsfs.journal import ops, queue, sealing
+from cmsfs.journal import deadlocks, ops, queue, sealing
+from cmsfs.journal.group_commit import PAUSE_SECONDS
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
@@ -34,6 +35,7 @@ from daemon.push import guard_undo, rejected
 from daemon.push.context import LONGEST_WAIT_SECONDS, PushContext, wait_ns
 from daemon.push.operation_runner import LARGE_BYTES, Job, OperationRunner, Perform, job_of
 from daemon.push.operations import deletes, describe, folders, moves, uploads
+from daemon.push.programs_first import ProgramsFirst
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +61,6 @@ LONGEST_SLEEP_SECONDS = 60.0
 
 # Clocks are adjusted all the time; a larger step back moves the due times.
 CLOCK_STEP_NS = 2 * 10**9
-
-# A program that copies or unpacks many files calls at shorter intervals than this.
-INTERACTIVE_SECONDS = 0.2
 
 # How long to gather changes before the journal is read.
 BURST_SECONDS = 0.05
@@ -89,7 +88,7 @@ class Dispatcher:
         # Wakes the dispatcher: the journal has work, or a busy file was closed.
         self.wake = self._wanted.set
         self._moved = Signal()
-        self._hurried = 0
+        self.programs = ProgramsFirst(context.commit)
         # Nothing runs, can be claimed or becomes due: everything left waits for something else.
         self._stuck = False
         # The longest possible delay of an operation, from Retry-After or settle time.
@@ -109,12 +108,9 @@ class Dispatcher:
     @contextmanager
     def hurrying(self) -> Iterator[None]:
         """Context in which operations are sent without settle time."""
-        self._hurried += 1
-        self.wake()
-        try:
+        with self.programs.hurrying():
+            self.wake()
             yield
-        finally:
-            self._hurried -= 1
 
     async def confirm(self, ino: Ino, *, seconds: float) -> None:
         """Return when the service has a file as it is recorded now, even if open, or a folder and its name.
@@ -221,8 +217,12 @@ class Dispatcher:
             self._moved.pulse()
             await self._context.guard.wait_until_released()
             return
+        await self.programs.stand_aside()
         await self._follow_clock()
-        rests = self._hurried and queue.next_due(self._context.db, after_ns=clock.time_ns()) is not None
+        rests = (
+            self.programs.is_hurried
+            and queue.next_due(self._context.db, after_ns=clock.time_ns()) is not None
+        )
         if self._runner.dangling or self._unsent or rests:
             await self._context.db.write(self._prepare)
         sent = 0
@@ -239,7 +239,7 @@ class Dispatcher:
         if soonest is not None and soonest <= looked_at:
             sent = await self._pass(send)
             if not sent and not self._runner.running and not self._wanted.is_set:
-                task = await self._context.db.write(queue.step_aside)
+                task = await self._context.db.write(deadlocks.step_aside)
                 if task is not None:
                     sent = await self._hand_over(send, [Job(task, moves.step_aside)])
         due = queue.next_due(self._context.db, after_ns=looked_at)
@@ -248,7 +248,7 @@ class Dispatcher:
         wait = LONGEST_SLEEP_SECONDS if due is None else max(0.0, (due - clock.time_ns()) / 10**9)
         with trio.move_on_after(min(wait, LONGEST_SLEEP_SECONDS)):
             await self._wanted.wait()
-            if not self._hurried:
+            if not self.programs.is_hurried:
                 # Changes come in bursts, and each one wakes us.
                 await trio.sleep(BURST_SECONDS)
 
@@ -277,7 +277,7 @@ class Dispatcher:
         for op in list(self._runner.dangling):
             queue.retry(conn, op, not_before_ns=clock.time_ns() + wait_ns(op.attempts), error=UNFINISHED)
             self._runner.dangling.remove(op)
-        if self._hurried:
+        if self.programs.is_hurried:
             op_rows.end_settling(conn, now_ns=clock.time_ns())
 
     async def _pass(self, send: "trio.MemorySendChannel[Job]") -> int:
@@ -320,8 +320,8 @@ class Dispatcher:
                 await send.send(left[0])
                 left.popleft()
                 # While a program changes things it has priority: one operation at a time, with pauses.
-                while self._is_interactive and self._runner.running:
-                    with trio.move_on_after(INTERACTIVE_SECONDS):
+                while self.programs.are_active and self._runner.running:
+                    with trio.move_on_after(PAUSE_SECONDS):
                         await self._moved.wait()
         finally:
             # However this ends early: these are not in flight.
@@ -342,11 +342,6 @@ class Dispatcher:
         """Whether only small files can be sent now: other jobs would block small ones behind them."""
         return self._small_workers > 0 and self._runner.running - self._runner.small >= self._workers
 
-    @property
-    def _is_interactive(self) -> bool:
-        """Whether a program is changing things on the drive right now, and nobody waits for the push."""
-        return clock.monotonic() - self._context.commit.noted_at < INTERACTIVE_SECONDS and not self._hurried
-
     async def _claim(self, page: list[ops.Op]) -> list[Job]:
         """Return the first of these that is ready, and the small ones after it.
 
@@ -356,7 +351,7 @@ class Dispatcher:
         if self._is_for_small:
             page, waits_from = [op for op in page if op.kind is OpKind.UPLOAD], sealing.SMALL + 1
         trees = self._context.profile.known_trees
-        most = 1 if self._is_interactive else CLAIMED_AT_ONCE
+        most = 1 if self.programs.are_active else CLAIMED_AT_ONCE
 
         def is_busy(node: Node) -> bool:
             is_open = node.ino in self._context.drafts.busy and not self._context.goes_as_it_is(node)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cmsfs.journal import ops, queue
+from cmsfs.journal import deadlocks, ops, queue
 from cmsfs.journal.ops import OpKind
 from cmsfs.replica import tree
 from cmsfs.replica.merge import apply_remote
@@ -131,7 +131,7 @@ async def test_exchanged_names_use_a_temporary_name(journal: Journal) -> None:
     await journal.move(b, ROOT, "a")
     await journal.move(a, ROOT, "b")
     assert await journal.claim() is None
-    task = await journal.db.write(queue.step_aside)
+    task = await journal.db.write(deadlocks.step_aside)
     assert task is not None
     assert task.node.ino in (a, b)
 
@@ -141,7 +141,7 @@ async def test_exchanged_names_use_a_temporary_name(journal: Journal) -> None:
 
     await journal.db.write(aside)
     assert len(await journal.send_all()) == 2
-    assert await journal.db.write(queue.step_aside) is None
+    assert await journal.db.write(deadlocks.step_aside) is None
 
 
 async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
@@ -155,7 +155,7 @@ async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
 
     await journal.db.write(same_bytes)
     assert await journal.claim() is None
-    task = await journal.db.write(queue.step_aside)
+    task = await journal.db.write(deadlocks.step_aside)
     assert task is not None
     assert (task.op.kind, task.node.ino) == (ops.OpKind.TRASH, old)
 
@@ -164,7 +164,7 @@ async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
         queue.give_back(conn, task.op, not_before_ns=0)
 
     await journal.db.write(aside)
-    assert await journal.db.write(queue.step_aside) is None
+    assert await journal.db.write(deadlocks.step_aside) is None
     assert await journal.send_all() == [("upload", "a"), ("trash", "a")]
 
 
@@ -180,7 +180,22 @@ async def test_a_file_that_was_removed_wants_nobody_out_of_the_way(journal: Jour
         tree.detach(conn, new)
 
     await journal.db.write(same_bytes)
-    assert await journal.db.write(queue.step_aside) is None
+    assert await journal.db.write(deadlocks.step_aside) is None
+
+
+async def test_deletions_in_nobodys_way_are_not_looked_at_one_by_one(journal: Journal) -> None:
+    for number in range(50):
+        await journal.remove(await journal.known(f"old {number}"))
+    await journal.new("new")
+    statements: list[str] = []
+
+    def traced(conn: Connection) -> None:
+        conn.set_trace_callback(statements.append)
+        assert deadlocks.step_aside(conn) is None
+        conn.set_trace_callback(None)
+
+    await journal.db.write(traced)
+    assert len(statements) == 2
 
 
 async def test_swapped_nested_folders_make_no_cycle(journal: Journal) -> None:

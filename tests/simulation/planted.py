@@ -140,7 +140,7 @@ def name_unlinked_early(put: Put) -> None:
 
 def order_ignored(put: Put) -> None:
     """Operations do not wait for their dependencies."""
-    put(queue, "_waits_for", lambda conn, op, node, parent: None)
+    put(queue, "waits_for", lambda conn, op, node, parent: None)
 
 
 def lost_answer_forgotten(put: Put) -> None:
@@ -255,7 +255,7 @@ def name_not_waited_for(put: Put) -> None:
 
 def bytes_not_waited_for(put: Put) -> None:
     """A file is deleted at the service although a local file needs its bytes (guarded in two places)."""
-    put(queue, "_needs_bytes_of", lambda conn, node: None)
+    put(queue, "needs_bytes_of", lambda conn, node: None)
 
     async def nothing(self: Any, remote_id: str | None) -> None:
         pass

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from cmsfs.journal import queue
+from cmsfs.journal import deadlocks
 from cmsfs.replica.merge import decisions, deletions, local_work, placement
 from cmsfs.replica.nodes import Node, Remote
 from cmsfs.replica.rows import op_rows
@@ -45,7 +45,7 @@ def early_children_collide(put: Put) -> None:
 
 def rings_not_opened(put: Put) -> None:
     """Cycles of operations that wait for each other are not broken."""
-    put(queue, "step_aside", lambda conn: None)
+    put(deadlocks, "step_aside", lambda conn: None)
 
 
 def clock_set_back_delays(put: Put) -> None:

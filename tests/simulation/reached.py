@@ -94,6 +94,6 @@ def counting_decisions(states: Counter[str]) -> Iterator[None]:
         put(decisions, "VERDICTS", counted)
         put(decisions, "decide", decide)
         put(queue, "_is_pointless", counted_check("_is_pointless", "pointless"))
-        put(queue, "_waits_for", counted_check("_waits_for", "waiting"))
+        put(queue, "waits_for", counted_check("waits_for", "waiting"))
         put(error_policy, "verdict_for", verdict)
         yield
