@@ -134,8 +134,8 @@ async def _leave(context: PushContext, task: queue.Task) -> None:
 
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
-        now = tree.get(conn, node.ino)
-        if now.remote_id == node.remote_id and now.parent is None:
+        now = tree.find_at(conn, node.ino)
+        if now is not None and now.remote_id == node.remote_id and now.parent is None:
             leave.record_left(conn, now, changes)
         in_flight.resolve(conn, node.ino, node.remote_id)
         queue.finish(conn, task.op)
@@ -183,8 +183,9 @@ def _note_deleted(context: PushContext, before: Node) -> None:
 
 def _record_done(conn: Connection, task: queue.Task) -> list[Change]:
     changes: list[Change] = []
-    now = tree.get(conn, task.node.ino)
-    if now.remote_id == task.node.remote_id:
+    now = tree.find_at(conn, task.node.ino)
+    # The event of the deletion may come before its answer: then the node may be forgotten already.
+    if now is not None and now.remote_id == task.node.remote_id:
         if now.is_folder and now.parent is None:
             changes = deletions.remove_below(conn, now.ino)
         deletions.mark_deleted(conn, task.node.ino)
