@@ -171,6 +171,20 @@ def paths(tree: Mapping[Key, HistoricalItem], folder: str) -> dict[Key, str]:
     return found
 
 
+def present_paths(present: Mapping[Key, ItemState], folder: str) -> dict[Key, str]:
+    """Return the path of each of these items relative to the folder, which they are below now."""
+    found: dict[Key, str] = {("folder", folder): ""}
+
+    def path(key: Key) -> str:
+        if key not in found:
+            state = present[key]
+            above = path(("folder", state.parent or ""))
+            found[key] = f"{above}/{state.name}" if above else state.name
+        return found[key]
+
+    return {key: path(key) for key in present}
+
+
 def trashed_root(
     reported: Mapping[Key, list[ItemState]], trash: Mapping[Key, ItemState], key: Key
 ) -> ItemState | None:

@@ -6,7 +6,6 @@ changes.
 Rule: nothing is changed before the whole plan was shown, and nothing is permanently deleted.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 
 import click
@@ -14,20 +13,14 @@ import trio
 
 from cmsfs import config, errors, output
 from cmsfs.auth import connect
+from cmsfs.cli.commands.files import restore_preview
+from cmsfs.cli.commands.files.restore_preview import ItemPaths
 from cmsfs.cli.support import context, daemonctl, path_argument, progress
 from cmsfs.client import remote_paths, session
 from cmsfs.client.history import as_of, carrying_out, facts, gathering, moments, restore_plan
 from cmsfs.client.history.undo_log import UndoLog
 from cmsfs.runtime import threads
 from cmsfs.user_messages import explain
-
-_SHOWN = 20
-_SAYS = {
-    "trash": "to the trash",
-    "restore": "from the trash",
-    "promote": "contents",
-    "place": "name and place",
-}
 
 
 class _PastMoment(click.ParamType[datetime]):
@@ -92,7 +85,9 @@ async def _restore(
         done = []
         if first.steps:
             if dry_run or not yes:
-                _show(first, dict.fromkeys(now, above), above, as_json=dry_run and as_json, is_all=True)
+                here = {key: above if key[1] != number else state.name for key, state in now.items()}
+                paths = ItemPaths(then=dict.fromkeys(now, above), now=here)
+                restore_preview.show(first, paths, as_json=dry_run and as_json, is_all=True)
             if dry_run:
                 output.note("What was in it then, and is not now, is seen when it is back.")
                 return
@@ -107,12 +102,15 @@ async def _restore(
         past = gathering.PastOfFolder(client, number, moment)
         await past.load()
         plan = past.plan()
-        paths = _paths(past, above)
+        paths = ItemPaths.of(past, above)
         if dry_run or not (plan.steps or done):
-            _show(plan, paths, above, as_json=as_json, is_all=True)
+            restore_preview.show(plan, paths, as_json=as_json, is_all=True)
+            if plan.steps:
+                output.note("Nothing was changed; `cmsfs restore --undo` could take all of this back.")
             return
         if plan.steps and not yes:
-            _show(plan, paths, above, as_json=False, is_all=False)
+            restore_preview.show(plan, paths, as_json=False, is_all=False)
+            output.note("`cmsfs restore --undo` can take all of this back.")
             question = f"Bring {above or '/'} back to {moment:%Y-%m-%d %H:%M:%S}"
             await threads.run_sync(_confirm, question, "What is in it was left as it is." if done else "")
         with log.begin(number) as file, progress.counted("restoring", len(plan.steps)) as bar:
@@ -132,15 +130,20 @@ async def _find(
     found = await lookup.find(path)
     in_the_way: as_of.ItemState | None = None
     if found is not None:
-        here = facts.state_of(await client.items.get(found.type, found.id)) if path else None
-        if here is None or here.created is None or here.created <= moment:
+        here = facts.state_of(await client.items.get(found.type, found.id))
+        if here.created is None or here.created <= moment:
             return (await lookup.get_folder(path)).id, nothing, {}
         in_the_way = here
     above, _, name = path.rpartition("/")
     parent = await lookup.get_folder(above)
-    then = await gathering.find_past_folder(client, parent.id, name, moment)
+    then = await gathering.find_past_folder(client, parent.id, name, moment) if path else None
     if then is None or then.now is None:
-        return (await lookup.get_folder(path)).id, nothing, {}
+        number = (await lookup.get_folder(path)).id
+        if in_the_way is not None and in_the_way.created is not None:
+            # All of it would go to the trash, which nobody means who asks for an earlier time.
+            made = f"{in_the_way.created.astimezone():%Y-%m-%d %H:%M:%S}"
+            raise errors.UserError(f"{path or '/'} was not there at that time; it was made at {made}.")
+        return number, nothing, {}
     now = {then.key: then.now}
     if in_the_way is not None:
         now[in_the_way.key] = in_the_way
@@ -156,10 +159,10 @@ async def _undo(settings: config.Settings, yes: bool, dry_run: bool, as_json: bo
     async with connect.open_backend(settings) as client:
         plan, now = await carrying_out.undo_plan(client, before)
         if dry_run or not plan.steps:
-            _show(plan, {}, "", as_json=as_json, is_all=True)
+            restore_preview.show(plan, ItemPaths(), as_json=as_json, is_all=True)
             return
         if not yes:
-            _show(plan, {}, "", as_json=False, is_all=False)
+            restore_preview.show(plan, ItemPaths(), as_json=False, is_all=False)
             await threads.run_sync(_confirm, "Undo the last restore")
         with progress.counted("undoing", len(plan.steps)) as bar:
             executor = carrying_out.PlanExecutor(client, None, bar)
@@ -179,42 +182,11 @@ def _confirm(question: str, left: str = "") -> None:
         raise errors.UserError(left or "Nothing was changed.")
 
 
-def _paths(past: gathering.PastOfFolder, above: str) -> Mapping[as_of.Key, str]:
-    return {key: f"{above}/{path}" for key, path in as_of.paths(past.then, past.folder).items()}
-
-
-def _show(
-    plan: restore_plan.RestorePlan, paths: Mapping[as_of.Key, str], above: str, *, as_json: bool, is_all: bool
-) -> None:
-    if as_json:
-        steps = [_json(step, paths) for step in plan.steps]
-        unknown = [
-            {"path": paths.get(key, name), "id": key[1], "reason": why} for key, name, why in plan.unknown
-        ]
-        output.document({"steps": steps, "unknown": unknown})
-        return
-    if not plan.steps:
-        output.say("Nothing is to be changed.")
-    most = None if is_all else _SHOWN
-    lines = [[_SAYS[step.action], paths.get(step.key, step.name)] for step in plan.steps]
-    unknown_lines = [[paths.get(key, name), why] for key, name, why in plan.unknown]
-    for some in (lines, unknown_lines):
-        if some:
-            output.table(some[:most])
-        if most is not None and len(some) > most:
-            output.note(f"and {len(some) - most:,} more")
-
-
-def _json(step: restore_plan.RestoreStep, paths: Mapping[as_of.Key, str]) -> dict[str, str | None]:
-    kind, number = step.key
-    said = {"action": step.action, "type": kind, "id": number, "path": paths.get(step.key, step.name)}
-    return {**said, "version": step.version}
-
-
 def _report(executor: carrying_out.PlanExecutor, left: restore_plan.RestorePlan, *, as_json: bool) -> None:
     if as_json:
-        refused = [{**_json(step, {}), "reason": explain(why).message} for step, why in executor.refused]
-        output.document({"done": [_json(step, {}) for step in executor.done], "refused": refused})
+        shown, nothing = restore_preview.step_as_json, ItemPaths()
+        refused = [{**shown(step, nothing), "reason": explain(why).message} for step, why in executor.refused]
+        output.document({"done": [shown(step, nothing) for step in executor.done], "refused": refused})
     else:
         output.say(f"{output.plural(len(executor.done), 'change')} made; `restore --undo` takes this back.")
         for _, name, why in left.unknown:

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -266,6 +267,58 @@ def test_a_restore_that_was_interrupted_and_resumed_is_undone_whole(capsys, tmp_
     assert _on_service("/Projects/tree") == before
     assert main.run(["restore", "--undo", "--yes"]) == 0
     assert _on_service("/Projects/tree") == after
+
+
+def test_the_preview_tells_all_paths_how_many_and_how_to_undo(capsys, tmp_path):
+    _put(
+        tmp_path,
+        "/Projects",
+        {"ä b/one": b"1", "ä b/two": b"2", "ä b/three": b"3", "four": b"4", "five": b"5"},
+    )
+    moment = _now()
+
+    async def spoil(client: Client, paths: remote_paths.RemotePaths) -> None:
+        inside, tree = await paths.get_folder("/Projects/tree/ä b"), await paths.get_folder("/Projects/tree")
+        await client.items.update("file", (await paths.get("/Projects/tree/ä b/one")).id, name="renamed")
+        await client.items.delete("file", (await paths.get("/Projects/tree/ä b/two")).id)
+        await _write(client, (await paths.get("/Projects/tree/ä b/three")).id, b"changed")
+        projects = (await paths.get_folder("/Projects")).id
+        await client.items.update("file", (await paths.get("/Projects/tree/four")).id, parent_id=projects)
+        await client.items.update("file", (await paths.get("/Welcome.md")).id, parent_id=inside.id)
+        new = await client.folders.create("new", tree.id)
+        await _make(client, "inside", new.id, b"6")
+
+    _on_service("", spoil)
+    capsys.readouterr()
+    assert main.run(["restore", "/Projects/tree", "--as-of", moment, "--dry-run"]) == 0
+    out, told = capsys.readouterr()
+    lines = [re.split("  +", line) for line in out.splitlines()]
+    assert sorted(lines[:-1]) == sorted(
+        [
+            ["from the trash", "/Projects/tree/ä b/two"],
+            ["contents", "/Projects/tree/ä b/three", lines[1][2]],
+            ["name and place", "/Projects/tree/ä b/one", "now /Projects/tree/ä b/renamed"],
+            ["name and place", "/Projects/tree/four", "now in another folder"],
+            ["name and place", "Welcome.md", "now /Projects/tree/ä b/Welcome.md; back to where it was then"],
+        ]
+    )
+    assert lines[-1] == ["to the trash", "/Projects/tree/new", "new since then, with what is in it"]
+    assert re.fullmatch(r"as saved at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", lines[1][2])
+    assert told == (
+        "6 changes: 1 from the trash, 1 contents, 3 name and place, 1 to the trash.\n"
+        "Nothing was changed; `cmsfs restore --undo` could take all of this back.\n"
+    )
+
+
+def test_a_time_before_there_was_such_a_folder_is_refused_instead_of_emptying_it(capsys, tmp_path):
+    _put(tmp_path, "/Projects", {"one": b"1"})
+    before = _on_service("/")
+    for folder in ("/Projects/tree", "/"):
+        capsys.readouterr()
+        assert main.run(["restore", folder, "--as-of", "1999-12-31", "--yes"]) == 1
+        told = capsys.readouterr().err
+        assert f"{folder} was not there at that time; it was made at 20" in told
+    assert _on_service("/") == before
 
 
 def test_nothing_is_changed_without_a_time_or_a_yes(capsys, monkeypatch):
