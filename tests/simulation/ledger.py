@@ -70,7 +70,7 @@ class Ledger(ledger.Ledger):
     def put_anywhere(self, data: bytes) -> None:
         super().put_anywhere(data)
         self.moved.add(sha1(data))
-        self.sources.setdefault(sha1(data), set()).add(ANY)
+        self.may_follow_any(data)
 
     def _has_seen(self, new: str, old: str, *, before: set[str]) -> bool:
         """Return whether `new` was derived from `old`, directly or through contents without a version."""
@@ -122,6 +122,10 @@ class Ledger(ledger.Ledger):
             if self.has_torn_writes:
                 # A part of a write: nobody knows what was there before.
                 self.sources.setdefault(sha1(data), set()).add(ANY)
+
+    def may_follow_any(self, data: bytes) -> None:
+        """Whoever writes this content may have seen any other."""
+        self.sources.setdefault(self.register(data), set()).add(ANY)
 
 
 def _label(data: bytes) -> str:

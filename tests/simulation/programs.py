@@ -40,16 +40,16 @@ class Programs(Holding):
         self._record_write(path, data, sha1(before))
 
     async def _create(self, kernel: Kernel, path: str, data: bytes) -> None:
-        self.ledger.register(data)
+        half = len(data) // 2
+        for state in (data[:half], data):
+            # It may become a version of a file that was just deleted here, also if the process is killed.
+            self.ledger.may_follow_any(state)
         file = await kernel.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
-            half = len(data) // 2
-            self.ledger.register(data[:half])
             await kernel.write(file, 0, data[:half])
             await kernel.write(file, half, data[half:])
         finally:
             await kernel.close(file)
-        # It may become a version of a file that was just deleted here.
         self._record_write(path, data, ANY)
 
     async def do_patch(self, kernel: Kernel, where: int, at: int, size: int) -> None:
