@@ -207,7 +207,7 @@ class Database:
     def _log_length(self) -> int:
         # With `journal_size_limit=0` SQLite truncates the file when it restarts the log.
         try:
-            return self._log.stat().st_size
+            return os.stat(self._log).st_size  # noqa: PTH116 - at each commit, a third of the time
         except FileNotFoundError:
             return 0
 

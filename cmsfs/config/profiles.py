@@ -1,8 +1,9 @@
 """Service profiles: URLs and capabilities of a service, one TOML file each in `cmsfs/profiles`."""
 
+import functools
 import tomllib
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 import pydantic
 
@@ -70,11 +71,7 @@ def profile(settings: Settings) -> Profile:
 
     Raises `ConfigError` for an unknown profile, or if URLs are missing.
     """
-    source = resources.files("cmsfs") / "profiles" / f"{settings.profile}.toml"
-    if "/" in settings.profile or not source.is_file():
-        known = ", ".join(profile_names())
-        raise errors.ConfigError(f"There is no profile {settings.profile!r}; known are {known}.")
-    values = tomllib.loads(source.read_text(encoding="utf-8"))
+    values = dict(_shipped(settings.profile))
     for key in ("base_url", "upload_url", "auth_url", "authorize_url"):
         if given := getattr(settings, key):
             values[key] = given.rstrip("/")
@@ -88,3 +85,12 @@ def profile(settings: Settings) -> Profile:
             f"Profile {settings.profile!r} needs base_url, upload_url and auth_url in {config_file()}."
         )
     return found
+
+
+@functools.cache
+def _shipped(name: str) -> dict[str, Any]:
+    source = resources.files("cmsfs") / "profiles" / f"{name}.toml"
+    if "/" in name or not source.is_file():
+        known = ", ".join(profile_names())
+        raise errors.ConfigError(f"There is no profile {name!r}; known are {known}.")
+    return tomllib.loads(source.read_text(encoding="utf-8"))

@@ -56,7 +56,8 @@ class Disks:
 
     def on_fsync(self, path: Path) -> None:
         """Called at each sync of the product; planted bugs override it to drop some."""
-        self.record_synced(path)
+        if self._folders:
+            self.record_synced(path)
 
     def _hold(self, entry: os.DirEntry[str]) -> int:
         number = entry.inode()

@@ -36,6 +36,9 @@ _DELETED = """
   WHERE item.status != 0 OR version.trashed_at IS NOT NULL
 """
 
+# Items whose folder is unknown.
+_LEFT_OVER = "SELECT 1 FROM node WHERE parent IS NULL AND remote_id IS NOT NULL AND ino > 2 LIMIT 1"
+
 # Cache size with room for the largest file and a few others.
 SMALL_CACHE_BYTES = 400_000
 
@@ -177,7 +180,8 @@ class _Simulation:
                     self.outcome.requests += machine.wire.requests
                     self.outcome.faults += machine.wire.faults
                     # As happens daily: removes leftovers of items whose folder is unknown.
-                    await machine.agents.poll(full=True)
+                    if machine.agents.state.db.rows(_LEFT_OVER) or self.chance.random() < 0.2:
+                        await machine.agents.poll(full=True)
                     await machine.stop()
                 judge.check_states(self)
                 nursery.cancel_scope.cancel()
@@ -225,7 +229,7 @@ class _Simulation:
             settle_seconds=chance.choice([0.0, 0.2, 2.0]),
             feed=chance.choice(["", "", "search"]) if self.plan.feed is None else self.plan.feed,
             network_seconds=30.0,
-            poll_seconds=chance.choice([5.0, 15.0, 30.0]),
+            poll_seconds=chance.choice([10.0, 20.0, 30.0]),
             notifications=False,
             cache_bytes=SMALL_CACHE_BYTES if self.plan.tight else 2**30,
             drain_seconds=30.0,

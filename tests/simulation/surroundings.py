@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -27,7 +28,7 @@ from tests.simulation.machines import create_accounts
 from tests.simulation.world import World
 
 # A story leaves some megabytes in cycles.
-COLLECT_EVERY = 5
+COLLECT_EVERY = 10
 _stories = 0
 
 _template: dict[str, object] = {}
@@ -58,7 +59,7 @@ def memory_folder() -> Path | None:
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """Disable the garbage collector during a story; collect after every fifth.
+    """Disable the garbage collector during a story; collect after every tenth.
 
     In a process that runs stories only, it is disabled all the time (`disable_gc`): enabling it in between
     would have it look at everything that the story has left.
@@ -159,12 +160,22 @@ def temporary_home() -> Iterator[Path]:
         (home / name).mkdir(mode=0o700)
     for variable in ("NOTIFY_SOCKET", "DBUS_SESSION_BUS_ADDRESS", "CMSFS_CONFIG", "CMSFS_ACCOUNT"):
         os.environ.pop(variable, None)
+    # The environment stays the same meanwhile, and every object of a drive asks for its paths.
+    places: dict[str, config.Paths] = {}
+    settings: Any = config.Settings
+    paths = settings.paths
+
+    def cached(of: config.Settings) -> config.Paths:
+        return places.get(of.place) or places.setdefault(of.place, config.Paths(of.place))
+
+    settings.paths = property(cached)
     size, disk_reserve.SIZE_BYTES = disk_reserve.SIZE_BYTES, 64 * 1024
     # No other process writes to the service's data, and events of expiry may be late.
     look, event_watch.POLL_SECONDS = event_watch.POLL_SECONDS, 60.0
     try:
         yield home
     finally:
+        settings.paths = paths
         disk_reserve.SIZE_BYTES, event_watch.POLL_SECONDS = size, look
         os.environ.clear()
         os.environ.update(before)
