@@ -7,10 +7,12 @@ Rule: an item is deleted into the trash only if it is uploaded with everything b
 it is being deleted, the request is refused.
 """
 
+import contextlib
 import errno
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from sqlite3 import Connection
 
 import trio
@@ -175,11 +177,13 @@ class RemoteTrash:
             if home is not None and home.ino != parent and _is_alive(home):
                 raise self._only_home(home)
         assert folder.remote_id is not None, "it is uploaded"
-        making = self.context.remote_updates.making
-        # On its way it may pass its old place, where the drive may have something else by now.
+        # On its way it may pass its old folder, by any of these names, which something else may have here.
+        names = {item.name, wanted, _aside(item, wanted)}
         self.context.passing.add(item.id)
         try:
-            with making(item.parent_id or "", item.name), making(folder.remote_id, wanted):
+            with contextlib.ExitStack() as stack:
+                for place in product({item.parent_id or "", folder.remote_id}, names):
+                    stack.enter_context(self.context.remote_updates.making(*place))
                 return await self._restore_to(item, folder, wanted)
         finally:
             self.context.passing.discard(item.id)
@@ -235,7 +239,7 @@ class RemoteTrash:
         if not self.is_whole or item.parent_id == folder.remote_id:
             return await self._restore(item, folder, new_name)
         # The name is in use in the original folder, which is not the target.
-        return await self._restore(item, folder, naming.distinct(wanted, f"restored {item.id}"))
+        return await self._restore(item, folder, _aside(item, wanted))
 
     async def _restore(self, item: Remote, folder: Node, name: str | None) -> Remote:
         with self.context.health.request("restore"):
@@ -377,3 +381,8 @@ class RemoteTrash:
 
 def _is_alive(folder: Node) -> bool:
     return folder.parent is not None or folder.ino == ROOT
+
+
+def _aside(item: Remote, wanted: str) -> str:
+    """Return the name under which the item is restored if the wanted one is taken in its old folder."""
+    return naming.distinct(wanted, f"restored {item.id}")

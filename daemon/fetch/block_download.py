@@ -104,6 +104,8 @@ class BlockDownloader:
                 if empty_connections > MAX_EMPTY_CONNECTIONS:
                     raise errno_map.oserror(errno.EIO, "a content's file does not stay")
             except errors.RemoteError as failure:
+                if run.first > run.last:
+                    return  # the connection broke behind the last byte
                 if run.first > first:
                     began, empty_connections = trio.current_time(), 0
                 empty_connections += 1

@@ -30,6 +30,8 @@ class Ledger(ledger.Ledger):
         self.moved: set[str] = set()
         # Contents of old versions that a person made current again.
         self.promoted: set[str] = set()
+        # Contents that a truncation made anew, so that an old version may be a new one, too.
+        self.repeated: set[str] = set()
         # Contents that a person deleted at the service, perhaps unread.
         self.thrown_away: set[str] = set()
         # Contents that a program read, and nobody wrote.
@@ -51,6 +53,12 @@ class Ledger(ledger.Ledger):
     def record_derived(self, data: bytes, before: bytes) -> None:
         """A program derived this content from one that it had read."""
         self.sources.setdefault(self.register(data), set()).add(sha1(before))
+
+    def record_truncated(self, data: bytes, before: bytes) -> None:
+        """A program truncated a content that it had read, perhaps to one that was there before."""
+        if sha1(data) in self.labels:
+            self.repeated.add(sha1(data))
+        self.record_derived(data, before)
 
     def may_join(self, data: bytes, start: int, copy: str) -> None:
         """The drive may move what was appended in `data` after `start` to the end of the conflict copy."""
@@ -82,7 +90,8 @@ class Ledger(ledger.Ledger):
             for current in self.sources.get(waiting.pop(), ()):
                 if current in (old, ANY):
                     return True
-                if current not in before and current not in reached:
+                is_newer = current not in before or current in self.repeated
+                if is_newer and current not in reached:
                     reached.add(current)
                     waiting.append(current)
         return False

@@ -23,7 +23,8 @@ _MISSING = error_policy.verdict_for(errors.MissingBlocks("", 0, 0), 0).reason
 
 # Files with these contents that are not in the trash, or are there by themselves.
 _RESTORABLE = """
-  SELECT 1 FROM version JOIN item ON item.id = version.file WHERE version.sha1 = ? AND item.status < 2
+  SELECT item.owner FROM version JOIN item ON item.id = version.file
+   WHERE version.sha1 = ? AND item.status < 2
 """
 
 _ALIVE = """
@@ -36,14 +37,16 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
 
     A drive restores that from the trash where the API offers that, so there only these are lost: purged
     ones, those in a folder in the trash, and those that a failing disk had.  Somebody has to have deleted or
-    replaced it.
+    replaced it, or moved it to another account.
     """
     db = machine.agents.state.db
     has_trash = config.profile(machine.settings).trash
     found = {}
     for row in db.rows(_LOST_BASES, error_policy.LOST_BASE, _MISSING):
-        is_restorable = has_trash and bool(sim.service.store.read(_RESTORABLE, row["sha1"]))
-        is_given_up = row["sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
+        owners = {one["owner"] for one in sim.service.store.read(_RESTORABLE, row["sha1"])}
+        is_taken = bool(owners) and machine.user not in owners and not sim.is_second(machine)
+        is_restorable = has_trash and bool(owners) and not is_taken
+        is_given_up = is_taken or row["sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
         is_undone = bool(machine.undone_spans) or sim.is_service_restored
         if (not is_restorable and (is_given_up or is_undone)) or machine.name in sim.rotten:
             found[tree.path(db, row["ino"]).lstrip("/")] = row["sha1"]

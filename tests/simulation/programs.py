@@ -26,8 +26,8 @@ class Programs(Holding):
             await self._create(kernel, path, data)
             return
         before = await self._read_opened(kernel, file, path)
-        for state in (b"", data):
-            self.ledger.record_derived(state, before)
+        self.ledger.record_truncated(b"", before)
+        self.ledger.record_derived(data, before)
         self._mark_at_risk(before)
         try:
             await kernel.truncate(file, 0)
@@ -118,7 +118,7 @@ class Programs(Holding):
         before = await self._read_opened(kernel, file, path)
         after = before[: size % 80].ljust(size % 80, b"\0")
         # Also if the process is killed before it can answer.
-        self.ledger.record_derived(after, before)
+        self.ledger.record_truncated(after, before)
         self._mark_at_risk(before)
         try:
             await kernel.truncate(file, len(after))
@@ -135,7 +135,7 @@ class Programs(Holding):
         before = await self._read_opened(kernel, file, path)
         left = before[: size % (len(before) + 1)]
         after = left + bytes(40) + more
-        self.ledger.record_derived(left, before)
+        self.ledger.record_truncated(left, before)
         self.ledger.record_derived(after, left)
         self._mark_at_risk(before)
         try:

@@ -33,6 +33,8 @@ class Broken(httpx.AsyncByteStream):
                 return
             passed += len(chunk)
             yield chunk
+        if self._error is not None and not self._flip and passed == self._after:
+            raise self._error
 
     async def aclose(self) -> None:
         await self.inner.aclose()

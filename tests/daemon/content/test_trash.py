@@ -110,19 +110,21 @@ async def test_restore_by_move_keeps_file_id(drive: Drive, other: Remote, bin_: 
     assert "elsewhere/b.txt" in await other.paths()
 
 
-async def test_restored_item_passes_its_old_place_without_a_conflict(
-    starting: Starting, other: Remote, network: Network
+@pytest.mark.parametrize("name", ["a.txt", "b.txt"])
+async def test_restored_item_passes_its_old_folder_without_a_conflict(
+    starting: Starting, other: Remote, network: Network, name: str
 ) -> None:
-    """It is restored there and then moved; the drive has a new file of this name, not uploaded yet."""
+    """It is restored there, under its new name, and then moved; the drive has a new file of this name, not
+    uploaded yet."""
     await other.folder("elsewhere")
     await other.client.items.delete("file", await other.file("a.txt", b"one"))
     async with starting(agents=("health", "fs")) as drive:
         bin_ = Bin(drive)
         assert await bin_.names() == ["a.txt"]
-        await drive.write("a.txt", b"two")
+        await drive.write(name, b"two")
         restored, move = network.gate("PUT", "/files/", before=True)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(bin_.out, "a.txt", "elsewhere/a.txt")
+            nursery.start_soon(bin_.out, "a.txt", f"elsewhere/{name}")
             with trio.fail_after(5):
                 await restored.wait()
             await drive.poll()
@@ -130,10 +132,10 @@ async def test_restored_item_passes_its_old_place_without_a_conflict(
     async with starting() as drive:
         await drive.sync()
         await drive.poll()
-        assert await drive.names() == ["a.txt", "elsewhere"]
-        assert await drive.read("a.txt") == b"two"
-        assert await drive.read("elsewhere/a.txt") == b"one"
-        assert await other.paths() == ["a.txt", "elsewhere/", "elsewhere/a.txt"]
+        assert await drive.names() == [name, "elsewhere"]
+        assert await drive.read(name) == b"two"
+        assert await drive.read(f"elsewhere/{name}") == b"one"
+        assert await other.paths() == [name, "elsewhere/", f"elsewhere/{name}"]
 
 
 @pytest.mark.parametrize("ours", ["new file", "new folder", "renamed"])

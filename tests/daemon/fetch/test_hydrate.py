@@ -224,6 +224,18 @@ async def test_broken_download_resumes(
             await drive.agents.health.changed()
 
 
+@pytest.mark.parametrize(("size", "first"), [(3 * BLOCK - 5, 0), (80 * BLOCK, 50)])
+async def test_connection_that_breaks_behind_the_last_byte_is_not_resumed(
+    drive: Drive, other: Remote, network: Network, size: int, first: int
+) -> None:
+    data = os.urandom(size)
+    content = await content_of(drive, other, data)
+    network.break_body(size - first * BLOCK, httpx.ReadError("reset"))
+    await drive.agents.hydrator.blocks(content, first, (size - 1) // BLOCK)
+    assert network.count("GET", "/content") == 1
+    assert await drive.read("f") == data
+
+
 async def test_repeated_empty_downloads_are_an_error(drive: Drive, other: Remote, network: Network) -> None:
     content = await content_of(drive, other, os.urandom(80 * BLOCK))
     for _ in range(10):
