@@ -100,6 +100,9 @@ async def judge(sim: "_Simulation") -> None:
         if machine.name not in sim.rotten:
             await _check_kernel_cache(machine, there, sizes, failures, lost=given_up[machine.name])
         is_rotten = machine.name in sim.rotten
+        if is_rotten and machine.wire.faults["damaged download"]:
+            # What the disk could not keep until it was complete was read without having been verified.
+            machine.kernel.drop_all_pages()
         here = await drive_tree(machine, failures, is_rotten=is_rotten, lost=given_up[machine.name])
         kept |= {value for value in here.values() if value}
         kept |= recovered(machine)

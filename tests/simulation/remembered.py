@@ -118,6 +118,11 @@ class KernelCache:
             if self._chance.random() < 0.5:
                 self._drop_pages(inode)
 
+    def drop_all_pages(self) -> None:
+        """Drop the pages of all inodes."""
+        for inode in self._inodes.values():
+            self._drop_pages(inode)
+
     def _drop_pages(self, inode: Inode) -> None:
         inode.pages.clear()
         inode.dropped += 1
