@@ -133,7 +133,10 @@ class Composition(Answers):
         self.login_watch = LoginWatch(settings, self.health)
         self.deletion_check = DeletionCheck(db, client, self.remote_updates, self.health)
         self.document_locks = (
-            DocumentLocks(db, client, self.remote_updates, self.health)
+            DocumentLocks(
+                *(db, client, self.remote_updates, self.health),
+                is_written=lambda ino: self.fs.is_open_for_writing(ino),
+            )
             if settings.lock_open_documents
             else None
         )

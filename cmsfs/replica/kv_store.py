@@ -24,6 +24,7 @@ LACKING = "lacking"  # by URL of a service: what it does not offer (JSON, `confi
 SHARES = "shares"  # the rules for place and name of shared items (JSON, `shares.Rules`)
 WIPE = "wipe"  # since when (_ns) contents are on disk that may no longer be read (`daemon.sharing.wipe`)
 LEFTOVERS = "leftovers"  # since when local files have not been touched (JSON, `vfs.heuristics.leftovers`)
+DOCUMENT_LOCKS = "document_locks"  # files locked because office applications have them open (JSON)
 PROGRAM_LOCKS = "program_locks"  # ids of files locked at the service because programs here lock them (JSON)
 BOOT_ID = "boot_id"  # the boot in which this database was last open
 CLEAN = "clean_shutdown"  # "1" while no daemon has it open after an orderly stop

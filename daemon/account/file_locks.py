@@ -110,7 +110,7 @@ class FileLocks:
             "SELECT ino, item FROM node INDEXED BY node_locked"
             " WHERE instr(item, '\"lock\":') > 0 AND parent IS NOT NULL"
         )
-        self.known = {row["ino"]: lock for row in rows if (lock := _lock(row["item"])) is not None}
+        self.known = {row["ino"]: lock for row in rows if (lock := lock_in(row["item"])) is not None}
         holding = frozenset(ino for ino in self.known if self.of(ino) is not None)
         if changed := holding ^ self._holding:
             freed, self._holding = self._holding - holding, holding
@@ -119,7 +119,8 @@ class FileLocks:
                 self._freed.pulse()
 
 
-def _lock(item: str) -> FileLock | None:
+def lock_in(item: str) -> FileLock | None:
+    """Return the lock of an item as the service shows it, expired or not."""
     found: Any = json.loads(item).get("lock")
     if not isinstance(found, dict):
         return None

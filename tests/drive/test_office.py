@@ -1,9 +1,10 @@
-"""LibreOffice without a screen, on a real mount: whose lock it finds, and the lock that it makes."""
+"""LibreOffice on a real mount: whose lock it finds, what it says of that, and the lock that it makes."""
 
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -95,4 +96,69 @@ def test_what_somebody_else_has_locked_opens_read_only_and_names_them(
     until(lambda: not os.access(document, os.W_OK) or not document.stat().st_mode & 0o200, 60, "not locked")
     assert "Cy Tester" in (document.parent / ".~lock.plan.odt#").read_text()
     assert looking(document) == "True"
+    cy.close()
+
+
+@pytest.fixture
+def screen() -> Iterator[dict[str, str]]:
+    """The environment of programs on a screen of their own."""
+    if not all(map(shutil.which, ("Xvfb", "openbox", "xdotool"))):
+        pytest.skip("there is no screen: Xvfb, openbox and xdotool are not installed")
+    read, write = os.pipe()
+    with subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1000x700x24", "-nolisten", "tcp"],
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
+    ) as running:
+        os.close(write)
+        with os.fdopen(read) as told:
+            number = told.readline().strip()
+        env = {**os.environ, "DISPLAY": f":{number}", "LC_ALL": "C.UTF-8"}
+        with subprocess.Popen(["openbox"], env=env, stderr=subprocess.DEVNULL) as manager:
+            try:
+                yield env
+            finally:
+                manager.terminate()
+                running.terminate()
+
+
+def test_the_dialog_offers_a_copy_and_tells_when_the_document_is_free(
+    stopped: MountedDrive,
+    api: Api,
+    looking: Callable[..., str],
+    tmp_path: Path,
+    screen: dict[str, str],
+) -> None:
+    assert OFFICE is not None
+    cy = api.colleague()
+    folder = cy.folder("box")
+    number = cy.file("plan für cy.odt", (tmp_path / "plan.odt").read_bytes(), folder)
+    cy.share("folder", folder, api.user)
+    cy.update("file", number, lock={"type": "lock"})
+    document = stopped.top / "Shared with me" / "box" / "plan für cy.odt"
+    until(lambda: document.exists() and not document.stat().st_mode & 0o200, 60, "it is not shared or locked")
+
+    def windows(title: str) -> list[str]:
+        command = ["xdotool", "search", "--onlyvisible", "--name", title]
+        found = subprocess.run(command, env=screen, capture_output=True, text=True, check=False)
+        return found.stdout.split()
+
+    def shows(title: str) -> str:
+        until(lambda: windows(title) != [], 120, f"no window {title}")
+        return windows(title)[0]
+
+    profile = f"-env:UserInstallation=file://{tmp_path / 'profile'}"
+    command = [OFFICE, "--norestore", "--nologo", profile, str(document)]
+    with subprocess.Popen(command, env=screen, start_new_session=True) as running:
+        try:
+            dialog = shows("Document in Use")
+            # Notify: it opens read-only, and LibreOffice looks at the lock once a minute.
+            pressed = ["xdotool", "windowactivate", "--sync", dialog, "key", "alt+n"]
+            subprocess.run(pressed, env=screen, check=True, timeout=60)
+            shows("read-only")
+            assert not (document.parent / ".~lock.plan für cy.odt#").stat().st_mode & 0o200
+            cy.update("file", number, lock=None)
+            shows("Document is now editable")
+        finally:
+            os.killpg(running.pid, signal.SIGKILL)  # a script, and the program that it has started
     cy.close()

@@ -332,6 +332,10 @@ class Filesystem:
         if displaced is not None:
             self._reaper.reap_soon(displaced)
 
+    def is_open_for_writing(self, ino: Ino) -> bool:
+        """Whether a program has this file open for writing."""
+        return self._handles.has_writer(ino)
+
     def _watch(
         self, *, vanished: tuple[Ino, str] | None = None, appeared: tuple[Ino, str] | None = None
     ) -> None:

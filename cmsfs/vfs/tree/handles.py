@@ -187,5 +187,11 @@ class Handles:
     def remove(self, fh: int) -> Handle | FolderHandle:
         return self._open.pop(fh)
 
+    def has_writer(self, ino: Ino) -> bool:
+        """Whether a handle on this file may write; goes over all handles."""
+        return any(
+            isinstance(one, Handle) and one.writable and one.file.ino == ino for one in self._open.values()
+        )
+
     def __len__(self) -> int:
         return len(self._open)

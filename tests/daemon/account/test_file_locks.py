@@ -1,6 +1,5 @@
-"""Locks: what others have locked here, and documents that are open here at the service."""
+"""Locks: what others have locked here, and what programs lock here at the service."""
 
-import errno
 import json
 import os
 import stat
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from cmsfs import config, mounts
+from cmsfs import mounts
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store
 from cmsfs.replica.nodes import ROOT
@@ -158,63 +157,6 @@ async def test_operation_refused_by_lock_retries_after(
         while drive.ops():
             await trio.lowlevel.checkpoint()
     assert await ben.read("f") == b"ours"
-
-
-class TestOpenDocuments:
-    @pytest.fixture
-    def settings(self) -> config.Settings:
-        return config.Settings(settle_seconds=0, network_seconds=5, lock_open_documents=True, shared="root")
-
-    @pytest.fixture
-    async def claimed(self, drive: Drive, other: Remote, nursery: trio.Nursery) -> str:
-        """`report.odt`, in our own drive, whose claims are made."""
-        file_id = await other.file("report.odt", b"x")
-        await drive.names()
-        nursery.start_soon(drive.agents.document_locks.run)
-        return file_id
-
-    @staticmethod
-    async def lock(other: Remote, file_id: str, *, there: bool) -> items.Lock | None:
-        with trio.fail_after(20):
-            while True:
-                found = (await other.client.items.get("file", file_id)).lock
-                if (found is not None) is there:
-                    return found
-
-    @pytest.mark.parametrize("name", [".~lock.report.odt#", "~$report.odt"])
-    async def test_a_document_is_locked_while_it_is_open(
-        self, drive: Drive, other: Remote, claimed: str, name: str
-    ):
-        await drive.write(name, b"ada")
-        held = await self.lock(other, claimed, there=True)
-        assert held is not None
-        assert held.expired_at is not None
-        # Saving goes on as ever: one version more, and no conflict.
-        await drive.write("report.odt", b"longer")
-        await drive.sync()
-        assert await other.read("report.odt") == b"longer"
-        assert await drive.names() == sorted([name, "report.odt"])
-        await drive.unlink(name)
-        await self.lock(other, claimed, there=False)
-
-    async def test_document_with_new_version_is_unlocked(self, drive: Drive, other: Remote, claimed: str):
-        opened = await drive.fs.open(await drive.ino("report.odt"), os.O_RDWR)
-        await drive.write(".~lock.report.odt#", b"ada")
-        await self.lock(other, claimed, there=True)
-        # From another machine of the same person, who has the lock.
-        await other.write(claimed, b"from the other machine")
-        await drive.poll()
-        await drive.unlink(".~lock.report.odt#")
-        await self.lock(other, claimed, there=False)
-        await drive.fs.release(opened.fh)
-
-    async def test_unlockable_document_can_be_edited(
-        self, drive: Drive, ben: Remote, user: int, nursery: trio.Nursery
-    ):
-        file_id = await shared_file(drive, ben, "f.odt", "viewer", user)
-        assert await attempt(drive.write("s/.~lock.f.odt#", b"ada")) in ("ok", errno.errorcode[errno.EACCES])
-        assert await drive.read("s/f.odt") == b"one"
-        assert (await ben.client.items.get("file", file_id)).lock is None
 
 
 class TestProgramsThatLock:
