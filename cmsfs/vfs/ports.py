@@ -25,7 +25,7 @@ class HydratorPort(Protocol):
         """Prefetch blocks that will probably be read soon, or must be `kept` however full the cache is; never
         waits, never fails."""
 
-    def began(self, ino: Ino) -> None:
+    def began(self, ino: Ino, content: Content) -> None:
         """Note that a file is read from its start, so its neighbours may be next; never waits or fails."""
 
 

@@ -4,9 +4,10 @@
 across subfolders and sibling folders.  The vfs reports every file that is read from its beginning (`began`);
 a few in such an order are a *walk*, and the files that follow are prefetched.
 
-The prefetch window is a quarter of what the walk has read, so that one that stops has wasted little; outside
-the folders that it is known to visit, only a few files.  A wrong guess ends the walk, and prefetches that are
-still queued are dropped.
+The prefetch window is a quarter of what the walk has read, so that one that stops has wasted little; while it
+has to wait for small files on a distant service, it grows to as many as were read.  Outside the folders that
+the walk is known to visit, only a few files are prefetched.  A wrong guess ends the walk, and prefetches that
+are still queued are dropped.
 
 Rule: nothing here waits, fails or sends requests; hydrate downloads, at lower priority than readers.
 """
@@ -24,10 +25,10 @@ from daemon.fetch.single_flight import Work
 # Number of files in order that makes a walk: two neighbours are often opened by chance.
 STEPS = 2
 
-# Window: a quarter of the files read so far, within these bounds.  64 in flight on a link with 40 ms latency
-# are more than a thousand files a second.
-LEAST, MOST, SHARE = 4, 64, 4
-MOST_BYTES = 32 * 1024 * 1024
+# Window: a quarter of the files read so far, within these bounds; once the walk had to wait, as many files as it
+# had read then, if they are small.  48 in flight on a link with 40 ms latency are a thousand files a second.
+LEAST, MOST, SHARE = 4, 96, 4
+MOST_BYTES, GROWN_BYTES = 32 * 1024 * 1024, 2 * 1024 * 1024
 
 # Window in folders that the walk may never visit.
 BEYOND = 8
@@ -70,11 +71,13 @@ class Walk:
     top: Ino = ROOT  # the folder below which everything read so far lies
     passed_over: set[str] = field(default_factory=set)  # suffixes of skipped files
     guesses: OrderedDict[Ino, Guess] = field(default_factory=OrderedDict)
-    furthest: Node | None = None
+    furthest: tuple[Node, bool] | None = None  # the last file considered, and whether it is beyond
+    had_read: int = 0  # when it last had to wait for a prefetched file
 
-    @property
-    def width(self) -> int:
-        return min(max(LEAST, self.read // SHARE), MOST)
+    def width(self, nbytes: int) -> int:
+        """Return the number of files to prefetch, of which `nbytes` are known."""
+        wanted = max(LEAST, self.read // SHARE)
+        return min(max(wanted, self.had_read) if nbytes < GROWN_BYTES else wanted, MOST)
 
 
 class Prefetch:
@@ -130,7 +133,10 @@ class Prefetch:
         before = list(itertools.takewhile(lambda ino: ino != node.ino, walk.guesses))
         for ino in before[:-SLACK]:  # skipped files
             del walk.guesses[ino]
-        if walk.guesses.pop(node.ino).beyond:
+        guess = walk.guesses.pop(node.ino)
+        if guess.work is not None and not guess.work.ended:
+            walk.had_read = walk.read
+        if guess.beyond:
             self._goes_through(walk, node)
 
     def _goes_through(self, walk: Walk, node: Node) -> None:
@@ -138,6 +144,8 @@ class Prefetch:
         walk.top = self._common(walk.top, node)
         for other in walk.guesses.values():
             other.beyond = False
+        if walk.furthest is not None:
+            walk.furthest = walk.furthest[0], False
 
     def _steps_to(self, walk: Walk, node: Node) -> bool:
         """Whether the file is one of the next in the same folder."""
@@ -177,7 +185,7 @@ class Prefetch:
         walk.wrong += 1
         if walk.wrong >= STEPS:
             self._drop(walk)
-            walk.steps, walk.read = 0, 1
+            walk.steps, walk.read, walk.had_read = 0, 1, 0
 
     def _common(self, top: Ino, node: Node) -> Ino:
         """Return the lowest folder above both."""
@@ -197,16 +205,18 @@ class Prefetch:
     # ---- predicting ----
 
     def _extend(self, walk: Walk) -> None:
-        """Fill the prefetch window once half of it has been read."""
-        if len(walk.guesses) > walk.width // 2:
-            return
+        """Fill the prefetch window once a quarter of it has been read."""
         nbytes = sum(guess.nbytes for guess in walk.guesses.values())
+        if len(walk.guesses) > walk.width(nbytes) * 3 // 4:
+            return
         beyond = sum(guess.beyond for guess in walk.guesses.values())
-        start = walk.furthest if walk.guesses and walk.furthest is not None else walk.last
-        for node, is_beyond in self._following(walk, start):
-            if len(walk.guesses) >= walk.width or nbytes >= MOST_BYTES or (is_beyond and beyond >= BEYOND):
+        start = walk.furthest if walk.guesses and walk.furthest is not None else (walk.last, False)
+        for node, is_beyond in self._following(walk, *start):
+            if nbytes >= MOST_BYTES or len(walk.guesses) >= walk.width(nbytes):
                 return
-            walk.furthest = node
+            if is_beyond and beyond >= BEYOND:
+                return
+            walk.furthest = node, is_beyond
             if node.ino in walk.guesses or (content := _content(node)) is None:
                 continue
             length = min(node.size, HEAD_BYTES)
@@ -216,10 +226,9 @@ class Prefetch:
             nbytes += length
             beyond += is_beyond
 
-    def _following(self, walk: Walk, start: Node) -> Iterator[tuple[Node, bool]]:
+    def _following(self, walk: Walk, start: Node, beyond: bool = False) -> Iterator[tuple[Node, bool]]:
         """Yield the files that a walk reads after `start`, and whether each is beyond its known folders."""
-        seen = 0
-        at, beyond = start, False
+        seen, at = 0, start
         while at.parent is not None:
             for node in self._below(walk, at.parent, at):
                 seen += 1

@@ -207,7 +207,7 @@ class FileIO:
             return b""
         if offset == 0 and not handle.begun:
             handle.begun = True
-            self._hydrator.began(file.ino)
+            self._hydrator.began(file.ino, content)
         if ahead := handle.window.advance(offset, min(size, content.size - offset), content.size):
             self._hydrator.ahead(content, *ahead)
         doubts = self._blocks.doubts[content.sha1]

@@ -127,6 +127,42 @@ async def test_walk_prefetches_little_beside(drive: Drive, other: Remote, reader
     assert 0 < reader.fetched - reader.read <= prefetch.BEYOND
 
 
+async def test_a_walk_that_waits_prefetches_as_many_files_as_it_has_read(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    await make(other, drive, FLAT)
+    began = drive.agents.hydrator.began
+    gates = [network.gate("GET", "/content") for _ in FLAT]
+    before = network.count("GET", "/content")
+    for number, path in enumerate(walked(drive)[:24], 1):
+        # As a reader that comes before the bytes.
+        began(await drive.ino(path))
+        await wait_all_tasks_blocked(0.005)
+        ahead = network.count("GET", "/content") - before - number + 3
+        assert ahead <= max(prefetch.LEAST, number)
+    assert ahead >= 20
+    for _, go in gates:
+        go.set()
+
+
+async def test_the_reader_s_own_request_is_sent_first(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    folders = [f"d{number}" for number in range(8)]
+    await make(other, drive, [f"{folder}/f{number}" for folder in folders for number in range(9)])
+    for folder in folders:
+        paths = walked(drive, folder)
+        await drive.read(paths[0])
+        await drive.read(paths[1])
+        await wait_all_tasks_blocked(0.005)
+        before = len(network.requests)
+        await drive.read(paths[2])
+        await wait_all_tasks_blocked(0.005)
+        sent = [path for _, path in network.requests[before:]]
+        assert len(sent) > 1
+        assert f"/{drive.node(await drive.ino(paths[2])).remote_id}/content" in sent[0]
+
+
 async def test_skipped_files_are_not_prefetched(drive: Drive, other: Remote, reader: Reader) -> None:
     names = [f"f{number:03}.{ending}" for number in range(40) for ending in ("jpg", "xml", "raw")]
     await make(other, drive, names)
@@ -157,20 +193,20 @@ async def test_two_programs_at_once_are_two_walks(drive: Drive, other: Remote, r
 async def test_a_wrong_guess_ends_what_is_still_queueing(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await make(other, drive, FLAT)
+    await make(other, drive, [f"f{number:03}" for number in range(90)])
     paths = walked(drive)
     for path in paths[:12]:
         await drive.read(path)
     await wait_all_tasks_blocked(0.01)
-    monkeypatch.setattr(prefetch, "MOST", 40)
-    monkeypatch.setattr(prefetch, "LEAST", 40)
+    monkeypatch.setattr(prefetch, "MOST", 56)
+    monkeypatch.setattr(prefetch, "LEAST", 56)
     gates = [network.gate("GET", "/content") for _ in range(hydrate.PREFETCH_SMALL)]
     before = network.count("GET", "/content")
     began = drive.agents.hydrator.began
     began(await drive.ino(paths[12]))
     await wait_all_tasks_blocked(0.01)
     assert network.count("GET", "/content") == before + hydrate.PREFETCH_SMALL
-    for path in (paths[59], paths[2]):  # no walk comes there
+    for path in (paths[89], paths[2]):  # no walk comes there
         began(await drive.ino(path))
     for _, go in gates:
         go.set()
