@@ -15,14 +15,14 @@ download blocks anyway).  A single content evicted on request must be closed.
 
 import errno
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import trio
 
 from cmsfs import sqlite
 from cmsfs.cache import content_files, content_index, content_table
+from cmsfs.wakeup import LockGuard
 
 # Frees 2 GiB of the default 20: enough for the next quarter of an hour of browsing.
 LOW_MARK = 0.9
@@ -61,12 +61,24 @@ def goal(*, used: int, limit: int, free: int, keep_free: int, nbytes: int) -> Go
     return Goal(needed, max(needed, to_low_mark if over_limit > 0 else 0, to_spare if over_floor > 0 else 0))
 
 
-@dataclass(eq=False, slots=True)
 class Reservation:
-    """Space for bytes being downloaded.  Bytes written to the cache are counted there, so the writer
-    subtracts them from `left`."""
+    """Space for bytes being downloaded, reserved while the context is open.  Bytes written to the cache are
+    counted there, so the writer subtracts them from `left`."""
 
-    left: int
+    # Not a generator: there is one for each download, however small.
+    __slots__ = ("_evictor", "_nbytes", "_pinned", "_spare", "left")
+
+    def __init__(self, evictor: "Evictor", nbytes: int, *, spare: bool, pinned: bool) -> None:
+        self._evictor = evictor
+        self._nbytes = self.left = nbytes
+        self._spare, self._pinned = spare, pinned
+
+    async def __aenter__(self) -> Self:
+        await self._evictor.reserve(self, self._nbytes, spare=self._spare, pinned=self._pinned)
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._evictor.release(self, landed=self._nbytes - self.left, pinned=self._pinned)
 
 
 class Evictor:
@@ -91,29 +103,27 @@ class Evictor:
         self._pinned = 0
         self._pinned_at = float("-inf")
 
-    @asynccontextmanager
-    async def reserved(
-        self, nbytes: int, *, spare: bool = False, pinned: bool = False
-    ) -> AsyncIterator[Reservation]:
+    def reserved(self, nbytes: int, *, spare: bool = False, pinned: bool = False) -> Reservation:
         """Reserve `nbytes`, less what has landed, while the context is open; evict contents if necessary.
 
         Raises OSError with ENOSPC if the floor cannot be kept; with `spare`, for downloads that nobody waits
         for, also if the limit cannot.  Bytes of a `pinned` content do not count towards the limit.
         Cancelled: some contents may have been evicted.
         """
+        return Reservation(self, nbytes, spare=spare, pinned=pinned)
+
+    async def reserve(self, reservation: Reservation, nbytes: int, *, spare: bool, pinned: bool) -> None:
         # Held during an eviction: a concurrent task would evict the same amount again.
-        async with self._eviction_lock:
+        async with LockGuard(self._eviction_lock):
             if (target := await self._goal(nbytes, pinned=pinned)) is not None:
                 await self._make_room(target, nbytes, spare=spare and not pinned)
             # atomic: no await from the last check of the free space until the reservation is recorded.
-            reservation = Reservation(nbytes)
             self._reservations.add(reservation)
-        try:
-            yield reservation
-        finally:
-            self._reservations.discard(reservation)
-            if pinned:
-                self._pinned += nbytes - reservation.left
+
+    def release(self, reservation: Reservation, *, landed: int, pinned: bool) -> None:
+        self._reservations.discard(reservation)
+        if pinned:
+            self._pinned += landed
 
     @property
     def is_short(self) -> bool:

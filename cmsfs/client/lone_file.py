@@ -6,18 +6,16 @@ are answered here, and responses about the file get this root as its parent.
 Rule: only the file's place is rewritten; its permissions stay as the service reports them.
 """
 
-import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pydantic
 
 from cmsfs.client.content.search import EVERYTHING
-from cmsfs.client.transport.bodies import Body
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
-from cmsfs.client.transport.wire import M, Wire
+from cmsfs.client.transport.wire import Download, M, Wire
 from cmsfs.models import base, wire_names
 
 _ROOT = {"type": "folder", "id": wire_names.ROOT_ID, "name": ""}
@@ -105,10 +103,8 @@ class LoneFileWire(Wire):
     async def form(self, url: str, form: Mapping[str, str], *, repeat: Repeat) -> httpx.Response:
         return await self._wire.form(url, form, repeat=repeat)
 
-    @contextlib.asynccontextmanager
-    async def stream(self, url: str, **how: Any) -> AsyncIterator[tuple[httpx.Response, Body]]:
-        async with self._wire.stream(url, **how) as found:
-            yield found
+    def stream(self, url: str, **how: Any) -> Download:
+        return self._wire.stream(url, **how)
 
 
 def _shaped(shape: type[M], answer: Any) -> M:

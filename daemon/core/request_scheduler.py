@@ -16,8 +16,8 @@ import contextvars
 import enum
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import trio
@@ -131,6 +131,25 @@ class Bucket:
         self._tokens = 0.0
 
 
+class RequestTurn:
+    """The turn of one attempt, as a context.  Not a generator: there is one for every request."""
+
+    __slots__ = ("_kind", "_priority", "_scheduler")
+
+    def __init__(self, scheduler: "RequestScheduler", kind: str) -> None:
+        self._scheduler, self._kind = scheduler, kind
+        self._priority: Priority | None = None
+
+    async def __aenter__(self) -> None:
+        # Token requests are not limited; the request that needs one holds a turn already.
+        if self._kind != "token":
+            self._priority = await self._scheduler.take_turn(self._kind)
+
+    async def __aexit__(self, *raised: object) -> None:
+        if self._priority is not None:
+            self._scheduler.end_turn(self._priority)
+
+
 class RequestScheduler:
     """Schedules every request; construct inside the event loop."""
 
@@ -167,13 +186,12 @@ class RequestScheduler:
         """Return the number of queued requests."""
         return self._waiting.total()
 
-    @asynccontextmanager
-    async def turn(self, kind: str) -> AsyncIterator[None]:
+    def turn(self, kind: str) -> "RequestTurn":
         """Hold a turn for one attempt.  Cancelled while queued: nothing was spent."""
-        # Token requests are not limited; the request that needs one holds a turn already.
-        if kind == "token":
-            yield
-            return
+        return RequestTurn(self, kind)
+
+    async def take_turn(self, kind: str) -> Priority:
+        """Wait for a turn; return its priority, with which it ends."""
         errand = _errand.get() or RequestContext(Priority.INTERACTIVE)
         buckets = self._buckets.get(kind, self._for_all)
         # atomic: no await between the last check and taking the turn
@@ -183,15 +201,15 @@ class RequestScheduler:
         for bucket in buckets:
             bucket.take()
         self._running[mine] += 1
-        try:
-            yield
-        finally:
-            self._running[mine] -= 1
-            if mine in _READING:
-                self._last_waited = trio.current_time()
-            # Only with waiters: this runs for every request.
-            if self._waiting.total():
-                self._moved.pulse()
+        return mine
+
+    def end_turn(self, mine: Priority) -> None:
+        self._running[mine] -= 1
+        if mine in _READING:
+            self._last_waited = trio.current_time()
+        # Only with waiters: this runs for every request.
+        if self._waiting.total():
+            self._moved.pulse()
 
     def refused(self, kind: str, retry_after: float | None) -> None:
         """Hold all requests for the requested delay; then continue slowly."""

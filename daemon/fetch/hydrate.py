@@ -295,9 +295,12 @@ class Hydrator:
         try:
             with trio.CancelScope() as scope:
                 self._in_flight[scope] = run
-                async with run.admitted(self._foreground):
+                limiter = await run.admitted(self._foreground)
+                try:
                     with request_scheduler.with_priority(run):
                         await self._fetching.fetch(run)
+                finally:
+                    limiter.release_on_behalf_of(run)
             if not scope.cancelled_caught:
                 self.fetched(content.sha1, nbytes)
             if scope.cancelled_caught:

@@ -25,8 +25,8 @@ from daemon.fetch.single_flight import Work
 # Number of files in order that makes a walk: two neighbours are often opened by chance.
 STEPS = 2
 
-# Window: a quarter of the files read so far, within these bounds; once the walk had to wait, as many files as it
-# had read then, if they are small.  48 in flight on a link with 40 ms latency are a thousand files a second.
+# Window: a quarter of the files read so far, within these bounds; once the walk had to wait, as many files as
+# it had read then, if they are small.  48 in flight on a link of 40 ms are a thousand files a second.
 LEAST, MOST, SHARE = 4, 96, 4
 MOST_BYTES, GROWN_BYTES = 32 * 1024 * 1024, 2 * 1024 * 1024
 

@@ -7,8 +7,7 @@ Rule: a timeout is time without progress; work that progresses is worth waiting 
 """
 
 import errno
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -56,9 +55,9 @@ class Work(RequestContext):
             self._abandoned = True
             self._queueing.cancel()
 
-    @asynccontextmanager
-    async def admitted(self, urgent: trio.CapacityLimiter) -> AsyncIterator[None]:
-        """Hold a slot of the right limiter; changes the queue if the task becomes urgent meanwhile.
+    async def admitted(self, urgent: trio.CapacityLimiter) -> trio.CapacityLimiter:
+        """Take a slot of the right limiter, and return the limiter, which the caller releases on behalf of
+        the task; changes the queue if the task becomes urgent meanwhile.
 
         Raises OSError (ECANCELED) if the task was abandoned.
         """
@@ -67,17 +66,20 @@ class Work(RequestContext):
             raise errno_map.oserror(errno.ECANCELED)
         if not self.urgent and self.queue is not None:
             with self._queueing:
-                await self.queue.acquire_on_behalf_of(self)
+                await self._take_slot(self.queue)
                 limiter = self.queue
             if limiter is urgent and not self.urgent:
                 raise errno_map.oserror(errno.ECANCELED)
         if limiter is urgent:
-            await urgent.acquire_on_behalf_of(self)
+            await self._take_slot(urgent)
+        self.progressed()
+        return limiter
+
+    async def _take_slot(self, limiter: trio.CapacityLimiter) -> None:
         try:
-            self.progressed()
-            yield
-        finally:
-            limiter.release_on_behalf_of(self)
+            limiter.acquire_on_behalf_of_nowait(self)  # no checkpoint if one is free
+        except trio.WouldBlock:
+            await limiter.acquire_on_behalf_of(self)
 
     def moved(self) -> None:
         """Wake waiters after another part is available."""

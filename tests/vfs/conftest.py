@@ -53,7 +53,7 @@ class Shelf:
             piece = data[index * BLOCK : (index + 1) * BLOCK]
             await self._blocks.write_blocks(content.sha1, content.size, index, piece)
 
-    def began(self, ino: Ino) -> None:
+    def began(self, ino: Ino, content: Content) -> None:
         """Ignore prefetch hints."""
 
     def ahead(self, content: Content, first: int, last: int, *, kept: bool = False) -> None:

@@ -6,10 +6,11 @@ Rule: `content` yields exactly the requested bytes or raises; it never ends earl
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from cmsfs import errors
@@ -19,7 +20,7 @@ from cmsfs.client.content.search import FIELDS_PARAM
 from cmsfs.client.transport.bodies import Body
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
-from cmsfs.client.transport.wire import Wire
+from cmsfs.client.transport.wire import Download, Wire
 from cmsfs.models.base import Reference
 from cmsfs.models.content import items
 
@@ -67,10 +68,9 @@ class FilesApi:
             items.File, "POST", f"{self._url}/{file_id}/copy", params=FIELDS_PARAM, body=body
         )
 
-    @asynccontextmanager
-    async def content(
+    def content(
         self, file_id: str, *, first: int = 0, last: int | None = None, version: str | None = None
-    ) -> AsyncIterator[ContentStream]:
+    ) -> AbstractAsyncContextManager[ContentStream]:
         """Stream the bytes from `first` to `last`, inclusive; without `last`, the whole file.
 
         Leaving the block early closes the connection.  Raises `ProtocolError` for a response that is not
@@ -86,17 +86,16 @@ class FilesApi:
         answer = self._wire.stream(
             url, kind="download", params=params, headers=headers, lasting=version is not None
         )
-        async with answer as (head, body):
-            yield ContentStream(head, body, first, last)
+        return _OpenContent(answer, first, last)
 
-    @asynccontextmanager
-    async def content_at(self, url: str, *, first: int, last: int) -> AsyncIterator[ContentStream]:
+    def content_at(self, url: str, *, first: int, last: int) -> AbstractAsyncContextManager[ContentStream]:
         """Stream bytes as `content` does, from a URL that the service has issued for the file."""
         url = urljoin(self._url, url)
         if urlsplit(self._url).scheme == "https" and urlsplit(url).scheme != "https":
             raise errors.ProtocolError("a download is offered at an address without TLS")
-        async with self._wire.stream(url, kind="download", headers=_range_of(first, last)) as (head, body):
-            yield ContentStream(head, body, first, last)
+        return _OpenContent(
+            self._wire.stream(url, kind="download", headers=_range_of(first, last)), first, last
+        )
 
 
 def _range_of(first: int, last: int | None) -> dict[str, str]:
@@ -109,6 +108,31 @@ def _range_of(first: int, last: int | None) -> dict[str, str]:
     elif first:
         raise ValueError("a range needs its last byte")
     return headers
+
+
+class _OpenContent:
+    """A response, as a context whose value is its `ContentStream`."""
+
+    __slots__ = ("_answer", "_first", "_last")
+
+    def __init__(
+        self,
+        answer: Download,
+        first: int,
+        last: int | None,
+    ) -> None:
+        self._answer, self._first, self._last = answer, first, last
+
+    async def __aenter__(self) -> ContentStream:
+        head, body = await self._answer.__aenter__()
+        try:
+            return ContentStream(head, body, self._first, self._last)
+        except BaseException:
+            await self._answer.__aexit__(*sys.exc_info())
+            raise
+
+    async def __aexit__(self, *raised: Any) -> bool | None:
+        return await self._answer.__aexit__(*raised)
 
 
 class ContentStream:

@@ -1,10 +1,10 @@
-"""The httpx transport for requests without a proxy: h11 parses the heads, bodies bypass it.
+"""The httpx transport for requests without a proxy: bodies bypass the HTTP libraries, and plain heads h11.
 
 httpcore passes a body through three copies and a chain of generators, and checks all its connections at every
 request; that is half of a download's processor time, and a third of a small upload's.  So requests marked
 `DIRECT` use connections of this transport: the head is sent together with a small body, the head of the
-response is parsed by h11, and a body with a content length is delivered piece by piece as it arrives.  All
-other requests, and those through a proxy, go to httpx's own transport.
+response is read by `heads`, or by h11 if it is not plain, and a body with a content length is delivered piece
+by piece as it arrives.  All other requests, and those through a proxy, go to httpx's own transport.
 
 Rules: a connection is reused only if exactly the announced bytes were received and the whole request was
 sent.  A request is resent only if it is a GET and a reused connection was closed before any byte of a
@@ -12,7 +12,6 @@ response.
 """
 
 import abc
-import re
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import httpcore
 import httpx
 import trio
 
+from cmsfs.client.transport import heads
 from cmsfs.client.transport.bodies import DIRECT
 from cmsfs.client.transport.bulk_stream import PIECE_BYTES, BulkStream, Sink
 
@@ -141,27 +141,35 @@ class _Connection:
             raise
 
     async def _exchange(self, request: httpx.Request, timeouts: dict[str, float]) -> httpx.Response | None:
-        http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
-        # Only to set h11's state: the bytes to send are built here.
-        http.send(_METHODS[request.method])
-        http.send(_END)
         sent = False
-        has_answer = False
         try:
             await self._write_request(request, timeouts.get("write"))
             sent = True
         except httpcore.WriteError:
             pass  # the server may have responded before it closed; otherwise reading fails
+        if not (data := await self._read(timeouts, has_answer=False)):
+            await self.done(reusable=False)
+            if request.method == "GET":
+                return None
+            raise httpx.RemoteProtocolError("the connection was closed without an answer")
+        if request.method == "HEAD" or (head := heads.read_plain(data)) is None:
+            return await self._by_h11(request, timeouts, data, sent=sent)
+        reusable = sent and not head.closes
+        body = _PlainBody(self, timeouts, data[head.end :], head.length, reusable=reusable)
+        return self._response(head.status, head.headers, b"HTTP/1.1", body)
+
+    async def _by_h11(
+        self, request: httpx.Request, timeouts: dict[str, float], data: bytes, *, sent: bool
+    ) -> httpx.Response:
+        """Return the response that begins with `data`, with its head parsed by h11."""
+        http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
+        # Only to set h11's state.
+        http.send(_METHODS[request.method])
+        http.send(_END)
+        http.receive_data(data)
         while not isinstance(event := http.next_event(), h11.Response):
             if event is h11.NEED_DATA:
-                data = await self._read(timeouts, has_answer=has_answer)
-                if not data and not has_answer:
-                    await self.done(reusable=False)
-                    if request.method == "GET":
-                        return None
-                    raise httpx.RemoteProtocolError("the connection was closed without an answer")
-                has_answer = True
-                http.receive_data(data)
+                http.receive_data(await self._read(timeouts, has_answer=True))
             elif not isinstance(event, h11.InformationalResponse):
                 raise h11.RemoteProtocolError("the answer has no head")
         length = 0 if request.method == "HEAD" else _length(event)
@@ -173,19 +181,17 @@ class _Connection:
                 b"close" in value.lower() for name, value in event.headers if name == b"connection"
             )
             body = _PlainBody(self, timeouts, http.trailing_data[0], length, reusable=sent and not closes)
-        return httpx.Response(
-            event.status_code,
-            headers=event.headers.raw_items(),
-            stream=body,
-            extensions={
-                "http_version": b"HTTP/" + event.http_version,
-                "network_stream": self.stream,
-                DIRECT: body,
-            },
-        )
+        version = b"HTTP/" + event.http_version
+        return self._response(event.status_code, event.headers.raw_items(), version, body)
+
+    def _response(
+        self, status: int, headers: list[tuple[bytes, bytes]], version: bytes, body: "_Body"
+    ) -> httpx.Response:
+        extensions = {"http_version": version, "network_stream": self.stream, DIRECT: body}
+        return httpx.Response(status, headers=headers, stream=body, extensions=extensions)
 
     async def _write_request(self, request: httpx.Request, timeout: float | None) -> None:
-        head = _head(request)
+        head = heads.of_request(request)
         assert isinstance(request.stream, httpx.AsyncByteStream)
         async for piece in request.stream:
             if head and len(head) + len(piece) > MAX_JOINED_BYTES:
@@ -218,24 +224,6 @@ _METHODS = {
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 }
 _END = h11.EndOfMessage()
-
-_NAME = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
-_VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
-
-
-def _head(request: httpx.Request) -> bytes:
-    """Return the head of a request.  Raises `httpx.LocalProtocolError` if a header could inject another
-    line."""
-    target = request.url.raw_path
-    lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), target)]
-    is_good = not (b" " in target or b"\r" in target or b"\n" in target)
-    for name, value in request.headers.raw:
-        is_good &= _NAME.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None
-        lines.append(b"%b: %b\r\n" % (name, value))
-    if not is_good:
-        raise httpx.LocalProtocolError("a request has a header that could be read as another one")
-    lines.append(b"\r\n")
-    return b"".join(lines)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from cmsfs import errors
 from cmsfs.client.transport.bodies import Body
 from cmsfs.client.transport.lazy import httpx
 from cmsfs.client.transport.retry import Repeat
-from cmsfs.client.transport.wire import Counters, M, Wire
+from cmsfs.client.transport.wire import Counters, Download, M, Wire
 
 
 class LateWire(Wire):
@@ -66,7 +66,10 @@ class LateWire(Wire):
     async def form(self, url: str, form: Mapping[str, str], *, repeat: Repeat) -> httpx.Response:
         return await (self._wire or await self._opened()).form(url, form, repeat=repeat)
 
+    def stream(self, url: str, **how: Any) -> Download:
+        return self._later(url, how) if self._wire is None else self._wire.stream(url, **how)
+
     @contextlib.asynccontextmanager
-    async def stream(self, url: str, **how: Any) -> AsyncIterator[tuple[httpx.Response, Body]]:
-        async with (self._wire or await self._opened()).stream(url, **how) as found:
+    async def _later(self, url: str, how: dict[str, Any]) -> AsyncIterator[tuple[httpx.Response, Body]]:
+        async with (await self._opened()).stream(url, **how) as found:
             yield found

@@ -56,6 +56,9 @@ LEAST_BYTES = 2048
 _GZIP = 16 + zlib.MAX_WBITS
 
 
+# A response and its body, as a context.
+Download = contextlib.AbstractAsyncContextManager[tuple["httpx.Response", bodies.Body]]
+
 _applied: contextvars.ContextVar[bool] = contextvars.ContextVar("applied", default=False)
 
 
@@ -176,8 +179,12 @@ class Wire:
             refusal=client_errors.from_token_response,
         )
 
+    def stream(self, url: str, **how: Any) -> Download:
+        """As `_stream`, which see."""
+        return self._stream(url, **how)
+
     @contextlib.asynccontextmanager
-    async def stream(
+    async def _stream(
         self,
         url: str,
         *,

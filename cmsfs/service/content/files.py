@@ -212,6 +212,10 @@ def _range(header: str | None, size: int) -> tuple[int, int, int]:
     return int(first), min(int(last), size - 1) if last else size - 1, 206
 
 
+# Sent without a thread if it is in the page cache: a thread costs more than everything else of a small file.
+NOW_BYTES = 64 * 1024
+
+
 class BlobResponse(responses.Response):
     """Streams part of a blob; stops reading when the client disconnects."""
 
@@ -236,6 +240,11 @@ class BlobResponse(responses.Response):
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         is_read = scope["method"] != "HEAD"
+        body = self._read_now() if is_read else None
+        if body is not None:
+            self.body = body
+            await super().__call__(scope, receive, send)
+            return
         reader, data = await threads.run_sync(self._begin, is_read)
         try:
             await send(
@@ -248,6 +257,11 @@ class BlobResponse(responses.Response):
                 nursery.cancel_scope.cancel()
         finally:
             reader.close()
+
+    def _read_now(self) -> bytes | None:
+        if self._end - self._first > NOW_BYTES:
+            return None
+        return self._blob_store.read_now(self._sha1, self._first, self._end)
 
     def _begin(self, is_read: bool) -> tuple[blobs.BlobReader, bytes]:
         """Open the blob, and read what is sent first; a failure is still an answer of its own."""

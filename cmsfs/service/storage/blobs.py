@@ -130,6 +130,11 @@ class BlobStore(abc.ABC):
         An open reader stays readable if the content is removed.
         """
 
+    def read_now(self, sha1: str, first: int, end: int) -> bytes | None:
+        """A few bytes of a content, without waiting for a disk or the network; None if that is not possible,
+        or if they are not there."""
+        return None
+
     @abc.abstractmethod
     def size(self, sha1: str) -> int:
         """The size of a stored content; blocking.  Raises `FileNotFoundError`."""

@@ -145,9 +145,7 @@ async def test_a_walk_that_waits_prefetches_as_many_files_as_it_has_read(
         go.set()
 
 
-async def test_the_reader_s_own_request_is_sent_first(
-    drive: Drive, other: Remote, network: Network
-) -> None:
+async def test_the_reader_s_own_request_is_sent_first(drive: Drive, other: Remote, network: Network) -> None:
     folders = [f"d{number}" for number in range(8)]
     await make(other, drive, [f"{folder}/f{number}" for folder in folders for number in range(9)])
     for folder in folders:

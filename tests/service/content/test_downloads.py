@@ -232,3 +232,12 @@ async def test_a_download_of_a_content_that_ends_too_early_breaks_off(
         with pytest.raises(httpx.RemoteProtocolError):
             await client.get(f"{url}/2.0/files/{file['id']}/content")
     assert len(log_watch.lines) == 1
+
+
+async def test_few_bytes_are_read_without_waiting_or_not_at_all(service, file):
+    read_now, sha1 = service.blobs.read_now, file["sha1"]
+    # Some file systems cannot tell whether they would wait.
+    assert read_now(sha1, 5, 9) in (CONTENT[5:9], None)
+    assert read_now(sha1, 150, 201) is None  # one more than there are
+    service.blobs.path(sha1).unlink()
+    assert read_now(sha1, 5, 9) is None
