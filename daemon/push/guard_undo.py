@@ -27,7 +27,6 @@ from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import apply_remote, lineages
 from cmsfs.replica.nodes import Ino, Node, NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import in_flight, node_rows
-from cmsfs.runtime import threads
 from daemon.push import former_paths, guard_keep
 from daemon.push.context import PushContext
 from daemon.push.rejected import UNDER_WAY, WRITTEN_AGAIN
@@ -215,7 +214,7 @@ async def _carry_out(
     context: PushContext, found: list[_Undo], recovered: Path
 ) -> tuple[Path | None, list[_Undo]]:
     undoable = [one for one in found if not one.reason]
-    kept = await threads.run_sync(guard_keep.save_all, _files_to_save(context, undoable), recovered)
+    kept = await guard_keep.save_all(_files_to_save(context, undoable), recovered)
     done: list[_Undo] = []
 
     def txn(conn: Connection) -> tuple[list[Change], list[_Undo]]:
