@@ -234,7 +234,7 @@ class Composition(Answers):
         self.trash = RemoteTrash(push_context, self.push, self.account)
         self.copies = RemoteCopies(push_context, self.push, self.account)
         self.thumbnails = self._thumbnails()
-        self.finder = RemoteSearch(db, client, self.hydrator, self.health, LocalSearch(db, blocks))
+        self.finder = RemoteSearch(db, client, self.hydrator, self.health, LocalSearch(db, blocks, drafts))
         self.shown = build(
             fs=self.fs,
             context=push_context,

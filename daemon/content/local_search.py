@@ -1,8 +1,9 @@
 """Searches local data, for when the service is unreachable.
 
-It covers names, descriptions and tags of all known items, and the text of cached text files.  The query
-language is that of the service's search (`cmsfs.query.fts_query`), and so is the index: one is built in
-memory for each search, from the items that pass the filters.
+It covers names, descriptions and tags of all known items, and the text of cached text files and of those
+written here that are not uploaded yet.  The query language is that of the service's search
+(`cmsfs.query.fts_query`), and so is the index: one is built in memory for each search, from the items that
+pass the filters.
 
 Rule: what is not known locally is not guessed: metadata and comments are only at the service.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import Protocol
 
+from cmsfs.journal.extents import Extents
 from cmsfs.models.content import search
 from cmsfs.query import fts_query, parser
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind
@@ -40,8 +42,9 @@ _ALL_KINDS = (NodeKind.FILE, NodeKind.FOLDER, NodeKind.LINK)
 
 _NODES = (
     "SELECT n.ino, n.name, n.kind, n.size, n.mtime_ns, n.sha1, n.draft, n.remote_id, n.item, c.dirty,"
-    " c.sha1 IS NOT NULL AND c.bitmap IS NULL AS whole"
-    " FROM node AS n LEFT JOIN content AS c ON c.sha1 = n.sha1"
+    " c.sha1 IS NOT NULL AND c.bitmap IS NULL AS whole,"
+    " d.base_sha1, d.size AS draft_size, d.extents, d.data"
+    " FROM node AS n LEFT JOIN content AS c ON c.sha1 = n.sha1 LEFT JOIN draft AS d ON d.id = n.draft"
     " WHERE n.parent IS NOT NULL AND n.ino > 2 AND n.kind <> 'symlink'"
 )
 _BELOW = (
@@ -57,6 +60,13 @@ _INSERT = (
 )
 
 PARTIAL = "names, attributes and text files on this machine; the service was not asked"
+
+
+class WrittenFiles(Protocol):
+    """What is being written (`Drafts`)."""
+
+    def path(self, draft_id: int) -> Path:
+        """Return the path of a draft's file."""
 
 
 class CachedFiles(Protocol):
@@ -89,9 +99,10 @@ class LocalResults:
 class LocalSearch:
     """Searches the replica and the cache."""
 
-    def __init__(self, db: Database, cached: CachedFiles) -> None:
+    def __init__(self, db: Database, cached: CachedFiles, written: WrittenFiles) -> None:
         self._db = db
         self._cached = cached
+        self._written = written
 
     async def search(self, wanted: parser.ParsedSearch, folders: Sequence[Ino]) -> LocalResults:
         """Return the matches; only below these folders, if any are given.
@@ -149,18 +160,25 @@ class LocalSearch:
 
     def _text(self, row: Row) -> str:
         extension = row["name"].rpartition(".")[2].lower()
-        if (
-            not row["whole"]
-            or row["draft"] is not None
-            or row["size"] > TEXT_BYTES
-            or _TEXTS.fullmatch(extension) is None
-        ):
+        if row["size"] > TEXT_BYTES or _TEXTS.fullmatch(extension) is None:
             return ""
         try:
-            data = self._cached.place(row["sha1"], dirty=bool(row["dirty"])).read_bytes()
+            data = self._contents(row)
         except OSError:
-            return ""  # evicted meanwhile
+            return ""  # evicted, or uploaded, meanwhile
         return data[:TEXT_BYTES].decode("utf-8", "replace").replace("\0", " ")
+
+    def _contents(self, row: Row) -> bytes:
+        """Return the bytes of a file; none, unless all of them are on this disk."""
+        if row["draft"] is None:
+            if not row["whole"]:
+                return b""
+            return self._cached.place(row["sha1"], dirty=bool(row["dirty"])).read_bytes()
+        if row["base_sha1"] is not None and not Extents.from_json(row["extents"]).covers(
+            0, row["draft_size"]
+        ):
+            return b""
+        return row["data"] if row["data"] is not None else self._written.path(row["draft"]).read_bytes()
 
 
 def _rows(conn: Connection, folders: Sequence[Ino]) -> Iterator[Row]:

@@ -1,6 +1,7 @@
 """`.search` on a real mount, with the tools that people use; one drive for all of it."""
 
 import errno
+import json
 import os
 import re
 from pathlib import Path
@@ -201,3 +202,7 @@ def test_search_without_a_network_with_ordinary_tools(stopped: MountedDrive, api
     partial = sh("getfattr --only-values -n user.cms.search.partial .search/lease")
     assert "the service was not asked" in partial
     assert stopped.cmsfs("search", "quay").stdout.count("berths.txt") == 1
+    done = stopped.cmsfs("search", "quay", "--json")
+    (item,) = json.loads(done.stdout)
+    assert (item["type"], item["path"], item["size"]) == ("file", "/Harbour/berths.txt", 15)
+    assert "the service was not asked" in done.stderr

@@ -83,6 +83,10 @@ def configured(account: str | None, url: str, password_file: str | None, mountpo
     `UserError` if the link shows nothing, or has another password.
     """
     link = parse(url)
+    if mountpoint is not None and not mountpoint.is_dir():
+        # Before it is remembered as the place of this link.
+        said = "is not a folder" if os.path.lexists(mountpoint) else "does not exist"
+        raise errors.UserError(f"The mountpoint {mountpoint} {said}.", exit_code=mounts.BAD_MOUNTPOINT)
     password = None if password_file is None else pydantic.SecretStr(passwords.read(password_file))
     before = config.load(link.account)
     if password is None and link.file.exists():

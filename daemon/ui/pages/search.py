@@ -19,7 +19,7 @@ async def show(desk: PageDesk) -> responses.Response:
         drive = desk.drive
         try:
             state = drive.state
-            local = LocalSearch(state.db, state.blocks)
+            local = LocalSearch(state.db, state.blocks, state.drafts)
             finding = RemoteSearch(state.db, drive.client, drive.hydrator, drive.health, local)
             search = await finding.begin(words)
             while len(found) < MOST and not search.is_complete:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cmsfs import errors
+from cmsfs import config, errors
 from cmsfs.cli import main
 from cmsfs.cli.mount import link_mount
 
@@ -93,3 +93,11 @@ def other_service() -> Iterator[str]:
 def test_another_service_wants_an_account(other_service, capsys):
     assert main.run(["mount", f"{other_service}/s/word"]) == 6
     assert "only to those who have an account there: `cmsfs login` first." in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_is_not_remembered_for_the_link(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for place, why in (("nowhere", "does not exist"), ("file", "is not a folder")):
+        assert main.run(["mount", "https://files.example.com/s/word", str(tmp_path / place)]) == 3
+        assert f"The mountpoint {tmp_path / place} {why}." in capsys.readouterr().err
+    assert not config.config_file().exists()

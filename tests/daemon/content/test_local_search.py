@@ -1,6 +1,7 @@
 """Searches while there is no network: names, attributes and text of what is on this machine."""
 
 import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.support.network import Network
 def find(drive: Drive) -> Callable[[str], Any]:
     """`await find(words)`: the paths that are found, sorted, and where alone it was looked."""
     agents = drive.agents
-    local = LocalSearch(drive.db, agents.state.blocks)
+    local = LocalSearch(drive.db, agents.state.blocks, agents.state.drafts)
     finding = RemoteSearch(drive.db, agents.client, agents.hydrator, agents.health, local)
 
     async def run(words: str) -> tuple[list[str], str]:
@@ -101,7 +102,9 @@ async def test_most_are_shown_and_all_are_counted(
     offline: None, drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_search, "MAX_MATCHES", 2)
-    found = await LocalSearch(drive.db, drive.agents.state.blocks).search(parser.parse("type:file"), [])
+    state = drive.agents.state
+    searches = LocalSearch(drive.db, state.blocks, state.drafts)
+    found = await searches.search(parser.parse("type:file"), [])
     assert (len(await found.more()), found.total) == (2, 4)
 
 
@@ -111,3 +114,17 @@ async def test_command_is_answered_without_the_network(offline: None, drive: Dri
         ("file", "/Legal/Contracts/lease.txt", len(b"the harbour is let"))
     ]
     assert (found.total, "not asked" in found.partial) == (1, True)
+
+
+async def test_text_that_was_written_just_now_is_found(offline: None, find, drive: Drive) -> None:
+    await drive.write("small.txt", b"the zebra is small")
+    await drive.write("large.md", b"a line\n" * 20_000 + b"the zebra is large")
+    await drive.write("Legal/Contracts/lease.txt", b"the zebra is leased")
+    found, partial = await find("zebra")
+    assert found == ["Legal/Contracts/lease.txt", "large.md", "small.txt"]
+    assert "not asked" in partial
+    # Changed in a part: the rest is not in what was written.
+    await drive.fs.write((await drive.fs.open(await drive.ino("lease.md"), os.O_RDWR)).fh, 1, b"zebra")
+    assert (await find("zebra"))[0] == found
+    await drive.write("small.txt", b"gone")
+    assert "small.txt" not in (await find("zebra"))[0]

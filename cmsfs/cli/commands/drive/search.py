@@ -101,10 +101,20 @@ def _search(settings: config.Settings, words: str, limit: int) -> searching.Foun
 
 
 def _print_json(settings: config.Settings, words: str, limit: int) -> None:
-    """Print the items with all fields, which only the service has."""
+    """Print the items with all fields, which only the service has; without it those that a drive knows."""
     from cmsfs.cli.commands.drive import remote_search
 
-    output.document(remote_search.documents(settings, words, limit))
+    try:
+        output.document(remote_search.documents(settings, words, limit))
+    except* errors.Offline:
+        found = _search(settings, words, limit)
+        output.document([one.model_dump(mode="json") for one in found.entries])
+        _note_partial(found)
+
+
+def _note_partial(found: searching.FoundItems) -> None:
+    if found.partial:
+        output.note(f"Without the service: {found.partial}.")
 
 
 def _kept(kept: saved_searches.SavedSearches, name: str | None, query: tuple[str, ...]) -> list[str]:
@@ -151,8 +161,7 @@ def _show(found: searching.FoundItems, *, long: bool) -> None:
         output.note("No matches.")
     elif found.total > len(found.entries):
         output.note(f"{found.total - len(found.entries):,} more matches; --limit shows more.")
-    if found.partial:
-        output.note(f"Without the service: {found.partial}.")
+    _note_partial(found)
 
 
 def _show_saved(kept: saved_searches.SavedSearches, *, as_json: bool) -> None:
