@@ -66,7 +66,15 @@ class PlanExecutor:
         self._log_for_undo(plan, now)
         for step in plan.steps:
             await self._try(step)
+            if step.action == "restore" and step in self.done:
+                await self._move_on(step)
         self.refused += self._drain()
+
+    async def _move_on(self, step: RestoreStep) -> None:
+        """Move a restored item to its place; the service restores it to where it was deleted."""
+        item = await self._client.items.get(*step.key)
+        if (item.name, item.parent.id if item.parent else None) != (step.name, step.parent):
+            await self._try(replace(step, action="place"))
 
     def _log_for_undo(self, plan: RestorePlan, now: Mapping[Key, ItemState]) -> None:
         if self._undo is not None:

@@ -208,6 +208,28 @@ def test_a_folder_that_was_renamed_itself_comes_back(capsys, tmp_path):
     assert list(_on_service("/Projects/tree")) == ["/one"]
 
 
+def test_a_folder_that_was_moved_and_then_deleted_comes_back_to_where_it_was(capsys, tmp_path):
+    """The service restores it into the folder that it was deleted from."""
+    _put(tmp_path, "/Projects", {"a/one": b"1", "two": b"2"})
+    before = _on_service("/Projects/tree")
+    moment = _now()
+
+    async def spoil(client: Client, paths: remote_paths.RemotePaths) -> None:
+        tree = await paths.get_folder("/Projects/tree")
+        reports = (await paths.get_folder("/Reports")).id
+        await client.items.update("folder", tree.id, name="elsewhere", parent_id=reports)
+        await client.items.delete("folder", tree.id, recursive=True)
+
+    reports = _on_service("/Reports")
+    _on_service("", spoil)
+    after = _on_service("/Projects")
+    _json(capsys, "/Projects/tree", "--as-of", moment, "--yes")
+    assert _on_service("/Projects/tree") == before
+    assert _on_service("/Reports") == reports
+    assert main.run(["restore", "--undo", "--yes"]) == 0
+    assert (_on_service("/Projects"), _on_service("/Reports")) == (after, reports)
+
+
 def test_a_chain_and_a_circle_of_renames_take_a_request_each(capsys, tmp_path, monkeypatch):
     count = 30
     _put(tmp_path, "/Projects", {f"{n:02}": str(n).encode() for n in range(count)})
