@@ -1,6 +1,7 @@
 """An S3 server for tests: the gateway of JuiceFS, backed by an SQLite file and a folder."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,12 @@ def program() -> str | None:
     """Return the path of the program; None if it is not installed."""
     beside = Path(sys.executable).with_name("juicefs")
     return str(beside) if beside.exists() else shutil.which("juicefs")
+
+
+def place(test: str) -> str:
+    """Return the URL of a test's own prefix, by its name with its parameters."""
+    words = re.sub(r"\W+", "-", test).strip("-")
+    return f"s3://{BUCKET}/{words}"
 
 
 class S3Server:

@@ -71,7 +71,7 @@ async def plan(s3, monkeypatch):
 
 @pytest.fixture
 async def service(root, fill, plan, request):
-    url = f"s3://{s3_server.BUCKET}/{request.node.name}"
+    url = s3_server.place(request.node.name)
     async with store.open_store(root, url, redirects=True) as opened:
         await fill(opened)
         yield opened

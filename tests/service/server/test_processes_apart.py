@@ -41,7 +41,7 @@ def url(postgres):
 
 @pytest.fixture
 def blobs_url(request):
-    return f"s3://{s3_server.BUCKET}/{request.node.name}"
+    return s3_server.place(request.node.name)
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def blobs_url(s3, plan, monkeypatch, request):
     monkeypatch.setitem(s3_bucket.RETRY_CONFIG, "max_retries", 1)
     monkeypatch.setitem(s3_bucket.RETRY_CONFIG, "retry_timeout", timedelta(seconds=1))
     monkeypatch.setitem(s3_bucket.TIMEOUTS, "timeout", "2s")
-    return f"s3://{s3_server.BUCKET}/{request.node.name.replace('[', '-').rstrip(']')}"
+    return s3_server.place(request.node.name)
 
 
 async def keys(service, top):
@@ -124,7 +124,8 @@ async def test_a_download_says_so_or_breaks_off(api, service, plan, fault, nurse
     expect_log("the contents are out of reach")
     expect_log("download aborted")
     monkeypatch.setattr(s3_reader, "WINDOW", 100_000)
-    data = os.urandom(300_000)
+    # More than sockets hold.
+    data = os.urandom(20_000_000)
     file = await api.upload("a.bin", data)
     url = await nursery.start(lambda task_status: serve.serve(service, port=0, task_status=task_status))
     headers = {"authorization": api.http.headers["authorization"], "prefer": "return=representation"}

@@ -32,7 +32,7 @@ def blobs_url(s3, plan, monkeypatch, request):
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", plan.url)
-    return f"s3://{s3_server.BUCKET}/{request.node.name}"
+    return s3_server.place(request.node.name)
 
 
 async def test_it_is_ready_while_the_bucket_is_there(api, s3, plan, monkeypatch, expect_log):

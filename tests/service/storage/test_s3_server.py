@@ -48,7 +48,7 @@ def s3(tmp_path_factory, request):
 def blobs_url(s3, monkeypatch, request):
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
-    return f"s3://{s3_server.BUCKET}/{request.function.__name__}"
+    return s3_server.place(request.node.name)
 
 
 def _keys(service):
@@ -230,12 +230,18 @@ def _until(condition):
         time.sleep(0.01)
 
 
-@pytest.mark.embedded  # the process has a folder alone
-@pytest.mark.timeout(300)
-async def test_what_was_acknowledged_outlives_kills_and_outages(tmp_path, blobs_url, s3):
-    """Four upload at once, while the service and the bucket's server are killed in turn."""
+@pytest.fixture
+def quick_s3(s3):
     if isinstance(s3, swift_server.SwiftServer):
         pytest.skip("its four servers take too long to be there again")
+    return s3
+
+
+@pytest.mark.embedded  # the process has a folder alone
+@pytest.mark.timeout(300)
+async def test_what_was_acknowledged_outlives_kills_and_outages(tmp_path, blobs_url, quick_s3):
+    """Four upload at once, while the service and the bucket's server are killed in turn."""
+    s3 = quick_s3
     root = tmp_path / "data"
     server = ServerProcess(root, "--blobs", blobs_url, env=os.environ | s3.environment).start()
     stop = threading.Event()
