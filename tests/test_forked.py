@@ -5,9 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tests.support import forked
 
 FORKED = [sys.executable, "-m", "cmsfs"]
 STARTED = [sys.executable, "-B", "-m", "cmsfs"]  # an option of Python's own
@@ -73,3 +79,21 @@ def test_a_script_passes_its_signal_on(program, tmp_path):
         process.terminate()
         assert process.wait(timeout=30) == 0
         assert "another signal" in process.stderr.read()
+
+
+def test_threads_that_need_it_at_once_start_one_server(monkeypatch):
+    """Two would end each other: the first is forgotten, and a program forked by it has nobody to tell."""
+    both = threading.Barrier(2)
+    shipped = tempfile.mkdtemp
+
+    def folder():
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+        return shipped()
+
+    monkeypatch.setattr(tempfile, "mkdtemp", folder)
+    server = forked.Server()
+    with ThreadPoolExecutor(2) as pool:
+        first, second = [pool.submit(server.path) for _ in range(2)]
+    assert first.result() == second.result()
+    server.stop()

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +51,7 @@ class Server:
         self._path = path
         self._process: subprocess.Popen[bytes] | None = None
         self._early = _early(os.environ)
+        self._starting = threading.Lock()
 
     def has(self, env: Mapping[str, str]) -> bool:
         """Return whether a program with this environment can be forked."""
@@ -57,26 +59,31 @@ class Server:
 
     def path(self) -> str:
         """Return the path of its socket, starting it if needed; it answers once everything is loaded."""
-        if self._path is None:
-            self._path = f"{tempfile.mkdtemp()}/s"
-            listener = socket.socket(socket.AF_UNIX)
-            listener.bind(self._path)
-            listener.listen(100)
-            command = [sys.executable, "-P", str(_HERE / "forkserver.py"), str(listener.fileno())]
-            self._process = _Plain(
-                command,
-                stdin=subprocess.PIPE,
-                pass_fds=[listener.fileno()],
-                # The server must not see a test's own folders; forked processes get theirs with the request.
-                env={
-                    "ROOM": _ROOM,
-                    **_early(os.environ),
-                    **{name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ},
-                },
-                start_new_session=True,
-            )
-            listener.close()
-        return self._path
+        with self._starting:
+            if self._path is None:
+                self._path = self._start()
+            return self._path
+
+    def _start(self) -> str:
+        path = f"{tempfile.mkdtemp()}/s"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen(100)
+        command = [sys.executable, "-P", str(_HERE / "forkserver.py"), str(listener.fileno())]
+        self._process = _Plain(
+            command,
+            stdin=subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+            # The server must not see a test's own folders; forked processes get theirs with the request.
+            env={
+                "ROOM": _ROOM,
+                **_early(os.environ),
+                **{name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ},
+            },
+            start_new_session=True,
+        )
+        listener.close()
+        return path
 
     def stop(self) -> None:
         """Stop it; forked processes continue."""
