@@ -68,11 +68,33 @@ async def claim_folder(root: Path, db: engine.Engine, shared: engine.StoreCoordi
     if file is None or file.id != recorded.id:
         raise errors.UserError(
             f"The contents of this database are in another data folder (it was {recorded.place}, and its"
-            f" {RECORD} has the id {recorded.id}), not in {root}: all processes need that one, or --blobs."
+            f" {RECORD} has the id {recorded.id}), not in {root}: all processes need that one; if they"
+            f" were copied to {root}, stop the service and run cmsfs service relocate."
         )
     if not file.claimed:
         data = replace(file, claimed=True).data()
         await threads.run_sync(partial(folder.write_file, root / RECORD, data, new=False))
+
+
+async def relocate(root: Path, shared: engine.StoreCoordination) -> str:
+    """Record that the contents of this database are in `root` now; return the folder.
+
+    Raises `UserError` if the folder has not its contents.
+    """
+    data = shared.value(RECORD)
+    if data is None:
+        raise errors.UserError("The database has not recorded where its contents are.")
+    recorded = _ClaimedFolder(**json.loads(data))
+    file = await threads.run_sync(_read_file, root)
+    if file is not None and file.id != recorded.id:
+        raise errors.UserError(f"{root} has the contents of another service.")
+    if not await threads.run_sync(has_blobs, root):
+        raise errors.UserError(f"{root} has no contents.")
+    file_data = _FolderId(recorded.id, claimed=True).data()
+    await threads.run_sync(partial(folder.write_file, root / RECORD, file_data, new=False))
+    place = f"{root.resolve()} on {socket.gethostname()}"
+    await shared.set_value(RECORD, replace(recorded, place=place).data())
+    return str(root)
 
 
 def check_unclaimed(root: Path) -> None:

@@ -132,12 +132,7 @@ async def open_store(
         raise errors.UserError(f"{root} cannot hold the service's data: {error.strerror}.") from error
     clock = moments.StoreClock()
     async with AsyncExitStack() as stack:
-        shared: engine.StoreCoordination
-        db: engine.Engine
-        if database_url is None:
-            shared, db = await _open_file(root, stack)
-        else:
-            shared, db = await _open_server(database_url, clock, stack)
+        shared, db = await open_database(root, database_url, clock, stack)
         files = await _open_files(root, blobs_url, db, shared, redirects=redirects)
         store = Store(root, db, files, shared=shared, clock=clock)
         shared.on_remote_write = store.notify_written
@@ -153,6 +148,16 @@ async def open_store(
         if not exclusive:
             await shared.open_shared()
         yield store
+
+
+async def open_database(
+    root: Path, url: str | None, clock: moments.StoreClock, stack: AsyncExitStack
+) -> tuple[engine.StoreCoordination, engine.Engine]:
+    """Open the database of a store, at a URL or in its folder, until the stack is unwound.
+
+    Raises `UserError` if it cannot be used.
+    """
+    return await (_open_file(root, stack) if url is None else _open_server(url, clock, stack))
 
 
 async def _open_file(root: Path, stack: AsyncExitStack) -> tuple[engine.StoreCoordination, engine.Engine]:
@@ -179,6 +184,15 @@ def load_postgres() -> None:
         raise errors.UserError(message) from error
 
 
+def load_s3() -> None:
+    """Import what keeps contents in a bucket.  Raises `UserError` if the library is not installed."""
+    try:
+        importlib.import_module("cmsfs.service.storage.s3.claim")
+    except ImportError as error:
+        message = "Contents in a bucket need the library obstore: pip install 'cmsfs[server-s3]'."
+        raise errors.UserError(message) from error
+
+
 async def _open_server(
     url: str, clock: moments.StoreClock, stack: AsyncExitStack
 ) -> tuple[engine.StoreCoordination, engine.Engine]:
@@ -202,11 +216,9 @@ async def _open_files(
             parts.FolderParts(root / "sessions"),
             derived_files.FolderDerivedFiles(root / "renditions"),
         )
-    try:
-        from cmsfs.service.storage.s3 import claim, s3_blobs, s3_derived_files, s3_parts
-    except ImportError as error:
-        message = "Contents in a bucket need the library obstore: pip install 'cmsfs[server-s3]'."
-        raise errors.UserError(message) from error
+    load_s3()
+    from cmsfs.service.storage.s3 import claim, s3_blobs, s3_derived_files, s3_parts
+
     bucket = await claim.open_bucket(root, url, db, shared)
     fetched = root / "fetched"
     fetched.mkdir(exist_ok=True, mode=0o700)

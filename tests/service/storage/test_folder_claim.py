@@ -245,6 +245,10 @@ def test_two_processes_share_a_folder(postgres, tmp_path):
     try:
         for server in made:
             server.start()
+        # Without the file it is known already, and there are no credentials of a sample to name.
+        again = ServerProcess(tmp_path / "data", "--database", url)
+        made.append(again.start())
+        assert again.ready_info.keys() == {"url"}
     finally:
         codes = [server.stop() for server in made]
-    assert codes == [0, 0]
+    assert codes == [0, 0, 0]

@@ -291,7 +291,9 @@ def _print_startup(url: str, options: _Options, ids: provisioning.Ids | None) ->
             )
         return
     credentials = options.folder / "credentials.json"
+    has_sample = credentials.exists()  # of another start, the store may have an enterprise of its own
     if options.as_json:
-        output.document({"url": url, "credentials_file": str(credentials)})
+        output.document({"url": url} | ({"credentials_file": str(credentials)} if has_sample else {}))
     else:
-        output.say(f"Serving {options.folder} at {shown}, credentials in {credentials}.  Ctrl-C ends it.")
+        where = f", credentials in {credentials}" if has_sample else ""
+        output.say(f"Serving {options.folder} at {shown}{where}.  Ctrl-C ends it.")

@@ -10,7 +10,7 @@ import click
 import trio
 
 from cmsfs import config, errors, output
-from cmsfs.cli.commands.service import store_move
+from cmsfs.cli.commands.service import store_move, store_relocate
 from cmsfs.cli.support import context
 from cmsfs.service.storage import blob_check, blobs, store
 from cmsfs.service.storage.database_url import checked_url
@@ -21,10 +21,11 @@ _MAX_LISTED = 20
 
 @click.group()
 def service() -> None:
-    """The embedded service's data: check, move."""
+    """The embedded service's data: check, move, relocate."""
 
 
 service.add_command(store_move.move)
+service.add_command(store_relocate.relocate)
 
 
 @service.command("check")

@@ -1,5 +1,6 @@
 """`cmsfs service move`: copies a service's data into another store, possibly with other engines."""
 
+import shlex
 import sys
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -78,17 +79,18 @@ def move(
             f"Moved: {sum(counts.values())} rows of {len(counts)} tables; {moved.moved} contents,"
             f" {output.size(moved.size)}, and {moved.already_there} were there already."
         )
-        output.say(f"The original is as it was.  Serve the copy: cmsfs serve {_serve_options(target)}")
+        output.say(f"The original is as it was.  Serve the copy: cmsfs serve {serve_options(target)}")
     if moved.broken:
         broken = f"{len(moved.broken)} contents are missing or damaged"
         message = f"{broken}; cmsfs service check names their files."
         click.echo(message, err=True)
 
 
-def _serve_options(place: StorePlace) -> str:
-    found = f"--data {place.folder}"
-    found += f" --database {place.database}" if place.database else ""
-    return found + (f" --blobs {place.blobs}" if place.blobs else "")
+def serve_options(place: StorePlace) -> str:
+    """Return the options that name a store, for a shell."""
+    found = ["--data", str(place.folder)]
+    found += ["--database", place.database] if place.database else []
+    return shlex.join(found + (["--blobs", place.blobs] if place.blobs else []))
 
 
 async def _move(

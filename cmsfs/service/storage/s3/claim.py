@@ -41,7 +41,10 @@ async def open_bucket(
     assert url is not None  # with neither, contents are in the folder, and nobody calls this
     bucket = s3_bucket.S3Bucket(url)
     if known is not None and known.url != bucket.url:
-        raise errors.UserError(f"The contents of {root} are in {known.url}, not in {url}.")
+        raise errors.UserError(
+            f"The contents of {root} are in {known.url}, not in {url}; if they were copied there, stop the"
+            " service and run cmsfs service relocate."
+        )
     if known is None and folder_claim.has_blobs(root):
         raise errors.UserError(f"{root} has contents in its own folder; a new store can have them in {url}.")
     if folder_claim.is_claimed(shared) or (known is None and db.rows("SELECT 1 FROM version LIMIT 1")):
@@ -51,6 +54,31 @@ async def open_bucket(
     except blobs.BlobsUnavailable as error:
         raise errors.UserError(f"The contents cannot be reached: {error.strerror}.") from error
     return bucket
+
+
+async def relocate(root: Path, url: str, shared: engine.StoreCoordination) -> str:
+    """Record that the contents have been copied to another prefix; return its URL.
+
+    Raises `UserError` if the prefix has not the contents of this store, or is unreachable.
+    """
+    known = _parse(shared.value(blobs.LOCATION) or _read_folder_note(root))
+    if known is None:
+        raise errors.UserError("The contents of this service are in no bucket.")
+    bucket = s3_bucket.S3Bucket(url)
+    try:
+        found = await threads.run_sync(_read_owner_id, bucket)
+        if found is None:
+            # Copied without it, perhaps.
+            if not await threads.run_sync(lambda: any(True for _ in bucket.list("blobs"))):
+                raise errors.UserError(f"{bucket.url} has no contents.")
+            owner = json.dumps({"id": known.id}).encode()
+            await threads.run_sync(bucket.put_new, s3_bucket.OWNER_KEY, owner)
+        elif found != known.id:
+            raise errors.UserError(f"{bucket.url} has the contents of another store.")
+    except blobs.BlobsUnavailable as error:
+        raise errors.UserError(f"The contents cannot be reached: {error.strerror}.") from error
+    await shared.set_value(blobs.LOCATION, _Claim(bucket.url, known.id, claimed=True).data())
+    return bucket.url
 
 
 async def _claim(bucket: s3_bucket.S3Bucket, known: _Claim | None, shared: engine.StoreCoordination) -> None:
