@@ -68,6 +68,10 @@ class Drafts:
         self._unsent_since[draft_id] = self.clock()
         return draft
 
+    def in_memory(self, draft_id: int) -> Draft | None:
+        """Return the draft with this id if it is in memory, because of an open file or a commit to come."""
+        return self._live.get(draft_id)
+
     def find(self, draft_id: int) -> Draft | None:
         """Return the draft with this id, loaded from its row if it is not in memory."""
         if draft := self._live.get(draft_id):

@@ -323,6 +323,15 @@ class FileIO:
 
     # ---- queries ----
 
+    def forget_written_time(self, node: Node) -> None:
+        """Let what was written before now no longer change the node's time, which is set by a call."""
+        # The next open may find the draft in memory, although nobody has the file open now.
+        draft = self.live_draft(node)
+        if draft is None and node.draft is not None:
+            draft = self._drafts.in_memory(node.draft)
+        if draft is not None:
+            draft.mtime_ns = None
+
     def live_draft(self, node: Node) -> Draft | None:
         """Return a node's draft if it is in memory: its size and time are newer than the row's."""
         file = self._open.get(node.ino)

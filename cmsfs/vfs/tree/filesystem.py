@@ -204,9 +204,8 @@ class Filesystem:
         return self._attributes(self._node(ino))
 
     async def _set_mode_and_time(self, node: Node, changes: SetAttr) -> None:
-        if changes.mtime_ns is not None and (draft := self._files.live_draft(node)) is not None:
-            # Data written before this call must not change the time that is set now.
-            draft.mtime_ns = None
+        if changes.mtime_ns is not None:
+            self._files.forget_written_time(node)
         await self._entries.set_attributes(node.ino, changes)
 
     async def _allowed(self, node: Node, needed: NodeRight) -> None:

@@ -5,6 +5,7 @@ import stat
 
 import pytest
 
+from cmsfs.replica import tree
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.vfs.conftest import Drive
 
@@ -48,6 +49,19 @@ async def test_extreme_times_are_clamped(drive: Drive, seconds: int) -> None:
     after = await drive.fs.setattr(ino, SetAttr(atime_ns=wanted, mtime_ns=wanted))
     kept = min(max(wanted, -(2**63)), 2**63 - 1)  # the years 1677 to 2262
     assert (after.atime_ns, after.mtime_ns) == (kept, kept)
+
+
+async def test_mtime_set_after_the_close_is_that_of_the_next_open(drive: Drive) -> None:
+    """Whose draft may still be in memory, with the time of the last write."""
+    ino = await drive.write_file("f", b"abc")
+    node = tree.find(drive.db, ino)
+    assert node is not None and node.draft is not None
+    held = drive.drafts.find(node.draft)  # as the group commit does
+    assert held is not None and held.mtime_ns is not None
+    await drive.fs.setattr(ino, SetAttr(mtime_ns=12345))
+    opened = await drive.fs.open(ino, os.O_RDONLY)
+    assert drive.fs.getattr(ino).mtime_ns == 12345
+    await drive.fs.release(opened.fh)
 
 
 async def test_mtime_of_uploaded_file_is_sent_alone(drive: Drive) -> None:
