@@ -12,6 +12,7 @@ def checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         password, asked = parts.password, parse_qs(parts.query)
+        (parts.hostname or "").encode("idna")
     except ValueError:
         raise _unknown() from None
     if parts.scheme not in _SCHEMES:

@@ -51,6 +51,10 @@ ELSEWHERE = {
     "pipx install cmsfs-*.whl": ("tests/packaging/test_wheel.py", '"pipx install'),
     "uv tool install cmsfs-*.whl": ("tests/packaging/test_wheel.py", '"uv tool install'),
     "cmsfs serve --blobs s3://bucket/prefix": ("tests/service/storage/test_s3_server.py", '"--blobs"'),
+    "cmsfs service relocate --database postgresql://... --blobs s3://backup/prefix": (
+        "tests/service/storage/test_relocate.py",
+        '"service", "relocate"',
+    ),
     "packaging/wheel [FOLDER]": ("tests/packaging/test_wheel.py", '"packaging" / "wheel"'),
     "packaging/deb [--revision N] [FOLDER]": ("tests/packaging/conftest.py", '"packaging" / "deb"'),
     "packaging/rpm [FOLDER]": ("tests/packaging/test_builds.py", '"packaging" / "rpm"'),
