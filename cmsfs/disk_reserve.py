@@ -55,6 +55,10 @@ class DiskReserve:
         """Whether the full reserve is in place."""
         return self._held >= self.nbytes
 
+    def is_roomy(self) -> bool:
+        """Whether there is far more space than is needed."""
+        return self._free() > ROOMY_BYTES
+
     def check(self, nbytes: int = 0) -> None:
         """Raise `OSError` (ENOSPC) if `nbytes` more must not be written."""
         if self._free() - nbytes < self.floor:

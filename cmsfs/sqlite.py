@@ -5,8 +5,8 @@ transaction of a few statements takes 60 µs on the loop and 300 µs through a t
 switches, so the changes of a single file system call are committed on the loop too.  Such a commit only
 appends to the write-ahead log and does not wait for the disk.  Everything that does wait runs in a thread:
 WAL checkpoints (20 ms), durable commits, and transactions that start while the log is being fsynced.  The
-loop does not wait for a long transaction either: other writers are suspended.  Used by the replica and by
-the embedded service.
+loop does not wait for a long transaction either: other writers are suspended.  `write_back` does most of a
+checkpoint without suspending anybody.  Used by the replica and by the embedded service.
 
 Rules: after `await db.write(f)` returns, reads on the loop see what `f` did.  Transactions run one at a time,
 in the order of their requests, wherever they run.
@@ -19,6 +19,7 @@ import resource
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,6 +39,11 @@ Row = sqlite3.Row
 
 # A checkpoint is due when the log has this many pages (4 MiB).
 LOG_PAGES = 1000
+
+# With `write_back` and much room on the disk, only when it is this many times as long.  `write_back` restarts
+# it earlier, but not often: transactions are suspended for three fsyncs.
+MOST_LOGS = 16
+RESTARTED_LOGS = 8
 _FRAME_BYTES = 4096 + 24
 
 # Check the log's length every so many transactions: each check is a system call, and a short transaction
@@ -73,8 +79,11 @@ class Database:
         self._long_reads = trio.CapacityLimiter(4)
         self._idle_readers: list[Connection] = []
         self._max_log_bytes = _max_log_pages() * _FRAME_BYTES
-        # Length of the log, in bytes, at which a checkpoint is due.
-        self._checkpoint_at = self._max_log_bytes
+        # Length of the log, in bytes, at which a checkpoint is due, and at which `write_back` is.
+        self._checkpoint_at = self._write_back_at = self._max_log_bytes
+        self._backfiller: Connection | None = None
+        # Whether the log may become longer until `write_back` is called, which somebody does twice a second.
+        self.may_grow_log: Callable[[], bool] = lambda: False
         # Transactions since the log's length was last checked.
         self._txns_since_check = _CHECK_LOG_EVERY
         # Whether a truncated log may be unable to grow again for lack of disk space.
@@ -163,10 +172,41 @@ class Database:
         with suppress(FileNotFoundError):
             durability.sync(self._log)
 
+    async def write_back(self) -> None:
+        """Write the log back into the database while transactions go on, if it has become long enough.
+
+        Call it when the log has just been synced.  Transactions suspend only for the rest, and only once the
+        log is very long: it then starts anew.
+        """
+        if self._is_disk_full or self._log_length() < self._write_back_at:
+            return
+        # In a thread, too, since a transaction may now restart the log, which waits for the disk.
+        with self.log_syncing():
+            is_whole = await threads.run_sync(self._write_back)
+            if is_whole or self._log_length() >= RESTARTED_LOGS * self._max_log_bytes:
+                async with LockGuard(self._write_lock):
+                    await self._in_thread(self._checkpoint)
+
+    def _write_back(self) -> bool:
+        """Return whether nothing is left in the log."""
+        try:
+            if self._backfiller is None:
+                self._backfiller = database_files.connect(self.path, read_only=False, cache_kib=64)
+            busy, frames, done = self._backfiller.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            log.info("the write-ahead log of %s could not be written back: %s", self.path, error)
+            busy = 1
+        self._write_back_at = self._log_length() + self._max_log_bytes
+        return not busy and bool(frames == done)
+
     async def _run_in_thread(self, txn: Callable[[Connection], T], durable: bool = False) -> T:
+        return await self._in_thread(partial(self._run, txn, durable, True))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Use the writing connection in a thread."""
         self._loop_conn = self._reader
         try:
-            return await threads.run_sync(self._run, txn, durable, True)
+            return await threads.run_sync(work)
         finally:
             self._loop_conn = self._writer
 
@@ -202,7 +242,10 @@ class Database:
         if self._is_disk_full:
             return self._txns_since_check >= _CHECKPOINT_EVERY_WHEN_FULL
         self._txns_since_check = 0
-        return not 0 < self._log_length() < self._checkpoint_at
+        length = self._log_length()
+        if self._checkpoint_at <= length < MOST_LOGS * self._max_log_bytes:
+            return not self.may_grow_log()
+        return not 0 < length < self._checkpoint_at
 
     def _log_length(self) -> int:
         # With `journal_size_limit=0` SQLite truncates the file when it restarts the log.
@@ -220,14 +263,14 @@ class Database:
         self._txns_since_check = 0
         try:
             self._writer.execute(f"PRAGMA journal_size_limit={-1 if self._is_disk_full else 0}")
-            _, frames, done = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if frames == done:
+            busy, frames, done = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if frames == done and not busy:
                 version = self._writer.execute("PRAGMA user_version").fetchone()[0]
                 self._writer.execute(f"PRAGMA user_version={version}")
         except sqlite3.Error as error:
             log.info("the write-ahead log of %s could not be written back: %s", self.path, error)
         # If readers prevented the restart, the log keeps growing until the next attempt.
-        self._checkpoint_at = self._log_length() + self._max_log_bytes
+        self._checkpoint_at = self._write_back_at = self._log_length() + self._max_log_bytes
 
     def _read(self, fn: Callable[[Connection], T]) -> T:
         try:
@@ -242,12 +285,13 @@ class Database:
     def limit_log_size(self, nbytes: int) -> None:
         """Checkpoint the log when it reaches about `nbytes`; call before the first write."""
         self._max_log_bytes = min(_max_log_pages(), max(16, nbytes // 4096)) * _FRAME_BYTES
-        self._checkpoint_at = self._max_log_bytes
+        self._checkpoint_at = self._write_back_at = self._max_log_bytes
 
     def close(self) -> None:
         """Close every connection; the caller has stopped using the database."""
-        for conn in (*self._idle_readers, self._reader, self._writer):
-            conn.close()
+        for conn in (*self._idle_readers, self._backfiller, self._reader, self._writer):
+            if conn is not None:
+                conn.close()
         self._idle_readers.clear()
 
 

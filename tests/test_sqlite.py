@@ -3,6 +3,7 @@
 import errno
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import trio
 import trio.testing
 
 from cmsfs import errors, sqlite
+from cmsfs.runtime import threads
 
 SCHEMA = """
 CREATE TABLE t(a, b);
@@ -119,8 +121,9 @@ async def test_long_write_does_not_stall_the_loop(tmp_path: Path) -> None:
     assert order == ["long", "short"]
 
 
-async def test_the_log_is_written_back_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And begun anew there: the loop never does what SQLite waits for the disk in."""
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is done on the loop that waits for the disk."""
     here, slow = threading.get_ident(), list[str]()
 
     def watch(text: str) -> None:
@@ -135,27 +138,111 @@ async def test_the_log_is_written_back_in_a_thread(tmp_path: Path, monkeypatch: 
         return conn
 
     monkeypatch.setattr(sqlite3, "connect", traced)
+    return slow
+
+
+class Inserts:
+    """Short transactions, and the lengths that the log has after each."""
+
+    def __init__(self, db: sqlite.Database) -> None:
+        self._db = db
+        self._log = Path(f"{db.path}-wal")
+        self.lengths: list[int] = []
+        self.on_loop = 0
+
+    async def insert(self) -> None:
+        here, before = threading.get_ident(), list[bytes]()
+
+        def txn(conn: sqlite.Connection) -> None:
+            conn.execute("INSERT INTO t VALUES (1, 0)")
+            if threading.get_ident() == here:
+                before.append(self._log.read_bytes()[:32])
+
+        await self._db.write_short(txn)
+        if before:
+            self.on_loop += 1
+            # To begin the log anew is to fsync its beginning.
+            assert before == [self._log.read_bytes()[:32]]
+        self.lengths.append(self._log.stat().st_size)
+
+
+async def test_the_log_is_written_back_in_a_thread(tmp_path: Path, slow: list[str]) -> None:
+    """And begun anew there: the loop never does what SQLite waits for the disk in."""
     async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
         db.limit_log_size(40 * 4096)
-        log, lengths = tmp_path / "a.db-wal", list[int]()
-        threads = list[int]()
-
-        def insert(conn: sqlite.Connection) -> None:
-            conn.execute("INSERT INTO t VALUES (1, 0)")
-            threads.append(threading.get_ident())
-
+        inserts = Inserts(db)
         for _ in range(400):
-            before = log.read_bytes()[:32]
-            await db.write_short(insert)
-            if threads[-1] == here:
-                # To begin the log anew is to fsync its beginning.
-                assert before == log.read_bytes()[:32]
-            lengths.append(log.stat().st_size)
+            await inserts.insert()
         assert slow == []
-        assert 0 < min(lengths) < max(lengths) < 3 * 40 * 4096
-        assert threads.count(here) > 300
+        assert 0 < min(inserts.lengths) < max(inserts.lengths) < 3 * 40 * 4096
+        assert inserts.on_loop > 300
         assert len(db.rows("SELECT * FROM t")) == 400
-    assert not log.exists()
+    assert not (tmp_path / "a.db-wal").exists()
+
+
+async def test_the_log_is_written_back_beside_transactions(tmp_path: Path, slow: list[str]) -> None:
+    """Whoever writes meanwhile neither waits for the disk nor begins the log anew, and it stays bounded."""
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+        db.limit_log_size(16 * 4096)
+        db.may_grow_log = lambda: True
+        inserts = Inserts(db)
+        for _ in range(20):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(db.write_back)
+                for _ in range(20):
+                    await inserts.insert()
+                    await trio.lowlevel.checkpoint()
+        assert slow == []
+        least = 16 * 4096
+        assert max(inserts.lengths) > 2 * least
+        assert max(inserts.lengths) < (sqlite.MOST_LOGS + 1) * least
+        assert inserts.lengths != sorted(inserts.lengths)
+        assert inserts.on_loop > 200
+        assert len(db.rows("SELECT * FROM t")) == 400
+    assert not (tmp_path / "a.db-wal").exists()
+
+
+async def test_who_writes_when_all_is_written_back_does_not_begin_the_log_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, done, run_sync = threading.Event(), threading.Event(), threads.run_sync
+
+    async def told(work: Callable[[], Any], *arguments: Any) -> Any:
+        def and_tell() -> Any:
+            found = work(*arguments)
+            done.set()
+            return found
+
+        begun.set()
+        return await run_sync(and_tell)
+
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db, trio.open_nursery() as nursery:
+        db.limit_log_size(16 * 4096)
+        db.may_grow_log = lambda: True
+        inserts = Inserts(db)
+        for _ in range(40):
+            await inserts.insert()
+        on_loop = inserts.on_loop
+        monkeypatch.setattr(threads, "run_sync", told)
+        nursery.start_soon(db.write_back)
+        while not begun.is_set():
+            await trio.lowlevel.checkpoint()
+        # No await: this task goes on before the one that waits for the thread.
+        done.wait()
+        monkeypatch.setattr(threads, "run_sync", run_sync)
+        await inserts.insert()
+        assert inserts.on_loop == on_loop
+
+
+async def test_the_log_does_not_grow_where_room_is_short(tmp_path: Path) -> None:
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+        db.limit_log_size(16 * 4096)
+        inserts = Inserts(db)
+        db.may_grow_log = lambda: len(inserts.lengths) < 200
+        for _ in range(400):
+            await inserts.insert()
+        assert max(inserts.lengths[:200]) > 10 * 16 * 4096
+        assert max(inserts.lengths[-150:]) < 3 * 16 * 4096
 
 
 async def test_log_keeps_its_room_on_a_full_disk(tmp_path: Path) -> None:

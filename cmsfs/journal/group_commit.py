@@ -102,6 +102,7 @@ class GroupCommit:
             raise
         if unlinks:
             await threads.run_sync(_unlink_all, unlinks)
+        await self._db.write_back()
 
     async def _commit(self, group: list[Draft]) -> None:
         if small := [draft for draft in group if draft.in_row]:

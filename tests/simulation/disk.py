@@ -134,6 +134,7 @@ class Disks:
         """Intercept every fsync, ours and SQLite's."""
         fsync, run = os.fsync, sqlite.Database._run
         trim, close = sqlite.Database._checkpoint, sqlite.Database.close
+        write_back = sqlite.Database._write_back
 
         def on_fsync(fd: int) -> None:
             fsync(fd)
@@ -153,6 +154,12 @@ class Disks:
             self.on_fsync(db._log)
             self.on_fsync(db.path)
 
+        def synced_write_back(db: Any) -> bool:
+            found = write_back(db)
+            self.on_fsync(db._log)
+            self.on_fsync(db.path)
+            return found
+
         def synced_close(db: Any) -> None:
             close(db)
             self.on_fsync(db.path)
@@ -160,9 +167,11 @@ class Disks:
         os.fsync = on_fsync  # type: ignore[assignment]
         database: Any = sqlite.Database
         database._run, database._checkpoint, database.close = synced_run, synced_trim, synced_close
+        database._write_back = synced_write_back
         try:
             yield
         finally:
             os.fsync = fsync
             database._run, database._checkpoint, database.close = run, trim, close
+            database._write_back = write_back
             self.close()
