@@ -22,6 +22,7 @@ import trio
 
 from cmsfs import crashpoints, durability
 from cmsfs.crashpoints import Point
+from cmsfs.journal import draft_rows
 from cmsfs.journal.draft_files import DraftFiles
 from cmsfs.journal.extents import Extents
 from cmsfs.replica.nodes import Ino
@@ -39,6 +40,15 @@ ROW_BYTES = 16 * 1024
 Commit = Callable[[Callable[[Connection], int]], Awaitable[int]]
 
 
+class DraftVersion:
+    """Stands for the bytes of a draft, also when the draft has left memory or has become content."""
+
+    __slots__ = ("__weakref__", "content")
+
+    def __init__(self) -> None:
+        self.content: tuple[str, int] | None = None
+
+
 class Draft:
     """The draft of one node.  Get it from `Drafts`, which has one object per draft."""
 
@@ -51,6 +61,7 @@ class Draft:
         busy: set[Ino] | None = None,
         commit: Commit | None = None,
         opened: DraftFiles | None = None,
+        version: DraftVersion | None = None,
     ) -> None:
         self._busy = set() if busy is None else busy
         self._commit = commit
@@ -73,7 +84,7 @@ class Draft:
         # Set when the draft has ended (`content` is then what it became, None: it was dropped), and pulsed
         # when sealing failed, so that writing continues.  Waiters check the state again.
         self.replaced = Signal()
-        self.content: tuple[str, int] | None = None
+        self.version = DraftVersion() if version is None else version
         self._opened = opened if opened is not None else DraftFiles()
         self._file = self._opened.file(path)
         # Releases what `acquire` has borrowed.
@@ -100,8 +111,13 @@ class Draft:
 
     def became(self, sha1: str, size: int) -> None:
         """Mark the draft as turned into content; later writes go to another draft."""
-        self.content = (sha1, size)
+        self.version.content = (sha1, size)
         self._busy.discard(self.ino)
+
+    @property
+    def content(self) -> tuple[str, int] | None:
+        """SHA-1 and size of the content that it became."""
+        return self.version.content
 
     # ---- file descriptor ----
 
@@ -271,7 +287,7 @@ class Draft:
             extents, self._recorded_end = self.extents.to_json(), self.extents.end
             data = self._read_all() if fits_row else None
             self._is_next_in_row = data is not None
-        set_held(conn, self.id, extents=extents, size=size, base_size=base_size, data=data)
+        draft_rows.set_held(conn, self.id, extents=extents, size=size, base_size=base_size, data=data)
         node_rows.note_written(conn, self.ino, self.id, size=size, mtime_ns=self.mtime_ns)
         return generation
 
@@ -331,68 +347,3 @@ def _pwrite_all(fd: int, data: bytes | memoryview, offset: int) -> int:
             # Report the bytes that were written: otherwise they would count as zeros.
             break
     return done
-
-
-# ---- the `draft` table: every change of its rows -----------------------------------------------
-
-
-def insert_row(
-    conn: Connection, ino: Ino | None, base: tuple[str, int] | None, *, cut_ns: int | None = None
-) -> int:
-    """The row of a new draft of `ino` over `base` (SHA-1, size), of which all shows; its id.
-
-    `ino` is None of a file that is made in this transaction, with this draft; `cut_ns`: it is empty from this
-    time on.  Hand the id to `Drafts.started` after the commit.
-    """
-    base_sha1, base_total = base or (None, 0)
-    cursor = conn.execute(
-        "INSERT INTO draft(base_sha1, base_total, base_size, size) VALUES (?, ?, ?, ?)",
-        (base_sha1, base_total, base_total, base_total),
-    )
-    assert cursor.lastrowid is not None
-    if ino is not None:
-        size = None if cut_ns is None else 0
-        node_rows.set_draft(conn, ino, cursor.lastrowid, size=size, mtime_ns=cut_ns)
-    return cursor.lastrowid
-
-
-def put_row(
-    conn: Connection,
-    draft_id: int,
-    *,
-    base_sha1: str | None,
-    base_total: int,
-    base_size: int,
-    size: int,
-    extents: str,
-) -> None:
-    """A draft of this id that is so, whatever was there."""
-    conn.execute(
-        "INSERT OR REPLACE INTO draft(id, base_sha1, base_total, base_size, size, extents)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (draft_id, base_sha1, base_total, base_size, size, extents),
-    )
-
-
-def set_held(
-    conn: Connection,
-    draft_id: int,
-    *,
-    extents: str,
-    size: int,
-    base_size: int | None = None,
-    data: bytes | None = None,
-) -> None:
-    """What the draft file holds, how large it all is, and from where on the base is cut (None: as it was).
-
-    `data`: all bytes up to the end of the last extent; None: they are in the file alone.
-    """
-    conn.execute(
-        "UPDATE draft SET base_size = coalesce(?, base_size), size = ?, extents = ?, data = ? WHERE id = ?",
-        (base_size, size, extents, data, draft_id),
-    )
-
-
-def delete_row(conn: Connection, draft_id: int) -> None:
-    """Delete a draft's row."""
-    conn.execute("DELETE FROM draft WHERE id = ?", (draft_id,))

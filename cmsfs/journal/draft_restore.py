@@ -8,8 +8,7 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from cmsfs.cache import content_table
-from cmsfs.journal import manifest, ops
-from cmsfs.journal.draft import put_row
+from cmsfs.journal import draft_rows, manifest, ops
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows
@@ -158,7 +157,7 @@ def _free_name(conn: Connection, folder: Ino, name: str) -> str:
 def _restore_draft(
     conn: Connection, ino: Ino, draft: int, entry: manifest.ManifestEntry, overlay: manifest.Overlay
 ) -> None:
-    put_row(
+    draft_rows.put(
         conn,
         draft,
         base_sha1=overlay.base_sha1,

@@ -14,7 +14,8 @@ from pathlib import Path
 from sqlite3 import Connection
 from weakref import WeakValueDictionary
 
-from cmsfs.journal.draft import Commit, Draft, delete_row, insert_row
+from cmsfs.journal import draft_rows
+from cmsfs.journal.draft import Commit, Draft, DraftVersion
 from cmsfs.journal.draft_files import DraftFiles
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
@@ -36,7 +37,7 @@ BYTES_PER_SECOND = 1024 * 1024
 class Drafts:
     """Creates, finds and drops the drafts of an account."""
 
-    insert = staticmethod(insert_row)
+    insert = staticmethod(draft_rows.insert)
 
     def __init__(self, db: Database, root: Path) -> None:
         self.clock = clock.monotonic
@@ -46,6 +47,8 @@ class Drafts:
         self.root = root
         # Drafts in use are in memory; all others are described by their rows.
         self._live: WeakValueDictionary[int, Draft] = WeakValueDictionary()
+        # Those that somebody remembers, of drafts in memory or not.
+        self._versions: WeakValueDictionary[int, DraftVersion] = WeakValueDictionary()
         self._opened = DraftFiles()
         self._commit: Commit = functools.partial(db.write, durable=True)
         # Nodes whose drafts are open for writing; also read from other threads, which is safe for a set.
@@ -60,11 +63,9 @@ class Drafts:
         """Return the draft whose row was just committed."""
         if (draft := self._live.get(draft_id)) is not None:
             return draft  # another task found the row before its creator got here
-        draft = Draft(draft_id, ino, self.path(draft_id), base, self.busy, self._commit, self._opened)
-        draft.recorded_to = draft.generation
+        draft = self._draft(draft_id, ino, base)
         if base is None:
             draft._file.small, draft._file.is_made = bytearray(), False
-        self._live[draft_id] = draft
         self._unsent_since[draft_id] = self.clock()
         return draft
 
@@ -84,15 +85,21 @@ class Drafts:
         if row is None:
             return None
         base = (row["base_sha1"], row["base_total"]) if row["base_sha1"] is not None else None
-        draft = Draft(draft_id, row["ino"], self.path(draft_id), base, self.busy, self._commit, self._opened)
+        draft = self._draft(draft_id, row["ino"], base)
         draft.base_size, draft.size = row["base_size"], row["size"]
         draft.extents = Extents.from_json(row["extents"])
         draft._recorded_end, draft.in_row = draft.extents.end, row["data"] is not None
-        draft.recorded_to = draft.generation
         if row["data"] and not draft.path.exists():
             # It was released from memory before its file was created.
             draft._file.small, draft._file.is_made = bytearray(row["data"]), False
-        self._live[draft_id] = draft
+        return draft
+
+    def _draft(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
+        """Return a draft that is as its row says."""
+        path, version = self.path(draft_id), self._versions.get(draft_id)
+        draft = Draft(draft_id, ino, path, base, self.busy, self._commit, self._opened, version)
+        draft.recorded_to = draft.generation
+        self._live[draft_id], self._versions[draft_id] = draft, draft.version
         return draft
 
     def base(self, draft: Draft) -> Content | None:
@@ -145,7 +152,7 @@ class Drafts:
     def delete(conn: Connection, draft_id: int) -> None:
         """Delete a draft's row, inside the caller's transaction; call `gone` after the commit."""
         node_rows.forget_draft(conn, draft_id)
-        delete_row(conn, draft_id)
+        draft_rows.delete(conn, draft_id)
 
     def gone(self, draft_id: int) -> Path:
         """Forget a draft whose row is deleted; return its file, which the caller must unlink."""

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
-from cmsfs.journal import ops
-from cmsfs.journal.draft import set_held
+from cmsfs.journal import draft_rows, ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import kv_store, tree
@@ -126,7 +125,7 @@ def _repair_draft(conn: Connection, drafts: Drafts, draft_id: int) -> str:
         # Without the bytes the recorded size is wrong, unless the base is longer.
         size = max(there, min(row["base_size"], row["size"]))
         log.warning("draft %d has %d of %d bytes after the power failed", draft_id, there, row["size"])
-        set_held(conn, draft_id, extents=extents.to_json(), size=size)
+        draft_rows.set_held(conn, draft_id, extents=extents.to_json(), size=size)
         node_rows.set_size(conn, row["ino"], size)
 
     if there:

@@ -19,8 +19,8 @@ from cmsfs.cache import bitmap, content_table
 from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.cache.local_contents import LocalFile
 from cmsfs.crashpoints import Point
-from cmsfs.journal import entropy
-from cmsfs.journal.draft import Draft, delete_row
+from cmsfs.journal import draft_rows, entropy
+from cmsfs.journal.draft import Draft
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica.nodes import Content, Ino
@@ -266,7 +266,7 @@ def _become_content(conn: Connection, draft: Draft, sealed: Sealed) -> None:
     if sealed.size:
         content_table.record_dirty(conn, sealed.sha1, sealed.size)
     node_rows.replace_draft(conn, draft.ino, sha1=sealed.sha1, size=sealed.size)
-    delete_row(conn, draft.id)
+    draft_rows.delete(conn, draft.id)
     if row["sha1"] is not None and row["sha1"] != sealed.sha1:
         release_content(conn, row["sha1"])
 

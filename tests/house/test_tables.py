@@ -25,7 +25,7 @@ OWNERS = {
     "kept": "cmsfs.replica.local_attributes",
     "cursor": "cmsfs.replica.kv_store",
     "content": "cmsfs.cache.content_table",
-    "draft": "cmsfs.journal.draft",
+    "draft": "cmsfs.journal.draft_rows",
     "symlink": "cmsfs.vfs.tree.symlinks",
     "upload": "daemon.push.operations.multipart",
 }

@@ -14,7 +14,7 @@ from base64 import b64decode, b64encode
 from typing import Any
 
 from cmsfs import errors
-from cmsfs.journal.draft import Draft
+from cmsfs.journal.draft import Draft, DraftVersion
 from cmsfs.replica import link_texts, tree
 from cmsfs.replica.merge import lineages
 from cmsfs.replica.nodes import Content, Ino, Node, NodeKind
@@ -74,7 +74,7 @@ class FileIO:
                 raise
         # atomic: no await until the reply
         before, now = self._pages.get(ino, _NO_VERSION), file.version
-        if isinstance(before, Draft) and before.content is not None:
+        if isinstance(before, DraftVersion) and before.content is not None:
             before = before.content[0]
         self._pages[ino] = now
         is_news, was_told = self._inodes.tell_news(ino, is_news=before not in (_NO_VERSION, now))
@@ -85,7 +85,7 @@ class FileIO:
         """Open a file that was just created with an empty draft."""
         file = OpenFile(node.ino, self._blocks, draft=draft)
         self._open[node.ino], self._drafts.appended[node.ino] = file, Content("", 0, None, None)
-        self._pages[node.ino] = draft
+        self._pages[node.ino] = draft.version
         self._inodes.opened(node.ino)
         return OpenResult(self._handles.open(file, flags))
 

@@ -15,13 +15,13 @@ import trio
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.cache.readahead import ReadaheadWindow
-from cmsfs.journal.draft import Draft
+from cmsfs.journal.draft import Draft, DraftVersion
 from cmsfs.replica.nodes import Content, Ino
 
 _WRITING = os.O_WRONLY | os.O_RDWR
 
-# The version of the kernel's pages: a SHA-1, the text of a web link, or the draft that was written to.
-PageVersion = str | bytes | Draft | None
+# The version of the kernel's pages: a SHA-1, the text of a web link, or that of a draft.
+PageVersion = str | bytes | DraftVersion | None
 
 
 class OpenFile:
@@ -65,7 +65,7 @@ class OpenFile:
     def version(self) -> PageVersion:
         """The version of pages that the kernel reads now."""
         if (draft := self.draft) is not None:
-            return draft
+            return draft.version
         if self.text is not None:
             return self.text
         if self.content is None:

@@ -8,8 +8,7 @@ import errno
 import os
 from sqlite3 import Connection
 
-from cmsfs.journal import ops
-from cmsfs.journal.draft import set_held
+from cmsfs.journal import draft_rows, ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import link_texts, tree
@@ -38,7 +37,7 @@ def begin_draft(conn: Connection, drafts: Drafts, ino: Ino, shown: bytes, text: 
         _write(drafts, draft_id, text)
     extents = Extents()
     extents.add(0, len(text))
-    set_held(conn, draft_id, extents=extents.to_json(), size=len(text))
+    draft_rows.set_held(conn, draft_id, extents=extents.to_json(), size=len(text))
     if node.parent is not None:
         ops.record(conn, ino, ops.OpKind.UPLOAD, due_ns=due_ns)
     return draft_id

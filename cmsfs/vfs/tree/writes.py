@@ -169,7 +169,7 @@ class FileWriter:
             # Download the base now: it is uploaded with the rest, and may be gone at the service by then.
             self._hydrator.ahead(content, 0, (content.size - 1) // BLOCK, kept=True)
         file.wrote(draft)
-        self._pages[file.ino] = draft
+        self._pages[file.ino] = draft.version
         return True
 
     async def _make_link_draft(self, file: OpenFile, *, keep_base: bool) -> None:
@@ -186,4 +186,4 @@ class FileWriter:
         draft = self._drafts.find(await self._db.write(txn))
         assert draft is not None
         file.wrote(draft)
-        self._pages[file.ino] = draft
+        self._pages[file.ino] = draft.version

@@ -1,6 +1,7 @@
 """Thousands of open files, and no more descriptors than there are."""
 
 import errno
+import gc
 import hashlib
 import os
 import resource
@@ -13,7 +14,7 @@ import pytest
 from cmsfs import durability
 from cmsfs.cache import content_table
 from cmsfs.cache.local_contents import LocalFile
-from cmsfs.journal.draft import ROW_BYTES
+from cmsfs.journal.draft import ROW_BYTES, Draft
 from tests.vfs.conftest import Drive
 
 FILES = 300
@@ -139,3 +140,16 @@ def test_descriptor_limit_is_raised() -> None:
         assert durability.raise_open_file_limit() == min(hard, durability.ENOUGH)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_closed_file_takes_no_memory_and_its_pages_stay_cached(drive: Drive) -> None:
+    ino = await drive.write_file("f", b"x" * 1000)
+    await drive.commit.commit()
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Draft)]
+    opened = await drive.fs.open(ino, os.O_RDONLY)
+    assert opened.keep_cache
+    await drive.fs.release(opened.fh)
+    await drive.seal(ino)
+    opened = await drive.fs.open(ino, os.O_RDONLY)
+    assert opened.keep_cache
