@@ -168,6 +168,24 @@ async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
     assert await journal.send_all() == [("upload", "a"), ("trash", "a")]
 
 
+async def test_deletion_does_not_wait_for_a_held_upload_of_its_bytes(journal: Journal) -> None:
+    """Else whoever takes the name would wait for a decision about another file."""
+    old = await journal.known("a")
+    await journal.remove(old)
+    backup = await journal.new("a~")
+    await journal.new("a")
+
+    def same_bytes(conn: Connection) -> None:
+        conn.execute("UPDATE node SET base_sha1 = 'x' WHERE ino = ?", (old,))
+        conn.execute("UPDATE node SET sha1 = 'x' WHERE ino = ?", (backup,))
+
+    await journal.db.write(same_bytes)
+    task = await journal.claim()
+    assert task is not None and task.node.ino == backup
+    await journal.db.write(lambda conn: queue.hold(conn, task.op, error="lost"))
+    assert await journal.send_all() == [("trash", "a"), ("upload", "a")]
+
+
 async def test_a_file_that_was_removed_wants_nobody_out_of_the_way(journal: Journal) -> None:
     old = await journal.known("a")
     await journal.remove(old)

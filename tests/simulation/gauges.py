@@ -16,15 +16,10 @@ if TYPE_CHECKING:
 # How many tasks of a drive may have the same name; of all others there is one, which runs permanently.
 TASK_LIMITS = {"work": math.inf, "one": 2}
 
-# Deferred updates, except those behind a held operation, which wait for the user, or behind a deletion that
-# waits for one, because that needs the bytes.
+# Deferred updates, except those behind a held operation, which wait for the user.
 _DEFERRED_UPDATES = """
   SELECT count(*) AS n FROM doubt
   WHERE NOT EXISTS (SELECT 1 FROM op WHERE op.ino = doubt.ino AND op.state = 'held')
-    AND NOT EXISTS (
-      SELECT 1 FROM op JOIN node n ON n.ino = op.ino
-        JOIN node heir ON heir.sha1 = n.base_sha1 JOIN op held ON held.ino = heir.ino AND held.state = 'held'
-       WHERE op.ino = doubt.ino AND op.kind = 'trash')
 """
 
 # Work that is in progress at the first look has ended after so many seconds.

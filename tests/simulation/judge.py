@@ -62,9 +62,7 @@ async def judge(sim: "_Simulation") -> None:
                 sim.outcome.states["not shared any more"] += 1
                 continue
             path = tree.path(machine.agents.state.db, row["ino"])
-            if path.lstrip("/") in given_up[machine.name] or _waits_for_lost(
-                machine, row, given_up[machine.name]
-            ):
+            if path.lstrip("/") in given_up[machine.name]:
                 sim.outcome.states["lost with the service"] += 1
                 continue
             failures.append(f"unsent: {machine.name} {row['kind']} {row['state']} {path} {row['error']}")
@@ -132,16 +130,6 @@ async def judge(sim: "_Simulation") -> None:
         failures += [f"gauge: {machine.name}: {failure}" for failure in await gauges.find_leaks(machine)]
     lost_sources = {sha1 for of_machine in bases.values() for sha1 in of_machine.values()}
     _judge_contents(sim, kept, lost_sources)
-
-
-def _waits_for_lost(machine: Machine, op: sqlite3.Row, lost: Collection[str]) -> bool:
-    """Return whether it is the deletion of an item whose bytes are needed by a file that is lost."""
-    db = machine.agents.state.db
-    node = tree.find(db, op["ino"])
-    if op["kind"] != "trash" or node is None or node.base_sha1 is None:
-        return False
-    heirs = db.rows("SELECT ino FROM node WHERE sha1 = ? AND parent IS NOT NULL", node.base_sha1)
-    return any(tree.path(db, row["ino"]).lstrip("/") in lost for row in heirs)
 
 
 async def confirm_missing(sim: "_Simulation", machine: Machine) -> None:

@@ -131,9 +131,9 @@ async def test_purged_file_is_held_and_kept(
     await sync_held(drive, expect_log)
 
 
-async def left_as_a_backup(drive: Drive, other: Remote, network: Network) -> None:
+async def left_as_a_backup(drive: Drive, other: Remote, network: Network) -> str:
     """Rename a file that was never downloaded to a backup, make it anew and remove that, while the service
-    deletes it: only the trash has the backup's contents."""
+    deletes it: only the trash has the backup's contents.  Return the file's id."""
     file = await other.file("file", CONTENT)
     await drive.names()
     network.is_down = True
@@ -142,6 +142,7 @@ async def left_as_a_backup(drive: Drive, other: Remote, network: Network) -> Non
     await drive.fs.unlink(ROOT, "file")
     await other.client.items.delete("file", file)
     network.is_down = False
+    return file
 
 
 async def test_deleted_file_is_restored_as_the_backup_that_needs_its_contents(
@@ -156,11 +157,17 @@ async def test_deleted_file_is_restored_as_the_backup_that_needs_its_contents(
     assert drive.ops() == []
 
 
-@pytest.mark.parametrize("settings", ["specification"], indirect=True)
-async def test_without_restoring_the_backup_is_held(
+@pytest.mark.parametrize("settings", ["specification", "embedded"], indirect=True)
+async def test_without_restoring_the_backup_is_held_and_its_old_name_is_free(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
-    await left_as_a_backup(drive, other, network)
+    file = await left_as_a_backup(drive, other, network)
+    await other.client.items.purge("file", file)
+    expect_log("the service no longer has the contents of a backup")
     expect_log("the service rejected a change")
     await drive.sync()
-    assert ("upload", "held") in {(kind, state) for kind, state, _ in drive.ops()}
+    await drive.write("file", b"newer")
+    await drive.sync()
+    assert [(kind, state) for kind, state, _ in drive.ops()] == [("upload", "held")]
+    assert await other.paths() == ["file"] and await other.read("file") == b"newer"
+    assert await drive.names() == ["file", "file.2"]
