@@ -159,6 +159,14 @@ class RemoteUpdates:
         """Forget the deletion of an item that the service confirms to have."""
         self._deleted.pop(key, None)
 
+    def was_deleted(self, item: items.Item) -> bool:
+        """Whether this state of an item is from before its deletion, of which we have heard since."""
+        one = remote_from_item(item)
+        node = tree.find_remote(self._db, one.kind, one.id)
+        if node is None:
+            return one.sequence < self._deleted.get((one.kind, one.id), -1)
+        return node.parent is None and node.base_parent is None and one.sequence < node.sequence
+
     def publish(self, found: Sequence[changes.Change]) -> None:
         """Publish changes that the caller has committed."""
         self.applied += len(found)

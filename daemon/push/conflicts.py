@@ -53,9 +53,11 @@ async def holder(context: PushContext, error: errors.Conflict) -> items.Item | N
         raise error
     told = error.conflict or {}
     try:
-        return await context.get(NodeKind(str(told.get("type"))), str(told["id"]))
+        theirs = await context.get(NodeKind(str(told.get("type"))), str(told["id"]))
     except (ValueError, KeyError, errors.NotFound):
         return None
+    # Our own deletion of it may have ended while it was asked for.
+    return None if context.remote_updates.was_deleted(theirs) else theirs
 
 
 def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:

@@ -24,3 +24,29 @@ async def test_deletion_is_heard_of_before_its_own_answer(
         assert await drive.db.write(lambda conn: tree.discard(conn, ino))
         release.set()
     assert drive.ops() == [] and await drive.names() == await other.paths() == []
+
+
+async def test_name_that_our_deletion_frees_while_its_holder_is_asked_for_is_no_conflict(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """A file whose upload had no answer is replaced: its upload is found and deleted, and its name is free."""
+    network.lose_answer("POST", "/content")
+    await drive.write("a", b"one")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        with trio.fail_after(10):
+            while not await other.paths():
+                await trio.lowlevel.checkpoint()
+            deletion, delete = network.gate("OPTIONS", "/content", before=True)
+            asked, answer = network.gate("GET", "/files/")
+            await drive.write("new", b"two")
+            await drive.rename("new", "a")
+            await deletion.wait()
+            await asked.wait()
+            delete.set()
+            while "trash" in {kind for kind, _, _ in drive.ops()}:
+                await trio.lowlevel.checkpoint()
+            answer.set()
+    await drive.poll()
+    assert await drive.names() == await other.paths() == ["a"]
+    assert await other.read("a") == b"two"
