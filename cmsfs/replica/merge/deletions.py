@@ -109,7 +109,9 @@ def is_detached_as(conn: Connection, ino: Ino, kind: str, item_id: str) -> bool:
     return found.fetchone() is not None
 
 
-def mark_deleted(conn: Connection, ino: Ino) -> None:
+def mark_deleted(conn: Connection, ino: Ino, *, is_certain: bool = True) -> None:
     """Record that the service has executed our deletion: a page that still lists the node is older and
-    ignored."""
-    conn.execute("UPDATE node SET sequence = sequence + 1, base_parent = NULL WHERE ino = ?", (ino,))
+    ignored; unless it is not `is_certain`, as the service does not show the item for another reason."""
+    conn.execute(
+        "UPDATE node SET sequence = sequence + ?, base_parent = NULL WHERE ino = ?", (int(is_certain), ino)
+    )

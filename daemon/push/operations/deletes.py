@@ -63,8 +63,11 @@ async def trash(context: PushContext, task: queue.Task) -> None:
         try:
             await _delete(context, node, etag)
         except errors.NotFound:
-            # Somebody else deleted it first; or the whole drive is temporarily unavailable.
+            # Somebody else deleted it first, or a folder above it, with which it may come back; or the whole
+            # drive is temporarily unavailable.
             await root_check.check(context.db, context.client, context.health)
+            await _done(context, task, by_us=False)
+            return
         except errors.PreconditionFailed:
             theirs = await _look(context, node)
             if theirs is not None and not _is_known(context, node, theirs):
@@ -169,9 +172,11 @@ async def _look(context: PushContext, node: Node) -> items.Item | None:
         return None
 
 
-async def _done(context: PushContext, task: queue.Task) -> None:
-    context.remote_updates.publish(await context.db.write(lambda conn: _record_done(conn, task)))
-    _note_deleted(context, task.node)
+async def _done(context: PushContext, task: queue.Task, *, by_us: bool = True) -> None:
+    """Record the deletion; one by somebody else is also reported, and only that report says how it was."""
+    context.remote_updates.publish(await context.db.write(lambda conn: _record_done(conn, task, by_us=by_us)))
+    if by_us:
+        _note_deleted(context, task.node)
 
 
 def _note_deleted(context: PushContext, before: Node) -> None:
@@ -181,14 +186,14 @@ def _note_deleted(context: PushContext, before: Node) -> None:
         context.remote_updates.note_deleted((node.kind, node.remote_id), node.sequence)
 
 
-def _record_done(conn: Connection, task: queue.Task) -> list[Change]:
+def _record_done(conn: Connection, task: queue.Task, *, by_us: bool = True) -> list[Change]:
     changes: list[Change] = []
     now = tree.find_at(conn, task.node.ino)
     # The event of the deletion may come before its answer: then the node may be forgotten already.
     if now is not None and now.remote_id == task.node.remote_id:
         if now.is_folder and now.parent is None:
             changes = deletions.remove_below(conn, now.ino)
-        deletions.mark_deleted(conn, task.node.ino)
+        deletions.mark_deleted(conn, task.node.ino, is_certain=by_us)
     in_flight.resolve(conn, task.node.ino, task.node.remote_id)
     queue.finish(conn, task.op)
     return changes
@@ -198,7 +203,7 @@ async def _refused(context: PushContext, task: queue.Task, error: errors.ApiErro
     """Restore an item whose deletion the service refused, and report it."""
     theirs = await _look(context, task.node)
     if theirs is None:
-        await _done(context, task)  # not visible to us either
+        await _done(context, task, by_us=False)  # not visible to us either
         return
     # Before the commit: a program that sees the operation end may retry at once.
     context.deletion_refused(task.node, error)

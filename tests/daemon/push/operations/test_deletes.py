@@ -29,7 +29,7 @@ async def test_deletion_is_heard_of_before_its_own_answer(
 async def test_name_that_our_deletion_frees_while_its_holder_is_asked_for_is_no_conflict(
     drive: Drive, other: Remote, network: Network
 ) -> None:
-    """A file whose upload had no answer is replaced: its upload is found and deleted, and its name is free."""
+    """A file whose upload had no answer is replaced: that upload is found and deleted, and its name free."""
     network.lose_answer("POST", "/content")
     await drive.write("a", b"one")
     async with trio.open_nursery() as nursery:
@@ -50,3 +50,20 @@ async def test_name_that_our_deletion_frees_while_its_holder_is_asked_for_is_no_
     await drive.poll()
     assert await drive.names() == await other.paths() == ["a"]
     assert await other.read("a") == b"two"
+
+
+async def test_folder_deleted_here_comes_back_with_the_folder_that_it_was_deleted_with(
+    drive: Drive, other: Remote
+) -> None:
+    """The service did not know it because the folder above was in the trash: nobody deleted it there."""
+    docs = await other.folder("docs")
+    await other.folder("sub", docs)
+    await other.folder("rest", docs)
+    await drive.names("docs")
+    await drive.rmdir("docs/sub")
+    await other.client.items.delete("folder", docs, recursive=True)
+    await drive.sync()
+    await other.client.items.restore("folder", docs)
+    await drive.poll()
+    assert await drive.names("docs") == ["rest", "sub"]
+    assert await other.paths() == ["docs/", "docs/rest/", "docs/sub/"]
