@@ -10,6 +10,7 @@ from datetime import datetime
 
 import click
 import trio
+from click.shell_completion import CompletionItem
 
 from cmsfs import config, errors, output
 from cmsfs.auth import connect
@@ -19,7 +20,7 @@ from cmsfs.cli.support import context, daemonctl, path_argument, progress
 from cmsfs.client import remote_paths, session
 from cmsfs.client.history import as_of, carrying_out, facts, gathering, moments, restore_plan
 from cmsfs.client.history.undo_log import UndoLog
-from cmsfs.runtime import threads
+from cmsfs.runtime import clock, threads
 from cmsfs.user_messages import explain
 
 
@@ -31,6 +32,12 @@ class _PastMoment(click.ParamType[datetime]):
             return moments.parse(str(value))
         except ValueError as error:
             raise click.BadParameter(f"{error}.", ctx, param) from None
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        examples = ("10m", "1h", "2h", "1d", "1w", "yesterday", f"{clock.datetime_now():%Y-%m-%dT%H:00}")
+        return [CompletionItem(one) for one in examples if one.startswith(incomplete)]
 
 
 @click.command()

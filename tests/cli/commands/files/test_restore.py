@@ -20,6 +20,7 @@ from cmsfs.cli.support import progress
 from cmsfs.client import remote_paths
 from cmsfs.client.content import items as item_requests
 from cmsfs.client.content import uploads as client_uploads
+from cmsfs.client.history import moments
 from cmsfs.client.session import Client
 from cmsfs.models.base import Reference
 from cmsfs.models.content import uploads
@@ -341,6 +342,21 @@ def test_a_time_before_there_was_such_a_folder_is_refused_instead_of_emptying_it
         told = capsys.readouterr().err
         assert f"{folder} was not there at that time; it was made at 20" in told
     assert _on_service("/") == before
+
+
+def test_the_shell_completes_times(capsys, monkeypatch):
+    monkeypatch.setenv("_CMSFS_COMPLETE", "bash_complete")
+
+    def completed(word: str) -> list[str]:
+        monkeypatch.setenv("COMP_WORDS", f"cmsfs restore /Projects --as-of {word}")
+        monkeypatch.setenv("COMP_CWORD", "4")
+        main.run([])
+        return [line.partition(",")[2] for line in capsys.readouterr().out.splitlines()]
+
+    assert completed("y") == ["yesterday"]
+    assert completed("2h") == ["2h"]
+    (hour,) = completed(f"{datetime.now():%Y-%m}")
+    assert moments.parse(hour) <= datetime.now().astimezone()
 
 
 def test_nothing_is_changed_without_a_time_or_a_yes(capsys, monkeypatch):
