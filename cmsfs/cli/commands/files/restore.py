@@ -145,6 +145,10 @@ async def _find(
     parent = await lookup.get_folder(above)
     then = await gathering.find_past_folder(client, parent.id, name, moment) if path else None
     if then is None or then.now is None:
+        if found is None:
+            raise errors.UserError(
+                f"There is no {path} on the service, and none that was there at that time is known."
+            )
         number = (await lookup.get_folder(path)).id
         if in_the_way is not None and in_the_way.created is not None:
             # All of it would go to the trash, which nobody means who asks for an earlier time.

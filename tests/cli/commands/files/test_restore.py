@@ -341,6 +341,11 @@ def test_a_time_before_there_was_such_a_folder_is_refused_instead_of_emptying_it
         assert main.run(["restore", folder, "--as-of", "1999-12-31", "--yes"]) == 1
         told = capsys.readouterr().err
         assert f"{folder} was not there at that time; it was made at 20" in told
+    assert main.run(["restore", "/Projects/never", "--as-of", "1s", "--yes"]) == 1
+    told = capsys.readouterr().err
+    assert (
+        "There is no /Projects/never on the service, and none that was there at that time is known." in told
+    )
     assert _on_service("/") == before
 
 
