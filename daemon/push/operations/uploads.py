@@ -317,6 +317,10 @@ async def _send_version(context: PushContext, task: queue.Task, node: Node, path
     )
 
 
+def _is_clean(node: Node) -> bool:
+    return node.parent is not None and node.draft is None and node.sha1 == node.base_sha1
+
+
 async def _done(
     context: PushContext, task: queue.Task, node: Node, answer: items.File, *, found: bool = False
 ) -> None:
@@ -330,7 +334,14 @@ async def _done(
     def txn(conn: Connection) -> tuple[list[Change], bool]:
         if 0 < context.profile.parts_from_bytes <= node.size:
             push_multipart.forget(conn, node.ino)
-        holder = apply_remote.adopt(conn, node.ino, theirs)
+        changes: list[Change] = []
+        other = tree.remote_at(conn, theirs.kind, theirs.id)
+        if other is not None and other.ino != node.ino and _is_clean(other):
+            # The item went to the trash and came back meanwhile, and ours has become a new one.
+            changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
+            holder = tree.get(conn, other.ino)
+        else:
+            holder = apply_remote.adopt(conn, node.ino, theirs)
         # An upload of another file that took its place stays recorded.
         in_flight.resolve(conn, node.ino, theirs.id if holder.ino == node.ino else None)
         behind = holder.draft is None and holder.sha1 != holder.base_sha1
@@ -352,12 +363,11 @@ async def _done(
                 # A multipart upload creates the file under the name it had when the session started.
                 ops.record_move(conn, now, due_ns=clock.time_ns())
         # It may have been moved remotely during the upload: then it moves here, too.
-        changes: list[Change] = []
         if holder.parent is None:
             # Deleted here during the upload; as a file that stays on this machine, with no request for that.
             op_rows.record_once(conn, holder.ino, ops.OpKind.TRASH)
         elif (tree.get(conn, holder.parent).remote_id, holder.name) != (theirs.parent_id, theirs.name):
-            changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
+            changes += apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         return changes, sealing.release_content(conn, sha1)
 
     changes, released = await context.db.write_short(txn)

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+import trio
 
 from cmsfs import config
 from cmsfs.replica.naming import CONFLICT_MARK
@@ -237,3 +238,27 @@ async def test_held_change_is_sent_when_file_is_back(lost: Drive, other: Remote,
     (copy,) = await copies(other)
     assert await other.read(copy) == BIG + b"appended\n"
     assert lost.ops() == []
+
+
+async def test_version_that_arrives_after_its_folder_came_back_from_the_trash_stays(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """The drive has the file as it was, and the change as a new one, until the answer to its upload comes."""
+    docs = await other.folder("docs")
+    file = await other.file("f", OLD, docs)
+    await drive.read("docs/f")
+    await drive.write("docs/f", b"new\n")
+    held, go = network.gate("POST", "/content", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await held.wait()
+        await other.client.items.delete("folder", docs, recursive=True)
+        await drive.poll()
+        await other.client.items.restore("folder", docs)
+        await drive.poll()
+        await drive.names("docs")
+        go.set()
+    await drive.sync()
+    await drive.poll()
+    assert await other.versions(file) == 2
+    assert await other.read("f") == await drive.read("docs/f") == b"new\n"
