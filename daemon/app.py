@@ -174,7 +174,7 @@ class Agent(Composition):
         """Start the agents that file system requests need and that need no service."""
         state = self.state
         agents.keep(self.commit.run, name="commit")
-        agents.keep(manifest_writer.run, state.db, state.drafts.root, self.commit, name="manifest")
+        agents.keep(manifest_writer.run, state.db, state.drafts, self.commit, name="manifest")
         agents.keep(self.fs.run, name="filesystem")
         agents.keep(self.notifier.run, name="notifier")
         agents.keep(self.open_windows.run, name="open windows")

@@ -61,7 +61,7 @@ async def open_state(settings: config.Settings, held: Collection[Ino] = ()) -> A
             yield state
         finally:
             with trio.CancelScope(shield=True):
-                await manifest_writer.write(db, places.drafts)
+                await manifest_writer.write(db, state.drafts)
                 state.drafts.close()
                 await state.blocks.aclose()
                 await recovery.end(db)

@@ -1,15 +1,17 @@
-"""Keeps the manifest of the drafts folder up to date, and writes it at shutdown.
+"""Keeps the manifest of the drafts folder and the files of small drafts up to date, for the case that the
+database is lost; also at shutdown.
 
-It is written some seconds after a change, and never more often than it costs next to nothing.
+It is written some seconds after a change, not while programs change many things, and never more often than it
+costs next to nothing.
 """
 
 import logging
-from pathlib import Path
 
 import trio
 
 from cmsfs.journal import manifest
-from cmsfs.journal.group_commit import GroupCommit
+from cmsfs.journal.drafts import Drafts
+from cmsfs.journal.group_commit import PAUSE_SECONDS, GroupCommit
 from cmsfs.runtime import clock, threads
 from cmsfs.sqlite import Database
 
@@ -22,21 +24,26 @@ REST_SECONDS = 5.0
 SHARE = 0.02
 
 
-async def run(db: Database, drafts: Path, commit: GroupCommit, *, rest_seconds: float = REST_SECONDS) -> None:
+async def run(
+    db: Database, drafts: Drafts, commit: GroupCommit, *, rest_seconds: float = REST_SECONDS
+) -> None:
     """Write it after changes, for ever."""
     written_at = commit.noted_at
     while True:
         await commit.noted_after(written_at)
         await trio.sleep(rest_seconds)
+        while commit.are_programs_busy:  # noqa: ASYNC110  (a pause tells nobody)
+            await trio.sleep(PAUSE_SECONDS)
         written_at = began = clock.monotonic()
         await write(db, drafts)
         await trio.sleep((clock.monotonic() - began) / SHARE)
 
 
-async def write(db: Database, drafts: Path) -> None:
+async def write(db: Database, drafts: Drafts) -> None:
     """Write it now.  A disk that has no room for it is not worth a word: it has troubles enough."""
+    await drafts.make_files()
     found = await db.query(manifest.collect)
     try:
-        await threads.run_sync(manifest.write, drafts, found)
+        await threads.run_sync(manifest.write, drafts.root, found)
     except OSError as error:
         log.info("the manifest of pending uploads cannot be written: %s", error)

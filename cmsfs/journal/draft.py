@@ -311,6 +311,17 @@ class Draft:
             raise OSError(errno.EIO, f"{self.path} has fewer bytes than were written")
         return data
 
+    def note_fileless(self) -> None:
+        """Note that only the row has the bytes, for `Drafts.make_files`."""
+        if not self._file.is_made:
+            self._opened.fileless.add(self.id)
+
+    def in_memory(self) -> bytes | None:
+        """Return all bytes, if they are in memory and the row only."""
+        if self._file.small is None or self._file.is_made:
+            return None
+        return bytes(self._file.small[: self.size]).ljust(self.size, b"\0")
+
     def make_file(self) -> None:
         """Write the bytes to the file if they are in memory and the row only; from any thread."""
         self._file.make()
@@ -320,18 +331,23 @@ class Draft:
         self.sealed = False
         self.replaced.pulse()
 
-    def fsync(self) -> None:
-        """Fsync the file in the calling thread."""
+    def fsync(self, *, size: int | None = None) -> None:
+        """Fsync the file in the calling thread, after giving it this size."""
         generation = self.generation
-        self.make_file()
         try:
             # Opened by name: a group may be larger than the pool of descriptors.
-            durability.sync(self.path)
+            fd = self._file.open_made()
         except FileNotFoundError:
             # Nothing was written to it, or it has become content, which is on disk.
             if not self.dropped and self.extents.end:
                 raise
             return
+        try:
+            if size is not None and os.fstat(fd).st_size != size:
+                os.ftruncate(fd, size)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
         self.synced_to = generation
 
 

@@ -3,8 +3,8 @@
 Programs may keep thousands of drafts open for days; a descriptor is needed only while bytes are read, written
 or made durable, and reopening a file takes 5 µs.
 
-The file of a small new draft is created only when it must be opened, or with the next group commit: most
-temporary files are deleted by then, and until then the row has the bytes (`Draft.record`).
+The file of a small new draft is created only when it must be opened, or some seconds later: most temporary
+files are deleted by then, and until then the row has the bytes (`Draft.record`).
 
 Rule: a borrowed descriptor is never closed.
 """
@@ -36,20 +36,30 @@ class DraftFile:
 
     def make(self) -> None:
         """Write the bytes in memory to a file, unless that is done; from any thread.  Raises `OSError`."""
+        if (fd := self._make()) is not None:
+            os.close(fd)
+
+    def open_made(self) -> int:
+        """Open the file, after making it; from any thread.  Raises `OSError`."""
+        fd = self._make()
+        return durability.open_file(self.path, os.O_RDWR) if fd is None else fd
+
+    def _make(self) -> int | None:
+        """Return the descriptor if this made the file."""
         with self.lock:
             if self.is_made or self.retired:
-                return
+                return None
             assert self.small is not None
-            fd = durability.open_file(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            fd = durability.open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             try:
                 if os.write(fd, self.small) < len(self.small):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
             except OSError:
+                os.close(fd)
                 self.path.unlink()
                 raise
-            finally:
-                os.close(fd)
             self.is_made = True
+            return fd
 
 
 class DraftFiles:
@@ -62,6 +72,8 @@ class DraftFiles:
         self._count = 0
         # A descriptor may outlive the draft that it was opened for.
         self._files: WeakValueDictionary[Path, DraftFile] = WeakValueDictionary()
+        # Drafts whose bytes are durable in their rows, and in no file yet.
+        self.fileless: set[int] = set()
 
     def file(self, path: Path) -> DraftFile:
         """Return the file at a path; always the same object while it is in use."""

@@ -9,6 +9,7 @@ still being created, and is not uploaded while it is open.
 """
 
 import functools
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
@@ -21,7 +22,7 @@ from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
 from cmsfs.replica.rows import node_rows
-from cmsfs.runtime import clock
+from cmsfs.runtime import clock, threads
 from cmsfs.sqlite import Database
 
 # A change is delayed for at most this multiple of the settle time.
@@ -29,6 +30,9 @@ MAX_DEBOUNCE_FACTOR = 10
 
 # A file that is always open for writing, such as a log, is delayed for at least this time.
 OPEN_SECONDS = 60.0
+
+# Number of files created together, whose bytes are in memory meanwhile.
+MADE_AT_ONCE = 64
 
 # Limits the average upload rate of a large file that keeps changing.
 BYTES_PER_SECOND = 1024 * 1024
@@ -120,11 +124,17 @@ class Drafts:
         rows = self._db.rows("SELECT base_sha1, base_total FROM draft WHERE base_sha1 IS NOT NULL")
         return {row["base_sha1"]: row["base_total"] for row in rows}
 
+    async def make_files(self) -> None:
+        """Create the files of drafts that have been in their rows only: without the database they remain."""
+        while self._opened.fileless:
+            # atomic: no await until they are in memory, which keeps them from being made twice
+            count = min(MADE_AT_ONCE, len(self._opened.fileless))
+            some = [self.find(self._opened.fileless.pop()) for _ in range(count)]
+            await threads.run_sync(_make_files, [draft for draft in some if draft is not None])
+
     def close(self) -> None:
         """Create the files of drafts that are in memory only, then close all files not in use."""
-        for draft in list(self._live.values()):
-            with suppress(OSError):
-                draft.make_file()
+        _make_files(list(self._live.values()))
         self._opened.close()
 
     # ---- debouncing ----
@@ -157,6 +167,7 @@ class Drafts:
     def gone(self, draft_id: int) -> Path:
         """Forget a draft whose row is deleted; return its file, which the caller must unlink."""
         self._unsent_since.pop(draft_id, None)
+        self._opened.fileless.discard(draft_id)
         # Even if the draft is not in memory: an open file takes up space after it is unlinked.
         path = self.path(draft_id)
         self._opened.retire(path)
@@ -165,3 +176,12 @@ class Drafts:
             draft.dropped = True
             draft.replaced.set()
         return path
+
+
+def _make_files(group: Iterable[Draft]) -> None:
+    """Runs in a thread."""
+    for draft in group:
+        # A file that cannot be created now is created when needed: the row has the bytes.
+        with suppress(OSError):
+            if not draft.dropped:
+                draft.make_file()

@@ -6,7 +6,6 @@ of all recent closes and makes their commits durable together.  `fsync(2)` does 
 
 import logging
 import math
-from contextlib import suppress
 from pathlib import Path
 
 import trio
@@ -25,6 +24,13 @@ INTERVAL_SECONDS = 0.5
 
 # Changes at shorter intervals than this are made by a program that copies, unpacks or removes many files.
 PAUSE_SECONDS = 0.2
+
+# As many changes without a pause, and a second on average: more than a person or a busy log file makes.
+MANY_CHANGES = 16
+MANY_A_SECOND = 20.0
+
+# For so long, from the first of these changes on, work that can wait leaves the processor to the programs.
+ASIDE_SECONDS = 10.0
 
 # Log every so many failures, a line per minute: a failing disk keeps failing.
 LOG_EVERY = 120
@@ -57,6 +63,14 @@ class GroupCommit:
         self.noted_at, self.noted_count = now, self.noted_count + 1
         self._wanted.set()
         self._noted.pulse()
+
+    @property
+    def are_programs_busy(self) -> bool:
+        """Whether programs are changing many things right now, and have not done so for long."""
+        now = clock.monotonic()
+        seconds = now - self.noted_since
+        is_many = self.noted_count >= max(MANY_CHANGES, MANY_A_SECOND * seconds)
+        return is_many and now - self.noted_at < PAUSE_SECONDS and seconds < ASIDE_SECONDS
 
     async def noted_after(self, moment: float) -> None:
         """Wait until a program has made a change after `moment` (monotonic)."""
@@ -105,8 +119,9 @@ class GroupCommit:
         await self._db.write_back()
 
     async def _commit(self, group: list[Draft]) -> None:
-        if small := [draft for draft in group if draft.in_row]:
-            await threads.run_sync(_make_files, small)
+        for draft in group:
+            if draft.in_row:
+                draft.note_fileless()
         group = [draft for draft in group if not draft.in_row]
         # In parallel, so that the file system's journal commits them together.
         async with trio.open_nursery() as nursery:
@@ -151,15 +166,6 @@ def _fsync_all(group: list[Draft]) -> None:
     for draft in group:
         if not draft.dropped:
             draft.fsync()
-
-
-def _make_files(group: list[Draft]) -> None:
-    """Runs in a thread."""
-    for draft in group:
-        # A file that cannot be created now is created when needed: the row has the bytes.
-        with suppress(OSError):
-            if not draft.dropped:
-                draft.make_file()
 
 
 def _unlink_all(paths: list[Path]) -> None:

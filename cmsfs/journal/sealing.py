@@ -53,11 +53,13 @@ class Sealed:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     draft: Draft
-    fd: int
+    # Of its file, which is acquired; None if the draft is in memory only.
+    fd: int | None
     generation: int
     size: int
     # Whether some of it may not be on disk yet.
     fsync: bool
+    data: bytes = b""
 
 
 # Called inside the transaction in which these drafts become content.
@@ -136,11 +138,12 @@ class Sealer:
         taken: list[_Candidate] = []
         try:
             for draft in filter(_is_small, drafts):
-                taken.append(_candidate(draft))
+                taken.append(_in_memory(draft) or _candidate(draft))
             found = await threads.run_sync(_read_all, taken) if taken else []
         finally:
             for one in taken:
-                one.draft.release()
+                if one.fd is not None:
+                    one.draft.release()
         crashpoints.reached(Point.SEAL_HASHED)
         ready: dict[str, tuple[Draft, Sealed]] = {}
         # atomic: no await between the check and the mark, so no writer slips in between
@@ -239,16 +242,28 @@ def _candidate(draft: Draft) -> _Candidate:
     return _Candidate(draft, fd, draft.generation, draft.size, is_cut or draft.synced_to != draft.generation)
 
 
+def _in_memory(draft: Draft) -> _Candidate | None:
+    """Return the candidate without making its file, which then happens in the thread."""
+    data = draft.in_memory()
+    return None if data is None else _Candidate(draft, None, draft.generation, len(data), True, data)
+
+
 def _read_all(taken: Sequence[_Candidate]) -> list[Sealed]:
     """Fsync and hash each file; return the contents that they would become."""
     found = []
     for one in taken:
-        if one.fsync:
-            os.fsync(one.fd)
-        data = os.pread(one.fd, min(one.size, PIECE), 0)
+        if one.fd is None:
+            # If it is written to meanwhile, its file has other bytes, and none of it counts.
+            if one.data:
+                one.draft.fsync(size=one.size)
+            data = one.data
+        else:
+            if one.fsync:
+                os.fsync(one.fd)
+            data = os.pread(one.fd, min(one.size, PIECE), 0)
         digest = hashlib.sha1(data, usedforsecurity=False)
         offset = len(data)
-        while chunk := os.pread(one.fd, PIECE, offset) if one.size > PIECE else b"":
+        while chunk := os.pread(one.fd, PIECE, offset) if one.fd is not None and one.size > PIECE else b"":
             digest.update(chunk)
             offset += len(chunk)
         kept = data if one.size <= SMALL else None

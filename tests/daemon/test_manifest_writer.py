@@ -150,7 +150,7 @@ async def test_misplaced_bytes_are_reported_until_dismissed(
 async def test_the_manifest_follows_changes(drive: Drive, nursery: trio.Nursery) -> None:
     state = drive.agents.state
     keep = functools.partial(manifest_writer.run, rest_seconds=0.01)
-    nursery.start_soon(keep, state.db, state.drafts.root, drive.agents.commit)
+    nursery.start_soon(keep, state.db, state.drafts, drive.agents.commit)
 
     def written() -> set[str]:
         return {one.path for one in manifest.read(state.drafts.root).entries.values()}

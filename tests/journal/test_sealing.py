@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.journal import recovery
@@ -119,6 +120,35 @@ async def test_small_files_are_on_the_disk_before_they_become_content(
     assert len(await desk.sealer.seal_small(drafts, lambda *_: steps.append("row"))) == 3
     files = [f"fsync {draft.path.name}" for draft in (drafts[0], drafts[2])]
     assert steps == [*files, "link", "link", "link", f"fsync {desk.root.name}", "row"]
+
+
+async def test_small_files_without_a_file_become_content(desk: Desk) -> None:
+    drafts = [await desk.new(name, name.encode()) for name in ("longer", "shorter")]
+    drafts.append(await desk.new("empty", b""))
+    for draft, size in zip(drafts, (9, 5, 0), strict=True):
+        await draft.truncate(size)
+        draft.recorded(await desk.db.write(draft.record))
+    assert list(desk.root.iterdir()) == []
+    found = await desk.sealer.seal_small(drafts, lambda *_: None)
+    assert [(one.size, one.data) for one in found] == [(9, b"longer\0\0\0"), (5, b"short"), (0, b"")]
+    assert [await desk.bytes_of(name) for name in ("longer", "shorter")] == [b"longer\0\0\0", b"short"]
+
+
+async def test_a_small_file_that_is_written_to_while_it_is_sealed_stays_a_draft(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = await desk.new("f", b"old bytes")
+    fsync = os.fsync
+
+    def write_first(fd: int) -> None:
+        monkeypatch.setattr(os, "fsync", fsync)
+        trio.from_thread.run(draft.write, 0, b"new")
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", write_first)
+    assert await desk.sealer.seal_small([draft], lambda *_: None) == []
+    assert len(await desk.sealer.seal_small([draft], lambda *_: None)) == 1
+    assert await desk.bytes_of("f") == b"new bytes"
 
 
 async def test_what_was_filled_in_is_on_the_disk_before_it_is_content(

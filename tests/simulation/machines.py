@@ -321,7 +321,7 @@ class Machine(Process):
                 (agents.commit.run, (), "commit"),
                 (
                     manifest_writer.run,
-                    (agents.state.db, agents.state.drafts.root, agents.commit),
+                    (agents.state.db, agents.state.drafts, agents.commit),
                     "manifest",
                 ),
                 (agents.fs.run, (), "filesystem"),

@@ -6,9 +6,8 @@ import pytest
 import trio
 
 from cmsfs import config
-from cmsfs.journal.group_commit import PAUSE_SECONDS
+from cmsfs.journal import group_commit
 from cmsfs.runtime import clock
-from daemon.push import programs_first
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
 
@@ -37,7 +36,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 async def write_all(drive: Drive) -> None:
     """Write the files without a pause, and return when the push has looked at them."""
-    for _ in range(programs_first.MANY_CHANGES):
+    for _ in range(group_commit.MANY_CHANGES):
         drive.agents.commit.note()
     for name in NAMES:
         await drive.write(name, name.encode())
@@ -58,7 +57,7 @@ async def test_nothing_is_sent_until_programs_pause(
     await write_all(drive)
     assert network.count("POST", "/files/content") == 0
     assert {state for _, state, _ in drive.ops()} == {"ready"}
-    times.now += 2 * PAUSE_SECONDS
+    times.now += 2 * group_commit.PAUSE_SECONDS
     await until_uploaded(other)
 
 
@@ -72,8 +71,8 @@ async def test_programs_that_never_pause_do_not_keep_uploads_from_starting(
     drive: Drive, other: Remote, times: Clock
 ) -> None:
     await write_all(drive)
-    while times.now - drive.agents.commit.noted_since <= programs_first.ASIDE_SECONDS:
-        times.now += PAUSE_SECONDS / 20
+    while times.now - drive.agents.commit.noted_since <= group_commit.ASIDE_SECONDS:
+        times.now += group_commit.PAUSE_SECONDS / 20
         drive.agents.commit.note()
     await until_uploaded(other)
 

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 import trio
 
-from cmsfs.journal import queue
+from cmsfs.journal import group_commit, queue
 from cmsfs.replica.naming import CONFLICT_MARK
 from cmsfs.runtime import clock
 from cmsfs.service.storage.store import Store
 from cmsfs.vfs.tree.attributes import SetAttr
-from daemon.push import programs_first
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
@@ -331,7 +330,7 @@ async def test_evicted_bytes_are_fetched_for_upload(drive: Drive, other: Remote,
 async def test_waiting_operation_is_not_starved(
     drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs_first, "ASIDE_SECONDS", 0.5)
+    monkeypatch.setattr(group_commit, "ASIDE_SECONDS", 0.5)
     opened, _ = await drive.fs.create(1, "first", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"x")
     # Looked at, and left alone because it is open.
