@@ -91,6 +91,7 @@ class Dispatcher:
         self.programs = ProgramsFirst(context.commit)
         # Nothing runs, can be claimed or becomes due: everything left waits for something else.
         self._stuck = False
+        self._settle_ns = int(context.settle_seconds * 10**9)
         # The longest possible delay of an operation, from Retry-After or settle time.
         self._longest_ns = int((LONGEST_RETRY_AFTER + context.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
         # Difference between wall clock and monotonic clock at the last check.
@@ -255,8 +256,7 @@ class Dispatcher:
     def _begin(self, conn: Connection) -> None:
         op_rows.reset_running(conn)
         # An earlier run may have used another clock; and a restart is a reason to retry.
-        settle_ns = int(self._context.settle_seconds * 10**9)
-        op_rows.bound(conn, now_ns=clock.time_ns(), longest_ns=settle_ns)
+        op_rows.bound(conn, now_ns=clock.time_ns(), longest_ns=self._settle_ns)
 
     async def _follow_clock(self) -> None:
         """Move due times when the wall clock was set back, so that no operation waits longer than
@@ -265,7 +265,9 @@ class Dispatcher:
         back = self._clock_offset_ns - offset
         if back > CLOCK_STEP_NS:
             await self._context.db.write(
-                lambda conn: op_rows.advance(conn, now_ns=clock.time_ns(), by_ns=back)
+                lambda conn: op_rows.advance(
+                    conn, now_ns=clock.time_ns(), by_ns=back, longest_ns=self._settle_ns
+                )
             )
         self._clock_offset_ns = offset
 

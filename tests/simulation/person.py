@@ -19,12 +19,12 @@ from tests.simulation.world import World
 
 ROLES: tuple[collaborations.Role, ...] = ("editor", "editor", "viewer", "viewer uploader")
 
-# The current contents of an item and of everything below it.
+# All contents of an item and of everything below it, also those of earlier versions.
 _BELOW = """
-  WITH RECURSIVE below(id, sha1) AS (
-    SELECT id, sha1 FROM item WHERE id = ?1
-    UNION SELECT item.id, item.sha1 FROM item JOIN below ON item.parent = below.id)
-  SELECT sha1 FROM below WHERE sha1 IS NOT NULL
+  WITH RECURSIVE below(id) AS (
+    SELECT id FROM item WHERE id = ?1
+    UNION SELECT item.id FROM item JOIN below ON item.parent = below.id)
+  SELECT sha1 FROM version JOIN below ON below.id = version.file
 """
 
 
@@ -147,7 +147,7 @@ class Person:
         self.ledger.thrown_away |= self._contents(item)
 
     def _contents(self, item: str) -> set[str]:
-        """Return the current contents of a file, or of all files in a folder."""
+        """Return the contents of a file, or of all files in a folder."""
         if self.service.transport() is None:
             return set()
         return {row["sha1"] for row in self.service.store.read(_BELOW, int(item))}

@@ -202,14 +202,17 @@ def bound(conn: Connection, *, now_ns: int, longest_ns: int) -> int:
     return conn.execute(sql, (now_ns, longest_ns)).rowcount
 
 
-def advance(conn: Connection, *, now_ns: int, by_ns: int) -> int:
-    """Make operations that are not due yet due sooner, by `by_ns`, because the clock was set back; return how
-    many.
+def advance(conn: Connection, *, now_ns: int, by_ns: int, longest_ns: int) -> int:
+    """Make operations that are not due yet due sooner, by `by_ns`, because the clock was set back, and none
+    later than in `longest_ns`: it may have been set forward first.  Return how many.
 
     This includes running ones, whose retry time is shifted as well.
     """
-    sql = "UPDATE op SET not_before = max(?1, not_before - ?2) WHERE state <> 'held' AND not_before > ?1"
-    return conn.execute(sql, (now_ns, by_ns)).rowcount
+    sql = (
+        "UPDATE op SET not_before = min(?1 + ?3, max(?1, not_before - ?2))"
+        " WHERE state <> 'held' AND not_before > ?1"
+    )
+    return conn.execute(sql, (now_ns, by_ns, longest_ns)).rowcount
 
 
 def end_settling(conn: Connection, *, now_ns: int, kind: str | None = None) -> int:

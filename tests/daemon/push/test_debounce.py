@@ -150,6 +150,22 @@ async def test_clock_that_is_set_back_keeps_nothing_waiting(
     assert rests(drive, "/f")
 
 
+async def test_clock_that_is_set_forward_and_further_back_keeps_nothing_waiting(
+    starting: Starting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The push looks at it only afterwards, and what was changed between the two has the time between."""
+    async with starting(agents=("health",)) as drive:
+        await drive.agents.push._follow_clock()
+        real = clock.time_ns
+        monkeypatch.setattr(clock, "time_ns", lambda: real() + 900 * 10**9)
+        await drive.write("f", b"x")
+        monkeypatch.setattr(clock, "time_ns", lambda: real() - 2700 * 10**9)
+        await drive.agents.push._follow_clock()
+        settle_ns = int(drive.agents.settings.settle_seconds * 10**9)
+        due = queue.next_due(drive.db)
+        assert due is not None and due <= clock.time_ns() + settle_ns
+
+
 async def test_clock_set_back_during_an_upload_delays_no_later_attempt(
     drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
