@@ -91,9 +91,12 @@ class Dispatcher:
         self.programs = ProgramsFirst(context.commit)
         # Nothing runs, can be claimed or becomes due: everything left waits for something else.
         self._stuck = False
-        self._settle_ns = int(context.settle_seconds * 10**9)
-        # The longest possible delay of an operation, from Retry-After or settle time.
-        self._longest_ns = int((LONGEST_RETRY_AFTER + context.settle_seconds + LONGEST_WAIT_SECONDS) * 10**9)
+        # The longest possible delays of an operation: until it is tried, and from Retry-After.
+        longest = LONGEST_RETRY_AFTER + context.settle_seconds + LONGEST_WAIT_SECONDS
+        self._bounds = {
+            "settle_ns": int(context.settle_seconds * 10**9),
+            "longest_ns": int(longest * 10**9),
+        }
         # Difference between wall clock and monotonic clock at the last check.
         self._clock_offset_ns = 0
         self._runner = OperationRunner(context, self._notify_ended)
@@ -228,9 +231,9 @@ class Dispatcher:
             await self._context.db.write(self._prepare)
         sent = 0
         soonest = queue.next_due(self._context.db)
-        if queue.next_due(self._context.db, after_ns=clock.time_ns() + self._longest_ns) is not None:
+        if op_rows.are_overlong(self._context.db, now_ns=clock.time_ns(), **self._bounds):
             await self._context.db.write(
-                lambda conn: op_rows.bound(conn, now_ns=clock.time_ns(), longest_ns=self._longest_ns)
+                lambda conn: op_rows.bound(conn, now_ns=clock.time_ns(), **self._bounds)
             )
             log.warning("changes were recorded while the clock was ahead; uploading them now")
             soonest = queue.next_due(self._context.db)
@@ -256,7 +259,8 @@ class Dispatcher:
     def _begin(self, conn: Connection) -> None:
         op_rows.reset_running(conn)
         # An earlier run may have used another clock; and a restart is a reason to retry.
-        op_rows.bound(conn, now_ns=clock.time_ns(), longest_ns=self._settle_ns)
+        settle_ns = self._bounds["settle_ns"]
+        op_rows.bound(conn, now_ns=clock.time_ns(), settle_ns=settle_ns, longest_ns=settle_ns)
 
     async def _follow_clock(self) -> None:
         """Move due times when the wall clock was set back, so that no operation waits longer than
@@ -265,9 +269,7 @@ class Dispatcher:
         back = self._clock_offset_ns - offset
         if back > CLOCK_STEP_NS:
             await self._context.db.write(
-                lambda conn: op_rows.advance(
-                    conn, now_ns=clock.time_ns(), by_ns=back, longest_ns=self._settle_ns
-                )
+                lambda conn: op_rows.advance(conn, now_ns=clock.time_ns(), by_ns=back)
             )
         self._clock_offset_ns = offset
 

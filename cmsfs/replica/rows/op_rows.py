@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from sqlite3 import Connection
 
 from cmsfs.replica.nodes import Ino
+from cmsfs.sqlite import Database
 
 
 def record(conn: Connection, ino: Ino, kind: str, *, due_ns: int) -> None:
@@ -192,27 +193,29 @@ def hold_uploads_of(conn: Connection, sha1: str, *, error: str) -> None:
 # ---- times -------------------------------------------------------------------------------------
 
 
-def bound(conn: Connection, *, now_ns: int, longest_ns: int) -> int:
-    """Make operations due that would wait longer than `longest_ns`: the clock was ahead when they were
-    recorded.
-
-    Returns how many.
-    """
-    sql = "UPDATE op SET not_before = ?1 WHERE state = 'ready' AND not_before > ?1 + ?2"
-    return conn.execute(sql, (now_ns, longest_ns)).rowcount
+# Operations that would wait longer than any delay, or that were never tried and would wait longer than for
+# programs to settle: the clock was ahead when they were recorded.
+_OVERLONG = "state = 'ready' AND not_before > ?1 + ?2 AND (attempts = 0 OR not_before > ?1 + ?3)"
 
 
-def advance(conn: Connection, *, now_ns: int, by_ns: int, longest_ns: int) -> int:
-    """Make operations that are not due yet due sooner, by `by_ns`, because the clock was set back, and none
-    later than in `longest_ns`: it may have been set forward first.  Return how many.
+def are_overlong(db: Database, *, now_ns: int, settle_ns: int, longest_ns: int) -> bool:
+    """Whether there are such operations."""
+    return db.row(f"SELECT 1 FROM op WHERE {_OVERLONG} LIMIT 1", now_ns, settle_ns, longest_ns) is not None
+
+
+def bound(conn: Connection, *, now_ns: int, settle_ns: int, longest_ns: int) -> None:
+    """Make such operations due."""
+    conn.execute(f"UPDATE op SET not_before = ?1 WHERE {_OVERLONG}", (now_ns, settle_ns, longest_ns))
+
+
+def advance(conn: Connection, *, now_ns: int, by_ns: int) -> int:
+    """Make operations that are not due yet due sooner, by `by_ns`, because the clock was set back; return how
+    many.
 
     This includes running ones, whose retry time is shifted as well.
     """
-    sql = (
-        "UPDATE op SET not_before = min(?1 + ?3, max(?1, not_before - ?2))"
-        " WHERE state <> 'held' AND not_before > ?1"
-    )
-    return conn.execute(sql, (now_ns, by_ns, longest_ns)).rowcount
+    sql = "UPDATE op SET not_before = max(?1, not_before - ?2) WHERE state <> 'held' AND not_before > ?1"
+    return conn.execute(sql, (now_ns, by_ns)).rowcount
 
 
 def end_settling(conn: Connection, *, now_ns: int, kind: str | None = None) -> int:

@@ -10,7 +10,9 @@ import trio.testing
 from cmsfs import config
 from cmsfs.journal import drafts, queue, sealing
 from cmsfs.runtime import clock
+from daemon.push.operation_runner import Job
 from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
 
 SETTLE = 600.0
@@ -150,20 +152,23 @@ async def test_clock_that_is_set_back_keeps_nothing_waiting(
     assert rests(drive, "/f")
 
 
-async def test_clock_that_is_set_forward_and_further_back_keeps_nothing_waiting(
-    starting: Starting, monkeypatch: pytest.MonkeyPatch
+async def test_clock_that_is_set_back_before_the_push_sees_it_ahead_keeps_nothing_waiting(
+    starting: Starting, monkeypatch: pytest.MonkeyPatch, expect_log: ExpectLog
 ) -> None:
-    """The push looks at it only afterwards, and what was changed between the two has the time between."""
+    """As after a sleep of the machine, with a change in the moment before the time is set right."""
+    expect_log("changes were recorded while the clock was ahead")
     async with starting(agents=("health",)) as drive:
-        await drive.agents.push._follow_clock()
-        real = clock.time_ns
-        monkeypatch.setattr(clock, "time_ns", lambda: real() + 900 * 10**9)
+        real, hour = clock.time_ns, 3600 * 10**9
+        monkeypatch.setattr(clock, "time_ns", lambda: real() + hour)
         await drive.write("f", b"x")
-        monkeypatch.setattr(clock, "time_ns", lambda: real() - 2700 * 10**9)
-        await drive.agents.push._follow_clock()
-        settle_ns = int(drive.agents.settings.settle_seconds * 10**9)
-        due = queue.next_due(drive.db)
-        assert due is not None and due <= clock.time_ns() + settle_ns
+        monkeypatch.setattr(clock, "time_ns", lambda: real() + hour // 2)
+        send, receive = trio.open_memory_channel[Job](10)
+        with send, receive, trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(drive.agents.push._round, send)
+                while queue.next_due(drive.db, after_ns=clock.time_ns()) is not None:
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
 
 
 async def test_clock_set_back_during_an_upload_delays_no_later_attempt(
