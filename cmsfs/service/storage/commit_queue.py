@@ -83,7 +83,9 @@ class CommitQueue:
                 await change.done.wait()
         if change.error is not None:
             raise change.error
+        # An error in the same group keeps all of them alive for a while, and a cursor its database open.
         result: T = change.result
+        change.result = None
         return result
 
     async def _write_group(self) -> None:

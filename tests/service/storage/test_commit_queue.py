@@ -3,6 +3,7 @@
 import contextvars
 import sqlite3
 import threading
+import weakref
 
 import pytest
 import trio
@@ -121,3 +122,29 @@ async def test_a_commit_that_fails_fails_everybody_in_it(db):
     assert done(db) == set()
     db.commits_fail = False
     assert await commits.write(put("d")) == "d"
+
+
+async def test_results_do_not_outlive_their_callers_with_an_error_of_the_same_group(db):
+    """A result may be a cursor, which keeps its database open: a garbage collection may be far away."""
+    commits, results, errors = commit_queue.CommitQueue(db), [], []
+
+    class Result:
+        pass
+
+    def fail(conn):
+        raise sqlite3.IntegrityError("taken")
+
+    async def write(txn):
+        try:
+            results.append(weakref.ref(await commits.write(txn)))
+        except sqlite3.IntegrityError as error:
+            errors.append(error)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(commits.write, put("first"))
+        await trio.to_thread.run_sync(db.begun.wait)
+        for txn in (fail, lambda conn: Result()):
+            nursery.start_soon(write, txn)
+        await trio.testing.wait_all_tasks_blocked()
+        db.go_on.set()
+    assert errors and [result() for result in results] == [None]
