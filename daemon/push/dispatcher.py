@@ -91,10 +91,11 @@ class Dispatcher:
         self.programs = ProgramsFirst(context.commit)
         # Nothing runs, can be claimed or becomes due: everything left waits for something else.
         self._stuck = False
-        # The longest possible delays of an operation: until it is tried, and from Retry-After.
+        # The longest possible delays of an operation: until it is tried, and from Retry-After.  One that was
+        # recorded since the clock was read is due a little later than these say.
         longest = LONGEST_RETRY_AFTER + context.settle_seconds + LONGEST_WAIT_SECONDS
         self._bounds = {
-            "settle_ns": int(context.settle_seconds * 10**9),
+            "settle_ns": int(context.settle_seconds * 10**9) + CLOCK_STEP_NS,
             "longest_ns": int(longest * 10**9),
         }
         # Difference between wall clock and monotonic clock at the last check.
