@@ -124,6 +124,10 @@ class Drafts:
         rows = self._db.rows("SELECT base_sha1, base_total FROM draft WHERE base_sha1 IS NOT NULL")
         return {row["base_sha1"]: row["base_total"] for row in rows}
 
+    def note_fileless(self, draft_id: int) -> None:
+        """Note that only the row has a draft's bytes, for `make_files`."""
+        self._opened.fileless.add(draft_id)
+
     async def make_files(self) -> None:
         """Create the files of drafts that have been in their rows only: without the database they remain."""
         while self._opened.fileless:

@@ -7,7 +7,8 @@ What a crash can leave behind, and how it is repaired:
   a draft whose name a remote change   given a name again, and uploaded under it
     has taken
   a draft row longer than its file     (power cut) truncated to the bytes on disk, as on any local disk
-  a draft row that has the bytes, too  the file is written from the row: it was never fsynced
+  a draft row that has the bytes, too  its file is written from the row, since it was never fsynced; without a
+                                       file, that is made later
   bytes in a draft that no row holds   zeroed: writes that were not recorded, or a recorded truncation
   a draft's second name, no commit     unlinked; the draft is complete under its own name
   a draft file without a row           moved to `recovered/`
@@ -117,10 +118,14 @@ def _repair_draft(conn: Connection, drafts: Drafts, draft_id: int) -> str:
     ).fetchone()
     extents = Extents.from_json(row["extents"])
     if row["data"]:
-        _write_start(path, row["data"])
+        if path.exists():
+            _write_start(path, row["data"])
+        else:
+            # Made later: on a full disk there is no room for it before something is uploaded.
+            drafts.note_fileless(draft_id)
     there = path.stat().st_size if path.exists() else 0
     held = max((end for _, end in extents), default=0)
-    if held > there:
+    if held > max(there, len(row["data"] or b"")):
         extents.clip(there)
         # Without the bytes the recorded size is wrong, unless the base is longer.
         size = max(there, min(row["base_size"], row["size"]))
@@ -137,7 +142,7 @@ def _repair_draft(conn: Connection, drafts: Drafts, draft_id: int) -> str:
 
 def _write_start(path: Path, data: bytes) -> None:
     """Make sure that a draft's file starts with these bytes."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         if os.pread(fd, len(data), 0) != data:
             os.pwrite(fd, data, 0)

@@ -11,6 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cmsfs.journal import recovery
 from cmsfs.journal.draft import ROW_BYTES
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
@@ -230,3 +231,15 @@ async def test_a_small_file_that_was_not_made_is_in_its_row(desk: Desk) -> None:
     assert await found.write(10, b", and more") == 10
     assert await desk.sealer.seal(found) is not None
     assert await desk.bytes_of("f") == b"in the row, and more"
+
+
+async def test_a_kill_leaves_a_small_file_in_its_row(desk: Desk) -> None:
+    """Recovery needs no disk space for it, which there may not be before something is uploaded."""
+    draft = await desk.new("f", b"in the row")
+    killed = Desk(desk.db, desk.root.parent)
+    assert await recovery.recover(desk.db, killed.drafts, desk.recovered) == 1
+    assert not draft.path.exists()
+    assert await killed.bytes_of("f") == b"in the row"
+    await killed.drafts.make_files()
+    assert draft.path.read_bytes() == b"in the row"
+    killed.drafts.close()
