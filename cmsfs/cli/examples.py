@@ -105,12 +105,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "log-level": ("cmsfs log-level DEBUG",),
     "serve": (
         "cmsfs serve --data ~/service --port 8472",
-        "cmsfs serve --data ~/company --blobs s3://bucket/contents",
+        "cmsfs serve --database postgresql://cmsfs@db.example.com/cmsfs --blobs s3://bucket/contents",
         "cmsfs serve --enterprise-file ours.toml --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem",
     ),
     "service": (
         "cmsfs service check --data ~/service",
         "cmsfs service check --data ~/company --blobs s3://bucket/contents --quick --repair",
+        "cmsfs service move --data ~/service --to-data ~/company --to-blobs s3://bucket/contents",
     ),
 }
 

@@ -117,6 +117,17 @@ def test_upload_that_is_refused_is_said_and_tried_again(ada, tmp_path):
     listed(ada, "a.txt")
 
 
+# Cells that begin where the text of the one before ends.
+TOUCHING_CELLS = """
+return [...document.querySelectorAll('.items td + td')].filter(one => {
+  const text = document.createRange();
+  text.selectNodeContents(one.previousElementSibling);
+  const before = text.getBoundingClientRect(), here = one.getBoundingClientRect();
+  return here.width && before.bottom > here.top + 4 && before.right + 4 > here.left;
+}).map(one => one.textContent)
+"""
+
+
 def test_pages_by_keyboard_and_on_a_phone(ada):
     from selenium.webdriver import ActionChains, Keys
 
@@ -140,6 +151,7 @@ def test_pages_by_keyboard_and_on_a_phone(ada):
         for tab in ("Files", "Recent", "Favorites", "Shared", "Trash"):
             ada.press(tab)
             assert ada.driver.execute_script("return document.documentElement.scrollWidth") <= 360, tab
+            assert ada.driver.execute_script(TOUCHING_CELLS) == [], tab
         ada.press("Files")
         ada.press("Welcome.md")
         assert ada.driver.execute_script("return document.documentElement.scrollWidth") <= 360

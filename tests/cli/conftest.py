@@ -126,11 +126,14 @@ def cmsfs() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
-    """`serving(*options)`: the embedded service on a free port of this machine; `log` is its log file."""
+    """`serving(*options)`: the embedded service on a free port of this machine; `log` is its log file.
+
+    Each has a data folder of its own, unless one is given.
+    """
     servers: list[ServerProcess] = []
 
-    def start(*options: str | Path, log: Path | None = None) -> ServerProcess:
-        data = tmp_path / f"service{len(servers) or ''}"
+    def start(*options: str | Path, log: Path | None = None, data: Path | None = None) -> ServerProcess:
+        data = data or tmp_path / f"service{len(servers) or ''}"
         servers.append(ServerProcess(data, *options, log=log).start())
         return servers[-1]
 

@@ -3,7 +3,9 @@
 `cmsfs demo`, `cmsfs serve` and the embedded profile call `ensure_sample` on a store; the first call fills
 it, later ones only read the credentials from a file beside the data that only this user can read.
 
-Rule: the texts are meant to be read: a welcome first, then folders that look like real work.
+Rule: a store with an enterprise of its own gets no sample, and its applications keep their secrets.
+
+The texts are meant to be read: a welcome first, then folders that look like real work.
 """
 
 import fcntl
@@ -43,6 +45,13 @@ REDIRECTS = tuple(
     f"http://{host}{path}" for host in ("127.0.0.1", "localhost", "[::1]") for path in ("/", "/callback")
 )
 
+# What the ids of the sample's applications begin with.
+_SAMPLE_PREFIX = "sample-"
+_SAMPLE_APP = f"""
+  SELECT client_id, enterprise FROM app
+  WHERE substr(client_id, 1, {len(_SAMPLE_PREFIX)}) = '{_SAMPLE_PREFIX}' ORDER BY client_id LIMIT 1
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
@@ -58,9 +67,15 @@ class Credentials:
 async def ensure_sample(store: Store) -> Credentials:
     """Return the credentials of the store's sample, which is created if missing.
 
-    If cancelled, the sample is complete or absent.  Raises `UserError` for unreadable credentials.
+    If cancelled, the sample is complete or absent.  Raises `UserError` for unreadable credentials, and if the
+    store has an enterprise of its own.
     """
     return await threads.run_sync(_ensure, store)
+
+
+def has_own_enterprise(store: Store) -> bool:
+    """Whether the store has an enterprise, and not the sample's."""
+    return bool(store.read("SELECT 1 FROM enterprise LIMIT 1")) and not store.read(_SAMPLE_APP)
 
 
 def _ensure(store: Store) -> Credentials:
@@ -110,7 +125,7 @@ def _fill(
     conn: Connection, store: Store, secret: str, sha1s: dict[str, str], hashes: dict[str, str]
 ) -> Credentials:
     """Create the sample, or new credentials if only those were lost."""
-    app = conn.execute("SELECT client_id, enterprise FROM app ORDER BY client_id LIMIT 1").fetchone()
+    app = conn.execute(_SAMPLE_APP).fetchone()
     if app is not None:
         conn.execute(
             "UPDATE app SET secret_hash = ? WHERE client_id = ?", (calls.hashed(secret), app["client_id"])
@@ -118,12 +133,16 @@ def _fill(
         owner = conn.execute("SELECT min(id) AS id FROM account WHERE role = 'admin'").fetchone()
         _store_passwords(conn, hashes)
         return Credentials(app["client_id"], secret, str(owner["id"]), str(app["enterprise"]))
+    if conn.execute("SELECT 1 FROM enterprise LIMIT 1").fetchone() is not None:
+        raise errors.UserError(
+            f"{store.root} has an enterprise of its own and no sample: serve it, and log in."
+        )
     now = store.now()
     enterprise = add_enterprise(conn, "Example Enterprise", now=now)
     owner, *_ = [add_user(conn, enterprise, name, login, role=role, now=now) for name, login, role in PEOPLE]
     _store_passwords(conn, hashes)
     service = add_user(conn, enterprise, "cmsfs application", None, now=now)
-    client_id = f"sample-{chance.token_hex(8)}"
+    client_id = f"{_SAMPLE_PREFIX}{chance.token_hex(8)}"
     clients.add(
         conn,
         client_id,

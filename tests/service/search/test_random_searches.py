@@ -21,6 +21,7 @@ from tests.support.search_oracle import (
 from tests.support.sharing import share
 
 ITEMS = 90
+TWINS = 8  # files that no word tells apart: their relevance is equal
 START = 1_700_000_000
 KINDS = ("folder", "file", "web_link")
 SEED = int(os.environ.get("CMSFS_SEARCH_SEED", "7"))
@@ -29,10 +30,11 @@ SEED = int(os.environ.get("CMSFS_SEARCH_SEED", "7"))
 class Filled:
     """A store, its caller, and the ids of its items in the order in which they were made."""
 
-    def __init__(self, service, api, uwe):
+    def __init__(self, service, api, uwe, elsewhere):
         self.service = service
         self.api = api
         self.uwe = uwe
+        self.elsewhere = elsewhere  # the caller `api` at another process
         self.users = {"ann@example.com": str(api.user), "uwe@example.com": str(uwe.user)}
         self.ids = []
         self.said = []  # what the test wrote, by column
@@ -47,6 +49,8 @@ class Filled:
             made = await self._add(chance, caller, kind, chance.choice(folders[caller]))
             if kind == "folder":
                 folders[caller].append(made)
+        for _ in range(TWINS):
+            await self._add(chance, self.api, "file", "0", text="ant bee")
         for wire_id in chance.sample([one for one in self.ids if one not in folders[self.uwe]], 8):
             row = self._row(wire_id)
             caller = self.api if row["owner"] == self.api.user else self.uwe
@@ -64,17 +68,22 @@ class Filled:
 
         await self.service.write(txn)
 
-    async def _add(self, chance, caller, kind, parent):
+    async def _add(self, chance, caller, kind, parent, *, text=None):
+        """Create an item with random texts, or with this one in all places."""
         extension = chance.choice(["txt", "md", "été", "csv"])
-        name = f"{random_text(chance, 3)}{len(self.ids)}".replace(":", "").strip("._")
+
+        def some(most):
+            return random_text(chance, most) if text is None else text
+
+        name = f"{some(3)}{len(self.ids)}".replace(":", "").strip("._")
         if kind == "file":
             name += f".{extension}"
         said: dict[str, Any] = {
             "name": name[-200:],
-            "description": random_text(chance, 5)[:256],
-            "tags": [one for one in (random_text(chance, 2).replace(",", "")[:100] for _ in range(2)) if one],
-            "file_content": random_text(chance, 30) if kind == "file" else "",
-            "comments": [random_text(chance, 4) + "." for _ in range(chance.choice([0, 0, 0, 2]))],
+            "description": some(5)[:256],
+            "tags": [one for one in (some(2).replace(",", "")[:100] for _ in range(2)) if one],
+            "file_content": some(30) if kind == "file" else "",
+            "comments": [some(4) + "." for _ in range(chance.choice([0, 0, 0, 2]) if text is None else 0)],
         }
         match kind:
             case "folder":
@@ -123,13 +132,13 @@ class Filled:
                 owner == "ann@example.com" or ((place == 0 or 0 in above) and row["status"] == 0),
             )
 
-    async def search(self, wish: RandomSearch, page):
+    async def search(self, wish: RandomSearch, page, *, at=None):
         params = {"query": wish.text} | wish.params | page
         if wish.ancestors:
             params["ancestor_folder_ids"] = ",".join(self.ids[place] for place in wish.ancestors)
         if wish.owners:
             params["owner_user_ids"] = ",".join(self.users[login] for login in wish.owners)
-        found = await self.api.ask("GET", "/search", params=params)
+        found = await (at or self.api).ask("GET", "/search", params=params)
         places = {wire_id: place for place, wire_id in enumerate(self.ids)}
         return found["total_count"], [places[one["id"]] for one in found["entries"]]
 
@@ -143,7 +152,8 @@ async def both(tmp_path, postgres, fill, as_user):
         for engine, place in (("SQLite", None), ("PostgreSQL", url)):
             opened = await stack.enter_async_context(store.open_store(tmp_path / engine, database_url=place))
             await fill(opened)
-            callers = [await as_user(opened, login) for login in ("ann@example.com", "uwe@example.com")]
+            logins = ("ann@example.com", "uwe@example.com", "ann@example.com")
+            callers = [await as_user(opened, login) for login in logins]
             made[engine] = Filled(opened, *callers)
             await made[engine].fill(random.Random(SEED))
         yield made
@@ -176,6 +186,44 @@ async def test_random_searches(both, count):
                 there.sort()
             assert (total, places) == (len(expected), there), f"{engine}: {said}"
     assert found_some > count / 4
+
+
+@pytest.mark.parametrize("count", [25, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.timeout(1800)
+async def test_every_page_of_random_searches(both, count):
+    """Pages of any length, asked in any order at one of two processes, make up the whole answer."""
+    chance = random.Random(SEED + 1)
+    items = [*both["SQLite"].items()]
+    maker = SearchMaker(chance, items)
+    with_pages = 0
+    for number in range(count):
+        wish = maker.make()
+        expected = wish.matches(items)
+        pages = []
+        end = 0
+        while end <= len(expected):  # the last page is short or empty
+            pages.append({"limit": chance.choice((1, 1, 2, 5, 12)), "offset": end})
+            end += pages[-1]["limit"]
+        with_pages += len(pages) > 2
+        if chance.randrange(2):
+            chance.shuffle(pages)  # otherwise the first page leaves something for the others
+        said = json.dumps([number, wish.text, wish.params, wish.ancestors, wish.owners], ensure_ascii=False)
+        for engine, filled in both.items():
+            found = {}
+            for page in pages:
+                at = chance.choice([filled.api, filled.elsewhere])
+                total, places = await filled.search(wish, page, at=at)
+                counts = (total, len(places))
+                assert counts == (len(expected), len(page_of(expected, page))), f"{engine}, {page}: {said}"
+                found[page["offset"]] = places
+            places = [place for offset in sorted(found) for place in found[offset]]
+            if wish.is_ordered:
+                assert places == expected, f"{engine}: {said}"
+            else:
+                # The order is the engine's own, and the same for every page.
+                whole = (await filled.search(wish, {"limit": 200, "offset": 0}))[1]
+                assert (places, sorted(places)) == (whole, sorted(expected)), f"{engine}: {said}"
+    assert with_pages > count / 4
 
 
 def test_moments_are_whole_seconds():

@@ -87,6 +87,15 @@ async def test_lost_credentials_are_recreated(root):
             await demo.ensure_sample(opened)
 
 
+async def test_an_enterprise_of_ones_own_gets_no_sample(service, root, api):
+    with pytest.raises(errors.UserError, match="of its own"):
+        await demo.ensure_sample(service)
+    assert not (root / "credentials.json").exists()
+    assert demo.has_own_enterprise(service)
+    await api.log_in()  # with the application's secret, which is the same
+    assert len(service.read("SELECT id FROM enterprise")) == 1
+
+
 async def test_everything_is_there_after_a_restart(root):
     async with store.open_store(root) as opened:
         credentials = await demo.ensure_sample(opened)

@@ -60,6 +60,11 @@ class _Options:
     enterprise: provisioning.Enterprise | None
     as_json: bool
 
+    @property
+    def served(self) -> str:
+        """What the operator calls it: the database (whose URL has no password), or the folder."""
+        return self.database_url or str(self.folder)
+
 
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder (default: the demo's).")
@@ -134,8 +139,8 @@ def serve(
 ) -> None:
     """Run the built-in service as an HTTP server until interrupted.
 
-    Without --enterprise-file it serves a sample enterprise.  The first Ctrl-C shuts down gracefully (requests
-    get up to ten seconds to finish); the second stops immediately.
+    Without --enterprise-file a new service gets a sample enterprise.  The first Ctrl-C shuts down gracefully
+    (requests get up to ten seconds to finish); the second stops immediately.
     """
     if bool(tls_cert) != bool(tls_key):
         raise click.UsageError("--tls-cert and --tls-key must be given together.")
@@ -233,7 +238,8 @@ async def _serve_store(opened: store.Store, options: _Options) -> None:
         await provisioning.ensure(opened, options.enterprise)
         ids = provisioning.ids(opened, options.enterprise)
     elif options.database_url is None:
-        await demo.ensure_sample(opened)
+        if not demo.has_own_enterprise(opened):
+            await demo.ensure_sample(opened)
     elif not opened.read("SELECT 1 FROM app LIMIT 1"):
         # The sample's credentials are in one process's folder, so other processes would not have them.
         raise errors.UserError("The database has no enterprise yet: give --enterprise-file.")
@@ -261,7 +267,7 @@ async def _serve_store(opened: store.Store, options: _Options) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_handle_signals, signals, stop)
             _print_startup(await nursery.start(until_stopped), options, ids)
-            sd_notify.notify(READY=1, STATUS=f"serving {options.folder}")
+            sd_notify.notify(READY=1, STATUS=f"serving {options.served}")
 
 
 async def _handle_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
@@ -283,7 +289,7 @@ def _print_startup(url: str, options: _Options, ids: provisioning.Ids | None) ->
         if options.as_json:
             output.document({"url": url, "enterprise_id": ids.enterprise, "user_ids": ids.users})
         else:
-            output.say(f"Serving {options.folder} at {shown}.  Ctrl-C ends it.")
+            output.say(f"Serving {options.served} at {shown}.  Ctrl-C ends it.")
             users = [f"{login} {number}" for login, number in ids.users.items()]
             more = f", and {len(users) - _MAX_LISTED} more (--json)" if len(users) > _MAX_LISTED else ""
             output.say(
@@ -296,4 +302,4 @@ def _print_startup(url: str, options: _Options, ids: provisioning.Ids | None) ->
         output.document({"url": url} | ({"credentials_file": str(credentials)} if has_sample else {}))
     else:
         where = f", credentials in {credentials}" if has_sample else ""
-        output.say(f"Serving {options.folder} at {shown}{where}.  Ctrl-C ends it.")
+        output.say(f"Serving {options.served} at {shown}{where}.  Ctrl-C ends it.")

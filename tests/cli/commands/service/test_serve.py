@@ -20,14 +20,14 @@ from tests.service.conftest import ServiceClient
 from tests.support import sample_documents
 
 
-def _token(server, **changed: str) -> dict[str, object]:
-    form = {
+def _token(server, **form: str) -> dict[str, object]:
+    form = form or {
         "grant_type": "client_credentials",
         "client_id": server.credentials["client_id"],
         "client_secret": server.credentials["client_secret"],
         "box_subject_type": "user",
         "box_subject_id": server.credentials["user_id"],
-    } | changed
+    }
     body = urllib.parse.urlencode(form).encode()
     with urllib.request.urlopen(f"{server.url}/oauth2/token", body, timeout=20) as answer:
         found: dict[str, object] = json.loads(answer.read())
@@ -122,9 +122,12 @@ def test_an_enterprise_of_ones_own(tmp_path, cmsfs, serving):
         "box_subject_type": "enterprise",
         "box_subject_id": "1",
     }
-    body = urllib.parse.urlencode(form).encode()
-    with urllib.request.urlopen(f"{server.url}/oauth2/token", body, timeout=20) as answer:
-        assert json.loads(answer.read())["access_token"]
+    assert _token(server, **form)["access_token"]
+    assert server.stop() == 0
+    # Later the file is not needed: nothing of the sample is made, and the application's secret stays.
+    server = serving(data=server.data)
+    assert server.ready_info.keys() == {"url"}
+    assert _token(server, **form)["access_token"]
     assert not (server.data / "credentials.json").exists()
     assert server.stop() == 0
 
