@@ -96,8 +96,8 @@ class _Deliveries:
     async def _deliver(self, row: Row) -> None:
         try:
             await _record_result(self._store, row, await _send(self._store, row, self._allowed))
-        except OSError as error:
-            # The store has no space left; the delivery is sent again when the claim expires.
+        except (OSError, engine.DatabaseUnavailable) as error:
+            # No space left, or no database server; the delivery is sent again when the claim expires.
             log.warning("cannot record the result of a webhook delivery: %s", error)
         finally:
             self._in_flight[row["address"]] -= 1

@@ -9,6 +9,7 @@ import trio.testing
 
 from cmsfs.service.server import serve
 from cmsfs.service.storage import store
+from cmsfs.service.storage.postgres import presence
 from tests.support import postgres_server
 
 
@@ -54,3 +55,31 @@ async def test_a_service_outlives_a_restart_of_its_database(postgres, tmp_path, 
     assert len(warned) == 1 and len(met) >= 5
     # However long it takes, that is said once.
     assert caplog.text.count("postgres.database:database.py") <= 4
+
+
+async def test_a_leader_that_meets_a_lost_database_is_elected_again(
+    postgres, tmp_path, monkeypatch, caplog, expect_log
+):
+    """Its own connection may be lost before the one that elects leaders, or come back after it."""
+    for said in ("was lost", "reachable again", "out of reach"):
+        expect_log(said)
+    monkeypatch.setattr(presence, "_LEADER_POLL_SECONDS", 0.05)
+    met, led_again = trio.Event(), trio.Event()
+    async with store.open_store(tmp_path / "data", database_url=postgres.database()) as opened:
+
+        async def job():
+            if not met.is_set():
+                await trio.to_thread.run_sync(postgres.stop)
+                met.set()
+                opened.read("SELECT 1 AS n")
+            led_again.set()
+
+        with trio.fail_after(120):
+            async with trio.open_nursery() as leading:
+                leading.start_soon(opened.shared.run_as_leader, "indexing", job)
+                await met.wait()
+                await trio.to_thread.run_sync(postgres.start)
+                await led_again.wait()
+                leading.cancel_scope.cancel()
+            while "reachable again" not in caplog.text:
+                await trio.testing.wait_all_tasks_blocked(0.05)

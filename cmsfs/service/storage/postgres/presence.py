@@ -129,6 +129,8 @@ class Presence:
         """Run a job while this process is the leader; polls until it is.
 
         The job is cancelled if the lock may be lost with the connection, and starts again after re-election.
+        So it does if it meets a database that is out of reach: other connections may be lost before this one,
+        or come back after it.
         """
         lock = _LEADER_LOCKS[name]
         while True:
@@ -137,7 +139,10 @@ class Presence:
                 try:
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(_cancel_on, connection_lost, nursery.cancel_scope)
-                        await job()
+                        try:
+                            await job()
+                        except engine.DatabaseUnavailable as error:
+                            log.debug("%s begins again: %s", name, error)
                         nursery.cancel_scope.cancel()
                 finally:
                     self._unlock(conn, lock)
