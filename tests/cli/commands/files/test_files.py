@@ -128,4 +128,5 @@ def test_broken_pipe_ends_quietly(here, command):
         check=False,
         timeout=60,
     )
-    assert done.stderr == b""
+    # A machine that is busy is told so.
+    assert done.stderr in (b"", b"Waiting for the service...\n")
