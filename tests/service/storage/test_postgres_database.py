@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from cmsfs import errors
-from cmsfs.service.storage import engine, store
+from cmsfs.service.storage import database_url, engine, store
 from cmsfs.service.storage.postgres import connection, database, format, prepared, statements
 from cmsfs.service.storage.shared import moments
 from cmsfs.service.storage.shared.attempt_limits import FREE_GUESSES
@@ -65,6 +65,18 @@ async def stores(url, tmp_path):
 )
 def test_parameters(sql, translated, keys):
     assert statements.translate(sql) == (translated, keys)
+
+
+def test_a_silent_server_is_given_up(url, conn):
+    assert conn.raw.info.get_parameters()["tcp_user_timeout"] == "10000"
+    with closing(connection.connect(f"{url}&tcp_user_timeout=2000")) as other:
+        assert other.raw.info.get_parameters()["tcp_user_timeout"] == "2000"
+
+
+def test_of_several_servers_the_one_that_can_be_written_to_is_taken(url):
+    several = f"{url.replace('host=', 'host=/nowhere,')}&target_session_attrs=read-write"
+    with closing(connection.connect(database_url.checked_url(several))) as conn:
+        assert conn.execute("SELECT 1 AS n").fetchone()["n"] == 1
 
 
 def test_values_are_as_sqlites(conn):

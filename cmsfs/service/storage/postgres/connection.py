@@ -21,6 +21,9 @@ from cmsfs.service.storage.postgres import prepared, statements
 # Session options of every connection.  Our statements are short, so JIT compilation does not pay; statements
 # that run often are prepared (prepared.py).
 _OPTIONS = "-c jit=off -c TimeZone=UTC"
+# A server that has vanished from the network sends no reset.  What was sent to it would be repeated for a
+# quarter of an hour, and point reads block the event loop meanwhile.
+_SILENT_MILLISECONDS = 10_000
 # The server function that reports that a cached plan returns other columns than before.  This error has no
 # SQLSTATE of its own, and its message is localized.
 _STALE_PLAN_FUNCTION = "RevalidateCachedQuery"
@@ -250,6 +253,7 @@ def connect(url: str, *, read_only: bool = False, name: str = "cmsfs") -> Postgr
             "options": f"{known.get('options', '')} {options}".strip(),
             "connect_timeout": known.get("connect_timeout", 5),
             "keepalives_idle": known.get("keepalives_idle", 30),
+            "tcp_user_timeout": known.get("tcp_user_timeout", _SILENT_MILLISECONDS),
             "application_name": known.get("application_name", name),
         }
         raw = psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor, **defaults)
