@@ -99,7 +99,7 @@ def processes(
     for name, value in settings_of(made.url, made.credentials, tmp_path).items():
         monkeypatch.setenv(name, value)
     yield made
-    assert made.stop() == 0, made.logs()
+    assert made.remove() == 0, made.logs()
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def everyday_processes(
     folder = tmp_path_factory.mktemp("processes")
     made = three_processes.ThreeProcesses(folder, request.getfixturevalue("engines")).start()
     yield made
-    assert made.stop() == 0, made.logs()
+    assert made.remove() == 0, made.logs()
     counts = made.front.counts
     assert len(counts) == three_processes.PROCESSES or sum(counts.values()) < 30, counts
 

@@ -1,11 +1,13 @@
 """`FOLDER@TIME` on a real mount: a folder as it was, against a copy that was made then."""
 
 import re
-import sqlite3
-from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
+from sqlite3 import Connection
 
+import trio
+
+from cmsfs.service.storage import store
 from tests.support.mounted_drive import MountedDrive
 from tests.support.served import Api
 
@@ -63,22 +65,32 @@ def test_a_folder_is_brought_back_to_what_it_was(shared: MountedDrive, tmp_path:
 def _age(api: Api, by: timedelta) -> None:
     """Let the service have done so much earlier all that it has done."""
 
-    def earlier(text: str) -> str:
+    def earlier(text: str | None) -> str | None:
+        if text is None:
+            return None
         return re.sub(
             r'\d{4}-\d\d-\d\dT[^"]*', lambda at: (datetime.fromisoformat(at[0]) - by).isoformat(), text
         )
 
-    assert api.server is not None
-    api.server.stop()
-    with closing(sqlite3.connect(api.server.data / "service.db")) as conn, conn:
-        conn.create_function("earlier", 1, earlier)
+    def txn(conn: Connection) -> None:
         for table in ("item", "version", "event"):
-            for _, column, *_ in conn.execute(f"PRAGMA table_info({table})").fetchall():
+            columns = conn.execute(f"SELECT * FROM {table} LIMIT 1").fetchone().keys()
+            for column in columns:
                 if column.endswith("_at"):
                     conn.execute(
                         f"UPDATE {table} SET {column} = {column} - ?", [by // timedelta(microseconds=1)]
                     )
-        conn.execute("UPDATE event SET source = earlier(source), details = earlier(details)")
+        for number, source, details in conn.execute("SELECT id, source, details FROM event").fetchall():
+            values = (earlier(source), earlier(details), number)
+            conn.execute("UPDATE event SET source = ?, details = ? WHERE id = ?", values)
+
+    async def change(folder: Path, database_url: str | None, blobs_url: str | None) -> None:
+        async with store.open_store(folder, blobs_url, database_url=database_url) as opened:
+            await opened.write(txn)
+
+    assert api.server is not None
+    api.server.stop()
+    trio.run(change, api.server.data, *getattr(api.server, "place", (None, None)))
     api.server.start()
 
 

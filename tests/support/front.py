@@ -53,7 +53,8 @@ class Front:
         client = Side(stream, h11.SERVER)
         plain = stream if isinstance(stream, trio.SocketStream) else stream.transport_stream
         try:
-            while isinstance(request := await client.event(), h11.Request):
+            # While servers are restarted, connections are closed.
+            while self.ports and isinstance(request := await client.event(), h11.Request):
                 if not await self._exchange(client, plain, request):
                     break
                 client.conn.start_next_cycle()
@@ -117,8 +118,8 @@ def _keep(passed: Passed, event: h11.Event, body: bytearray) -> None:
 
 @asynccontextmanager
 async def running(front: Front, context: ssl.SSLContext | None = None) -> AsyncIterator[None]:
-    """Run the front; it listens at `front.port`, on loopback."""
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    """Run the front; it listens on loopback at `front.port`, where it was before if it is run again."""
+    (listener,) = await trio.open_tcp_listeners(front.port, host="127.0.0.1")
     front.port = listener.socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
         if context is None:
@@ -158,7 +159,7 @@ def in_thread(front: Front, context: ssl.SSLContext | None = None) -> Iterator[N
 @contextmanager
 def in_process(front: Front) -> Iterator[Callable[[], None]]:
     """Run one like it in a process of its own; call what this yields when its ports are known."""
-    command = [sys.executable, "-m", "tests.support.front", str(front.seed)]
+    command = [sys.executable, "-m", "tests.support.front", str(front.seed), str(front.port)]
     process = subprocess.Popen(
         command,
         cwd=Path(__file__).parents[2],
@@ -183,9 +184,10 @@ def in_process(front: Front) -> Iterator[Callable[[], None]]:
         front.counts = {int(port): number for port, number in json.loads(told or "{}").items()}
 
 
-async def _main(seed: int) -> None:
+async def _main(seed: int, port: int) -> None:
     """Print the port, read those of the servers; at the end of the input print how many requests each got."""
     front = Front(seed)
+    front.port = port
     async with running(front):
         sys.stdout.write(f"{front.port}\n")
         sys.stdout.flush()
@@ -195,4 +197,4 @@ async def _main(seed: int) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(_main, int(sys.argv[1]))
+    trio.run(_main, int(sys.argv[1]), int(sys.argv[2]))

@@ -99,7 +99,7 @@ class ThreeProcesses:
         try:
             tell = self._start_all()
         except BaseException as error:
-            self.stop()
+            self.remove()
             raise AssertionError(self.logs()) from error
         self.front.ports = [server.port for server in self.servers]
         tell()
@@ -143,10 +143,15 @@ class ThreeProcesses:
         return "".join(path.read_text() for path in sorted(self.data.glob("log *")))
 
     def stop(self) -> int:
-        """End them; the worst exit code."""
+        """End them; the worst exit code.  They may be started again, at the same address."""
         self._stack.close()
         code = max([server.stop() for server in self.servers], default=0)
         self.servers = []
+        return code
+
+    def remove(self) -> int:
+        """End them for good, and drop a database of their own; the worst exit code."""
+        code = self.stop()
         if self._is_own:
             self._shared.postgres.drop(self.place[0])
         return code
