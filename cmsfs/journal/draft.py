@@ -56,7 +56,7 @@ class Draft:
         self,
         draft_id: int,
         ino: Ino,
-        path: Path,
+        path: Path | str,
         base: tuple[str, int] | None,
         busy: set[Ino] | None = None,
         commit: Commit | None = None,
@@ -67,7 +67,6 @@ class Draft:
         self._commit = commit
         self.id = draft_id
         self.ino = ino
-        self.path = path
         self.base_sha1: str | None = base[0] if base else None
         self.base_total = base[1] if base else 0
         self.base_size = self.base_total
@@ -86,7 +85,7 @@ class Draft:
         self.replaced = Signal()
         self.version = DraftVersion() if version is None else version
         self._opened = opened if opened is not None else DraftFiles()
-        self._file = self._opened.file(path)
+        self._file = self._opened.file(str(path))
         # Releases what `acquire` has borrowed.
         self.release = functools.partial(self._opened.give_back, self._file)
         # The generation that the row describes.
@@ -100,6 +99,10 @@ class Draft:
         self._is_next_in_row = False
         # Protects what `record` reads, which runs in the database's thread.
         self._state = self._file.lock
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
 
     def count_writers(self, by: int) -> None:
         """Change the number of handles open for writing; the draft is not sealed while there are any."""

@@ -22,10 +22,10 @@ from cmsfs import durability
 class DraftFile:
     """The file of one draft, and its descriptor if open.  Only `DraftFiles` changes it."""
 
-    __slots__ = ("__weakref__", "fd", "is_made", "lock", "path", "retired", "small", "users")
+    __slots__ = ("__weakref__", "_place", "fd", "is_made", "lock", "retired", "small", "users")
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, place: str) -> None:
+        self._place = place
         self.fd = -1
         self.users = 0
         self.retired = False
@@ -33,6 +33,11 @@ class DraftFile:
         self.small: bytearray | None = None
         self.is_made = True  # whether the file exists; False: the bytes are in `small` only
         self.lock = threading.Lock()
+
+    @property
+    def path(self) -> Path:
+        # Made when needed, which is never for most small files: it costs as much as two statements.
+        return Path(self._place)
 
     def make(self) -> None:
         """Write the bytes in memory to a file, unless that is done; from any thread.  Raises `OSError`."""
@@ -71,14 +76,14 @@ class DraftFiles:
         self._idle: OrderedDict[DraftFile, None] = OrderedDict()
         self._count = 0
         # A descriptor may outlive the draft that it was opened for.
-        self._files: WeakValueDictionary[Path, DraftFile] = WeakValueDictionary()
+        self._files: WeakValueDictionary[str, DraftFile] = WeakValueDictionary()
         # Drafts whose bytes are durable in their rows, and in no file yet.
         self.fileless: set[int] = set()
 
-    def file(self, path: Path) -> DraftFile:
+    def file(self, place: str) -> DraftFile:
         """Return the file at a path; always the same object while it is in use."""
-        if (file := self._files.get(path)) is None:
-            file = self._files[path] = DraftFile(path)
+        if (file := self._files.get(place)) is None:
+            file = self._files[place] = DraftFile(place)
         return file
 
     def borrow(self, file: DraftFile, *, create: bool) -> int:
@@ -121,9 +126,9 @@ class DraftFiles:
         elif self._count > self._most:
             self._close_idle(self._most)
 
-    def retire(self, path: Path) -> None:
+    def retire(self, place: str) -> None:
         """Never open this file again, and close it as soon as it is not in use."""
-        if (file := self._files.get(path)) is not None:
+        if (file := self._files.get(place)) is not None:
             with file.lock:
                 file.retired, file.small = True, None
             if file in self._idle:

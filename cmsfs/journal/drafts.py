@@ -48,7 +48,7 @@ class Drafts:
         # When each draft got its first unsent byte, as far as this process knows.
         self._unsent_since: dict[int, float] = {}
         self._db = db
-        self.root = root
+        self.root, self._root = root, str(root)
         # Drafts in use are in memory; all others are described by their rows.
         self._live: WeakValueDictionary[int, Draft] = WeakValueDictionary()
         # Those that somebody remembers, of drafts in memory or not.
@@ -61,7 +61,10 @@ class Drafts:
         self.appended: dict[Ino, Content] = {}
 
     def path(self, draft_id: int) -> Path:
-        return self.root / f"{draft_id}.draft"
+        return Path(self._place(draft_id))
+
+    def _place(self, draft_id: int) -> str:
+        return f"{self._root}/{draft_id}.draft"
 
     def started(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
         """Return the draft whose row was just committed."""
@@ -100,8 +103,8 @@ class Drafts:
 
     def _draft(self, draft_id: int, ino: Ino, base: tuple[str, int] | None) -> Draft:
         """Return a draft that is as its row says."""
-        path, version = self.path(draft_id), self._versions.get(draft_id)
-        draft = Draft(draft_id, ino, path, base, self.busy, self._commit, self._opened, version)
+        place, version = self._place(draft_id), self._versions.get(draft_id)
+        draft = Draft(draft_id, ino, place, base, self.busy, self._commit, self._opened, version)
         draft.recorded_to = draft.generation
         self._live[draft_id], self._versions[draft_id] = draft, draft.version
         return draft
@@ -173,13 +176,12 @@ class Drafts:
         self._unsent_since.pop(draft_id, None)
         self._opened.fileless.discard(draft_id)
         # Even if the draft is not in memory: an open file takes up space after it is unlinked.
-        path = self.path(draft_id)
-        self._opened.retire(path)
+        self._opened.retire(self._place(draft_id))
         draft = self._live.pop(draft_id, None)
         if draft is not None:
             draft.dropped = True
             draft.replaced.set()
-        return path
+        return self.path(draft_id)
 
 
 def _make_files(group: Iterable[Draft]) -> None:

@@ -25,6 +25,17 @@ from cmsfs.vfs.tree import weblinks
 from cmsfs.vfs.tree.context import TreeContext
 from cmsfs.vfs.tree.handles import Handles, OpenFile, PageVersion
 
+# An upload that nobody has begun, and that is due only so much earlier, is not recorded once more: most
+# files are closed within this time after they were made.
+MOMENT_NS = 10**8
+
+# A file's folder, and when its upload is due if it is ready and was never tried.
+_PLACE_AND_DUE = """
+  SELECT n.parent, o.not_before FROM node AS n LEFT JOIN op AS o
+    ON o.ino = n.ino AND o.kind = 'upload' AND o.state = 'ready' AND o.attempts = 0 AND o.error IS NULL
+  WHERE n.ino = ?
+"""
+
 
 class FileWriter:
     """Writes to the drafts of open files, and records them."""
@@ -94,11 +105,13 @@ class FileWriter:
 
         def txn(conn: Connection) -> tuple[int, list[Change]]:
             generation, changes = draft.record(conn), list[Change]()
-            parent = tree.parent_at(conn, draft.ino)
+            row = conn.execute(_PLACE_AND_DUE, (draft.ino,)).fetchone()
+            parent, recorded_due = row if row is not None else (None, None)
             if parent is None and lineages.is_displaced(conn, draft.ino):
                 lineages.name_displaced(conn, draft.ino, changes)
                 parent = tree.parent_at(conn, draft.ino)
-            if parent is not None:
+            is_due = recorded_due is not None and 0 <= due - recorded_due < MOMENT_NS
+            if parent is not None and not is_due:
                 ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
             return generation, changes
 
