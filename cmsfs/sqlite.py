@@ -74,6 +74,8 @@ class Database:
         self._loop_conn = writer
         # Pulsed after each of our transactions, so that nobody needs to poll.
         self.written = Signal()
+        # Number of transactions that have ended: what was read at the same number is still so.
+        self.ended = 0
         # Number of fsyncs of the log in progress.
         self._log_syncs = 0
         self._long_reads = trio.CapacityLimiter(4)
@@ -229,6 +231,7 @@ class Database:
             # After a disk error SQLite has already rolled back by itself.
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
+            self.ended += 1
             if self.on_transaction_end is not None:
                 self.on_transaction_end()
             if durable:

@@ -8,6 +8,7 @@ Rule: nothing here waits and nothing is lost; a failed operation is held with it
 """
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from sqlite3 import Connection
 
@@ -50,7 +51,7 @@ COLUMNS = "seq, ino, kind, state, revision, attempts, not_before, error"
 # what it was held for may have changed.
 record = op_rows.record
 
-# The same of a node that was made in this transaction.
+# The same of a node that has no operation yet, and is not local-only.
 record_first = op_rows.record_first
 
 # Forget operations that something else made pointless, unless they are running.
@@ -63,12 +64,12 @@ def pending(conn: Connection, ino: Ino) -> dict[OpKind, str]:
     return {OpKind(row["kind"]): row["state"] for row in rows}
 
 
-def was_never_sent(conn: Connection, node: Node) -> bool:
+def was_never_sent(conn: Connection, node: Node, kinds: Mapping[OpKind, str] | None = None) -> bool:
     """Whether the node was never sent to the service: no request that creates it is running, or was sent
-    without receiving a response."""
+    without receiving a response.  `kinds`: what is `pending` for it, if the caller has asked."""
     if node.remote_id is not None or in_flight.is_pending(conn, node.ino):
         return False
-    return "running" not in pending(conn, node.ino).values()
+    return "running" not in (pending(conn, node.ino) if kinds is None else kinds).values()
 
 
 # ---- what the calls of the drive amount to -----------------------------------------------------
@@ -93,13 +94,18 @@ def is_at_base(conn: Connection, node: Node) -> bool:
 def record_touch(conn: Connection, ino: Ino, *, due_ns: int) -> None:
     """Record a new modification time: a pending upload includes it, otherwise it is sent alone."""
     node = tree.get(conn, ino)
-    if node.kind is NodeKind.FILE and OpKind.UPLOAD not in pending(conn, ino):
+    is_shown = node.parent is not None
+    if is_shown and node.kind is NodeKind.FILE and OpKind.UPLOAD not in pending(conn, ino):
         record(conn, ino, OpKind.TOUCH, due_ns=due_ns)
 
 
 def record_removal(conn: Connection, node: Node, *, due_ns: int) -> None:
     """Record the deletion of a detached node: drop its pending operations, and delete its item if any."""
-    unborn = was_never_sent(conn, node)
+    kinds = pending(conn, node.ino)
+    if not kinds and node.remote_id is not None and not node.local:
+        record_first(conn, node.ino, OpKind.TRASH, due_ns=due_ns)
+        return
+    unborn = was_never_sent(conn, node, kinds)
     drop(conn, node.ino, *OpKind)
     if not unborn:
         record(conn, node.ino, OpKind.TRASH, due_ns=due_ns)

@@ -32,6 +32,9 @@ POLICIES_AT = "policies_at"
 POLICIES_REFUSED = "policies_refused"
 HOLDS_IN_FORCE = "holds_in_force"  # names of legal holds, where it is not told what they cover
 
+# From this many assignments on, looking up an item's own is faster than reading all of them.
+MANY_ASSIGNMENTS = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -102,9 +105,10 @@ def replace_assignments(conn: Connection, found: Iterable[PolicyAssignment]) -> 
     )
 
 
-def has_assignments(db: Database) -> bool:
-    """Whether any assignment is known."""
-    return db.row("SELECT 1 FROM assignment LIMIT 1") is not None
+def assigned_targets(db: Database) -> set[tuple[str, str]] | None:
+    """Return the type and id of all that anything is assigned to; None if it is a lot."""
+    rows = db.rows("SELECT target_type, target FROM assignment LIMIT ?", MANY_ASSIGNMENTS)
+    return {(row[0], row[1]) for row in rows} if len(rows) < MANY_ASSIGNMENTS else None
 
 
 def assigned_to(db: Database, target_type: str, target: str) -> list[PolicyAssignment]:

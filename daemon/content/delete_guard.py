@@ -20,7 +20,7 @@ from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
 from cmsfs.models import wire_names
-from cmsfs.replica import item_details, kv_store, tree
+from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.sharing import shares
 from cmsfs.runtime import clock
@@ -104,11 +104,12 @@ class DeleteGuard:
         """See `ports.DeleteGuardPort.is_doubtful`."""
         if node.kind is not NodeKind.FILE or node.remote_id is None or not self._health.can_ask:
             return False
+        # Runs for every deletion, and ends here for nearly all.
+        if not (self._was_refused(node) or self._is_protected(node)):
+            return False
         if self._db.row("SELECT 1 FROM op WHERE ino = ? LIMIT 1", node.ino) is not None:
             return False  # the journal keeps the order of operations
-        if self._depends_on(node.remote_id):
-            return False
-        return self._was_refused(node) or self._is_protected(node)
+        return not self._depends_on(node.remote_id)
 
     async def ask(self, node: Node) -> bool:
         """See `ports.DeleteGuardPort.ask`."""
@@ -161,8 +162,7 @@ class DeleteGuard:
         return any(at is not None and now - at < DOUBT_SECONDS for at in places)
 
     def _is_protected(self, node: Node) -> bool:
-        # Runs for every deletion; most accounts have no policies and stop here.
-        if not item_details.has_assignments(self._db) or not policies.is_known(self._db):
+        if not policies.may_be_covered(self._db, node) or not policies.is_known(self._db):
             return False
         taken = float(kv_store.get(self._db, ACCEPTED_AT) or 0)
         if 0 <= clock.time() - taken < ACCEPTED_SECONDS:

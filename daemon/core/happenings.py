@@ -8,7 +8,7 @@ Rule: reporting writes nothing and looks up nothing but the path of an item; the
 import socket
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from cmsfs.models.content import items
@@ -40,7 +40,8 @@ class Happening:
     size: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        return {key: value for key, value in asdict(self).items() if value not in ("", 0)}
+        # `asdict` copies each value: of all that are kept that was 30 ms of the loop.
+        return {key: value for key in self.__slots__ if (value := getattr(self, key)) not in ("", 0)}
 
 
 class Happenings:

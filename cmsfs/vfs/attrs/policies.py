@@ -9,7 +9,7 @@ Limitation: an item moved out of a held folder remains held at the service, whic
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ from cmsfs.models.content import metadata
 from cmsfs.models.enterprise import legal_holds, retention
 from cmsfs.replica import item_details, kv_store, tree
 from cmsfs.replica.item_details import DetailSubject, PolicyAssignment
-from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.replica.nodes import Node, NodeKind
 from cmsfs.sqlite import Database
 from cmsfs.vfs.attrs import item_fields
 
@@ -30,6 +30,18 @@ UNKNOWN = "unknown"
 
 RELEASED = "released"
 RETIRED = "retired"
+
+# The types of targets that are found by who owns or changed an item.
+_OF_PEOPLE = frozenset({"user", "ownership", "interactions"})
+_ALL_TYPES = _OF_PEOPLE | {"folder", "metadata_template"}
+
+# The item itself, if it is a folder, and the folders above it, nearest first.
+_FOLDERS = """
+  WITH RECURSIVE above(parent, remote_id, kind) AS (
+    SELECT parent, remote_id, kind FROM node WHERE ino = ? UNION ALL
+    SELECT n.parent, n.remote_id, n.kind FROM above AS a CROSS JOIN node AS n ON n.ino = a.parent)
+  SELECT remote_id FROM above WHERE kind = 'folder'
+"""
 
 
 def _moment(at: datetime | None) -> str:
@@ -183,6 +195,16 @@ def is_covered(db: Database, node: Node) -> bool:
     return bool(_covering(db, node, json.loads(tree.item_json(db, node.ino) or "{}")))
 
 
+def may_be_covered(db: Database, node: Node) -> bool:
+    """Whether the item has anything to do with what is assigned; cheaper than `is_covered`."""
+    assigned = item_details.assigned_targets(db)
+    if assigned is None:
+        return True
+    types = {target_type for target_type, _ in assigned}
+    item = json.loads(tree.item_json(db, node.ino) or "{}") if types & _OF_PEOPLE else {}
+    return bool(types) and not assigned.isdisjoint(_targets(db, node, item, types))
+
+
 def _covering(db: Database, node: Node, item: dict[str, Any]) -> list[PolicyAssignment]:
     found: dict[tuple[str, str], PolicyAssignment] = {}
     for target_type, target in _targets(db, node, item):
@@ -192,20 +214,19 @@ def _covering(db: Database, node: Node, item: dict[str, Any]) -> list[PolicyAssi
     return list(found.values())
 
 
-def _targets(db: Database, node: Node, item: dict[str, Any]) -> Iterable[tuple[str, str]]:
+def _targets(
+    db: Database, node: Node, item: dict[str, Any], types: Container[str] = _ALL_TYPES
+) -> Iterable[tuple[str, str]]:
+    """Return what an assignment of one of these types would name if it covered the item, nearest first."""
     if node.kind is NodeKind.FILE:
         yield "file", node.remote_id or ""
         yield "file_version", node.version or ""
-    current: Ino | None = node.ino
-    while current is not None:
-        row = db.row("SELECT parent, remote_id, kind FROM node WHERE ino = ?", current)
-        if row is None:
-            break
-        if row["kind"] == NodeKind.FOLDER:
-            yield "folder", row["remote_id"] or ""
-        current = row["parent"]
-    for template in _templates(db, node):
-        yield "metadata_template", template
+    if "folder" in types:
+        for row in db.rows(_FOLDERS, node.ino):
+            yield "folder", row[0] or ""
+    if "metadata_template" in types:
+        for template in _templates(db, node):
+            yield "metadata_template", template
     if node.kind is NodeKind.FILE:
         owner, maker = ((item.get(who) or {}).get("id", "") for who in ("owned_by", "modified_by"))
         yield from (("user", owner), ("user", maker), ("ownership", owner), ("interactions", maker))

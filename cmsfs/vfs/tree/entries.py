@@ -32,6 +32,12 @@ from cmsfs.vfs.tree.context import TreeContext
 
 T = TypeVar("T")
 
+# Whether the folder is listed completely, and not local, as the shelf is, which is listed with the root.
+_LISTED_ITSELF = """
+  SELECT 1 FROM listing WHERE ino = ?1 AND listed_at >= 0
+  AND NOT EXISTS (SELECT 1 FROM node INDEXED BY node_local WHERE ino = ?1 AND local)
+"""
+
 
 class Entries:
     """Changes of directory entries."""
@@ -61,6 +67,8 @@ class Entries:
 
     async def listed(self, folder: Ino, node: Node | None = None) -> None:
         """Wait until the folder is listed; `node`: the folder's node, if the caller has it."""
+        if node is None and self._db.row(_LISTED_ITSELF, folder) is not None:
+            return
         node = node or tree.find(self._db, folder)
         if node is not None and node.is_shelf:
             folder = ROOT  # shared items are listed with the root
@@ -110,6 +118,7 @@ class Entries:
     ) -> tuple[Ino, int | None]:
         naming.check(parent, name)
         self._quota.check_disk()
+        at = self._db.ended
         if (above := tree.find(self._db, parent)) is not None:
             is_save = self._save_patterns.who_left(parent, name) is not None
             shared_folder.check_making(above, name, kind, self._local_names, is_save=is_save)
@@ -120,7 +129,7 @@ class Entries:
         due, now = self.due(), clock.time_ns()
 
         def txn(conn: Connection) -> tuple[Ino, int | None]:
-            folder = _folder(conn, parent)
+            folder = _folder(conn, parent, above if self._db.ended == at else None)
             if (holder := tree.child_at(conn, parent, name)) is not None:
                 self._excluded.check(holder)
                 raise naming.name_clash(name, holder.name)
@@ -143,7 +152,7 @@ class Entries:
         Raises `OSError`: EPERM if the service does not allow it.
         """
         await self.listed(parent)
-        node = tree.find_child(self._db, parent, name)
+        at, node = self._db.ended, tree.find_child(self._db, parent, name)
         if node is not None:
             shared_folder.check_removal(node)
             self._limits.check_removal(node)
@@ -161,7 +170,7 @@ class Entries:
         due, now = self.due(), clock.time_ns()
 
         def txn(conn: Connection) -> Ino | None:
-            node = _same_child(conn, parent, name, asked)
+            node = asked if self._db.ended == at else _same_child(conn, parent, name, asked)
             if node is None or node.name != name:
                 raise errno_map.oserror(errno.ENOENT, name)
             if node.is_folder is not folder:
@@ -219,7 +228,7 @@ class Entries:
             raise errno_map.oserror(errno.EINVAL, "unknown rename flags")
         for folder in {call.old_parent, call.parent}:
             await self.listed(folder)
-        node = tree.find_child(self._db, call.old_parent, call.old_name)
+        at, node = self._db.ended, tree.find_child(self._db, call.old_parent, call.old_name)
         if node is None:
             raise errno_map.oserror(errno.ENOENT, call.old_name)
         naming.check(call.parent, call.name)
@@ -240,9 +249,9 @@ class Entries:
         due = self.due()
 
         def txn(conn: Connection) -> Ino | None:
-            into = _folder(conn, call.parent)
+            into, is_so = _folder(conn, call.parent), self._db.ended == at
             moved = renaming.Moved(
-                node=_same_child(conn, call.old_parent, call.old_name, node),
+                node=node if is_so else _same_child(conn, call.old_parent, call.old_name, node),
                 target=_same_child(conn, call.parent, call.name, target),
                 old=into if call.old_parent == call.parent else tree.get(conn, call.old_parent),
                 new=into,
@@ -299,7 +308,7 @@ class Entries:
                 mtime_ns=attributes.clamped_time(changes.mtime_ns),
                 ctime_ns=clock.time_ns(),
             )
-            if changes.mtime_ns is not None and tree.get(conn, ino).parent is not None:
+            if changes.mtime_ns is not None:
                 ops.record_touch(conn, ino, due_ns=due)
 
         await self.change(txn)
@@ -309,8 +318,9 @@ class Entries:
         return clock.time_ns() + self._settle_ns
 
 
-def _folder(conn: Connection, ino: Ino) -> Node:
-    folder = tree.get(conn, ino)
+def _folder(conn: Connection, ino: Ino, known: Node | None = None) -> Node:
+    """Return a folder that has a place; `known`: its row, if the caller has it as it is now."""
+    folder = known or tree.get(conn, ino)
     if folder.parent is None and ino != ROOT:
         raise errno_map.oserror(errno.ENOENT, folder.name)
     return folder

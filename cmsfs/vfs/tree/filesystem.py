@@ -210,9 +210,9 @@ class Filesystem:
 
     async def _allowed(self, node: Node, needed: NodeRight) -> None:
         """Raise PermissionError if the service does not allow this; EROFS if the drive is read-only."""
-        if needed & ~NodeRight.READ and self._rights.is_read_only:
+        if self._rights.is_read_only and needed & ~NodeRight.READ:
             self._check_writable(node)
-        if needed & NodeRight.WRITE:
+        if NodeRight.WRITE in needed:
             self._limits.check_write(node)
         if (rights := await self._rights.learn(node)) is not permissions.ALL:
             permissions.check(node, rights, needed, self._rights.reason)

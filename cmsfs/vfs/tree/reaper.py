@@ -23,6 +23,11 @@ GATHER_SECONDS = 0.05
 # Nodes deleted per transaction, which runs on the event loop: about 60 µs each.
 AT_ONCE = 50
 
+_UNLINKED = """
+  SELECT n.draft, n.sha1, d.base_sha1, EXISTS (SELECT 1 FROM op WHERE op.ino = n.ino) AS is_needed
+  FROM node AS n LEFT JOIN draft AS d ON d.id = n.draft WHERE n.ino = ? AND n.parent IS NULL
+"""
+
 
 class Reaper:
     """Deletes unlinked nodes in the background."""
@@ -40,8 +45,8 @@ class Reaper:
         """Schedule the deletion of this node, if it is unlinked and has no references."""
         if ino <= TRASH or self._inodes.is_used(ino):
             return  # called again when a reference is released
-        node = tree.find(self._db, ino)
-        if node is not None and node.parent is None:
+        row = self._db.row("SELECT parent FROM node WHERE ino = ?", ino)
+        if row is not None and row[0] is None:
             self._candidates.add(ino)
             self._wanted.set()
 
@@ -68,17 +73,14 @@ class Reaper:
             dropped: list[int] = []
             contents: list[str] = []
             for ino in inos:
-                row = conn.execute(
-                    "SELECT n.draft, n.sha1, d.base_sha1 FROM node n LEFT JOIN draft d ON d.id = n.draft"
-                    " WHERE n.ino = ? AND n.parent IS NULL",
-                    (ino,),
-                ).fetchone()
+                row = conn.execute(_UNLINKED, (ino,)).fetchone()
                 if row is None:
                     continue
                 if row["draft"] is not None:
                     Drafts.delete(conn, row["draft"])
                     dropped.append(row["draft"])
-                if tree.discard(conn, ino):
+                # Of what is still to be deleted at the service, the row goes when that is done.
+                if not row["is_needed"] and tree.discard(conn, ino):
                     contents += {sha1 for sha1 in (row["sha1"], row["base_sha1"]) if sha1 is not None}
             return dropped, sealing.drop_unneeded(conn, contents)
 

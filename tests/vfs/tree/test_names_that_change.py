@@ -124,8 +124,10 @@ async def test_truncation_to_a_beginning_is_refused_once(
 async def while_asked(
     drive: Drive,
     monkeypatch: pytest.MonkeyPatch,
-    call: Callable[[], Awaitable[None]],
+    call: Callable[[], Awaitable[object]],
     news: Callable[[], Awaitable[object]],
+    *,
+    fails: int = errno.ESTALE,
 ) -> None:
     """Make a call whose first question for rights is answered after the news."""
     asked, answer = trio.Event(), trio.Event()
@@ -139,7 +141,7 @@ async def while_asked(
     async with trio.open_nursery() as nursery:
 
         async def carry_out() -> None:
-            with pytest.raises(OSError, check=fails_with(errno.ESTALE)):
+            with pytest.raises(OSError, check=fails_with(fails)):
                 await call()
 
         nursery.start_soon(carry_out)
@@ -221,3 +223,16 @@ async def test_an_open_by_the_name_before_does_not_lead_to_what_a_program_remove
     # Who asks once more means this very inode.
     again = await drive.fs.open(ino, os.O_RDWR)
     await drive.fs.release(again.fh)
+
+
+async def test_create_in_a_folder_that_is_deleted(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = await drive.remote_folder(1, "d")
+    await drive.fs.lookup(ROOT, "d")
+    await while_asked(
+        *(drive, monkeypatch),
+        lambda: drive.fs.create(folder, "f", 0o644, os.O_WRONLY),
+        lambda: drive.gone(folder),
+        fails=errno.ENOENT,
+    )
+    assert drive.names() == drive.names(folder) == []
+    assert drive.ops() == []
