@@ -9,7 +9,6 @@ Rule: unknown rights count as granted.  A refusal is based on the service's answ
 the shared folder above it.
 """
 
-import json
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -25,7 +24,7 @@ from cmsfs.models.content.search import MAX_LIMIT, Query
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
-from cmsfs.replica.sharing import lost_access
+from cmsfs.replica.sharing import lost_access, shares
 from cmsfs.sqlite import Database
 from cmsfs.vfs.permissions import ALL, NONE, NodeRight
 from daemon.account.file_locks import FileLocks
@@ -180,9 +179,10 @@ class RightsReader:
             return True
         known = self._owners.get(node.ino)
         if known is None or known[0] != node.etag:
-            owner = json.loads(tree.item_json(self._db, node.ino) or "{}").get("owned_by")
-            owner_id = owner.get("id") if isinstance(owner, dict) else None
-            known = self._owners[node.ino] = (node.etag, owner_id in (None, self.user_id))
+            known = self._owners[node.ino] = (
+                node.etag,
+                shares.owner_id(self._db, node.ino) in (None, self.user_id),
+            )
             if len(self._owners) > OWNERS:
                 self._owners.popitem(last=False)
         return known[1]

@@ -52,7 +52,7 @@ Ahead = Callable[[Content, int], Work | None]
 class Guess:
     """A file that a walk is expected to read."""
 
-    ino: Ino
+    node: Node  # as it was when it was guessed
     beyond: bool  # outside the folders that the walk is known to visit
     nbytes: int
     work: Work | None
@@ -73,11 +73,21 @@ class Walk:
     guesses: OrderedDict[Ino, Guess] = field(default_factory=OrderedDict)
     furthest: tuple[Node, bool] | None = None  # the last file considered, and whether it is beyond
     had_read: int = 0  # when it last had to wait for a prefetched file
+    nbytes: int = 0  # of the guesses together
 
-    def width(self, nbytes: int) -> int:
-        """Return the number of files to prefetch, of which `nbytes` are known."""
+    def width(self) -> int:
+        """Return the number of files to prefetch."""
         wanted = max(LEAST, self.read // SHARE)
-        return min(max(wanted, self.had_read) if nbytes < GROWN_BYTES else wanted, MOST)
+        return min(max(wanted, self.had_read) if self.nbytes < GROWN_BYTES else wanted, MOST)
+
+    def put(self, guess: Guess) -> None:
+        self.guesses[guess.node.ino] = guess
+        self.nbytes += guess.nbytes
+
+    def take(self, ino: Ino) -> Guess:
+        guess = self.guesses.pop(ino)
+        self.nbytes -= guess.nbytes
+        return guess
 
 
 class Prefetch:
@@ -93,11 +103,14 @@ class Prefetch:
 
     def began(self, ino: Ino) -> None:
         """Note that a file is read from its beginning."""
-        node = tree.find(self._db, ino)
+        # Of a file that was expected the row is known; most are.
+        node = next((walk.guesses[ino].node for walk in self._walks if ino in walk.guesses), None)
+        if node is None:
+            node = tree.find(self._db, ino)
         if node is None or node.parent is None:
             return
         for walk in reversed(self._walks):
-            if node.ino == walk.last.ino:
+            if ino == walk.last.ino:
                 return
             if self._comes_to(walk, node):
                 self._walks.remove(walk)
@@ -132,8 +145,8 @@ class Prefetch:
         self.used += 1
         before = list(itertools.takewhile(lambda ino: ino != node.ino, walk.guesses))
         for ino in before[:-SLACK]:  # skipped files
-            del walk.guesses[ino]
-        guess = walk.guesses.pop(node.ino)
+            walk.take(ino)
+        guess = walk.take(node.ino)
         if guess.work is not None and not guess.work.ended:
             walk.had_read = walk.read
         if guess.beyond:
@@ -206,13 +219,12 @@ class Prefetch:
 
     def _extend(self, walk: Walk) -> None:
         """Fill the prefetch window once a quarter of it has been read."""
-        nbytes = sum(guess.nbytes for guess in walk.guesses.values())
-        if len(walk.guesses) > walk.width(nbytes) * 3 // 4:
+        if len(walk.guesses) > walk.width() * 3 // 4:
             return
         beyond = sum(guess.beyond for guess in walk.guesses.values())
         start = walk.furthest if walk.guesses and walk.furthest is not None else (walk.last, False)
         for node, is_beyond in self._following(walk, *start):
-            if nbytes >= MOST_BYTES or len(walk.guesses) >= walk.width(nbytes):
+            if walk.nbytes >= MOST_BYTES or len(walk.guesses) >= walk.width():
                 return
             if is_beyond and beyond >= BEYOND:
                 return
@@ -222,8 +234,7 @@ class Prefetch:
             length = min(node.size, HEAD_BYTES)
             work = self._ahead(content, length)
             self.fetched += work is not None
-            walk.guesses[node.ino] = Guess(node.ino, is_beyond, length, work)
-            nbytes += length
+            walk.put(Guess(node, is_beyond, length, work))
             beyond += is_beyond
 
     def _following(self, walk: Walk, start: Node, beyond: bool = False) -> Iterator[tuple[Node, bool]]:
@@ -274,6 +285,7 @@ class Prefetch:
             if guess.work is not None:
                 guess.work.abandon()
         walk.guesses.clear()
+        walk.nbytes = 0
         walk.furthest = None
 
 

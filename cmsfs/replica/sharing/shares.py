@@ -84,6 +84,12 @@ def is_shared(found: Rules, remote: Remote) -> bool:
     return remote.user_id("owned_by") not in (None, found.me)
 
 
+def owner_id(db: Database, ino: Ino) -> str | None:
+    """Return the ID of an item's owner, as the service last reported it."""
+    row = db.row(_OWNER, ino)
+    return row[0] if row else None
+
+
 def is_shared_node(conn: Connection, node: Node) -> bool:
     """As `is_shared`, for a node."""
     if node.remote_id is None:
