@@ -47,8 +47,9 @@ _BEFORE_BACKGROUND = (*_READING, Priority.OPENED)
 # Background priorities start here: delays go unnoticed.
 _BACKGROUND = Priority.LISTING
 
-# Background requests in flight: enough to keep a distant service busy; one while a program waits.
-BACKGROUND_AT_ONCE = 4
+# Background requests in flight: enough to keep a service busy that is 40 ms away and takes 10 ms for each
+# request; one while a program waits.
+BACKGROUND_AT_ONCE = 6
 BACKGROUND_BESIDE = 1
 # Uploads in flight while programs read: a hundred small files would otherwise queue before each read.
 UPLOADS_BESIDE = 4

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cmsfs.client.content.folders import PAGE
 from cmsfs.client.session import Client
+from cmsfs.models.content.entries import EntryPage
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import listing_diff
 from cmsfs.replica.nodes import Ino
@@ -33,6 +34,14 @@ Call = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
+class FirstPage:
+    """The first page of a folder, and the generation of its listing, which is older than the page."""
+
+    generation: int
+    page: EntryPage
+
+
+@dataclass(frozen=True, slots=True)
 class FolderItems:
     """Lists one folder at a time."""
 
@@ -42,12 +51,27 @@ class FolderItems:
     health: Health
     deletion_check: DeletionCheck
 
+    async def first_page(self, folder_id: str, generation: int) -> FirstPage:
+        """Request the first page, for a later `fill`.  Raises `RemoteError`."""
+        return FirstPage(generation, await self._page(folder_id, 0))
+
+    async def _page(self, folder_id: str, offset: int) -> EntryPage:
+        with self.health.request("listing"):
+            return await self.client.folders.page(folder_id, offset=offset)
+
     async def fill(
-        self, folder: Ino, *, progress: Call, grown: Call | None = None, expected: int = 0
+        self,
+        folder: Ino,
+        *,
+        progress: Call,
+        grown: Call | None = None,
+        expected: int = 0,
+        first: FirstPage | None = None,
     ) -> None:
         """List everything directly in a folder; `progress` is called for every page.
 
-        `expected`: the probable number of items, whose pages are requested concurrently.
+        `expected`: the probable number of items, whose pages are requested concurrently; `first`: the first
+        page, if it has been requested already.
 
         Raises `RemoteError`.  Cancelled or failed: items received are in the tree, and the folder stays
         unlisted.
@@ -58,17 +82,23 @@ class FolderItems:
         complete, generation = True, 0
         if node.remote_id is not None:
             for _ in range(ATTEMPTS):
-                generation = await self.db.write(kv_store.next_generation)
-                complete = await self._once(node.remote_id, generation, progress, expected)
+                if first is None:
+                    generation = await self.db.write(kv_store.next_generation)
+                else:
+                    generation = first.generation
+                complete = await self._once(node.remote_id, generation, progress, expected, first)
                 if complete:
                     break
+                first = None
 
         if complete and node.remote_id is not None:
             unseen = await self.db.query(lambda conn: listing_diff.unseen_in(conn, folder, generation))
             await self.deletion_check.remove(unseen, generation)
         await self.db.write(lambda conn: tree.mark_listed(conn, folder, at=int(clock.time())))
 
-    async def _once(self, folder_id: str, generation: int, progress: Call, expected: int) -> bool:
+    async def _once(
+        self, folder_id: str, generation: int, progress: Call, expected: int, first: FirstPage | None
+    ) -> bool:
         """Read the folder once; return whether the listing is complete and consistent."""
         if expected > MOST_BY_OFFSET:
             await self._by_marker(folder_id, generation, progress)
@@ -80,8 +110,7 @@ class FolderItems:
 
         async def one(offset: int) -> None:
             nonlocal twice
-            with self.health.request("listing"):
-                page = await self.client.folders.page(folder_id, offset=offset)
+            page = first.page if first and not offset else await self._page(folder_id, offset)
             totals.add(page.total_count)
             steps.add(page.limit or PAGE)
             if page.total_count > MOST_BY_OFFSET:

@@ -22,14 +22,14 @@ import trio
 
 from cmsfs.client.content.search import EVERYTHING
 from cmsfs.client.session import Client
-from cmsfs.models.content.entries import Entry
+from cmsfs.models.content.entries import Entry, EntryPage
 from cmsfs.models.content.search import MAX_LIMIT, Query
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import listing_diff
 from cmsfs.replica.nodes import ROOT
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
-from daemon.core import request_scheduler
+from daemon.core import concurrency, request_scheduler
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.core.request_scheduler import Priority
@@ -86,6 +86,10 @@ class FullEnumeration:
         self._running = trio.Lock()
         self._waiters: list[Callable[[], None]] = []
         self._windows_worth = trio.CancelScope()
+        # Windows of the plan, or to come into it, that were looked at while the one before was read; and
+        # those that are probably large.
+        self._ready: dict[search_windows.SearchWindow, search_windows.PreparedWindow] = {}
+        self._large: set[search_windows.SearchWindow] = set()
         self.plan: EnumerationPlan | None = None
 
     @property
@@ -118,6 +122,8 @@ class FullEnumeration:
             if left is None and tree.is_listed(self._db, ROOT):
                 return True
             self.plan = plan = left or await self._begun()
+            self._ready.clear()
+            self._large.clear()
             with self._walks.enumerating(ROOT) as enumeration, trio.CancelScope() as self._windows_worth:
                 before = plan.items
                 while plan.windows:
@@ -200,27 +206,61 @@ class FullEnumeration:
         before = plan.items
         # A program that starts to wait gets priority from the next window on.
         with request_scheduler.with_priority(Priority.INTERACTIVE if self._waiters else Priority.LISTING):
-            first = await self._windows.page(self._query, search_windows.CREATED, window)
-            if window == search_windows.SearchWindow(kind=window.kind):
-                plan.total += first.total_count
-            await self._give_up_if_listed()
-            found = await self._windows.window(
-                query=self._query,
-                axis=search_windows.CREATED,
-                window=window,
-                take=take,
-                attempts=search_windows.ATTEMPTS,
-                first=first,
-            )
+            ready = self._ready.pop(window, None)
+            if ready is None:
+                first = await self._windows.page(self._query, search_windows.CREATED, window)
+                if window == search_windows.SearchWindow(kind=window.kind):
+                    plan.total += first.total_count
+                await self._give_up_if_listed()
+                ready = await self._windows.prepare(self._query, search_windows.CREATED, window, first=first)
+            found = None if ready.first is None else await self._taken(plan, ready.first, take)
         plan.windows.pop()
-        if isinstance(found, search_windows.EnumerationResult):
+        if found is None:
+            plan.windows += ready.parts
+            self._large.update(ready.large)
+        else:
             plan.items = before + found.items
             if not (found.stable and found.whole):
                 plan.restless.append((window.start, window.end))
-        else:
-            plan.windows += found
         text = plan.model_dump_json()
         await self._db.write(lambda conn: kv_store.put(conn, kv_store.CRAWL, text))
+
+    async def _taken(
+        self, plan: EnumerationPlan, first: EntryPage, take: search_windows.Take
+    ) -> search_windows.EnumerationResult:
+        """Take the next window, whose first page is known, and look at the one after it meanwhile."""
+        found: list[search_windows.EnumerationResult] = []
+
+        async def read() -> None:
+            found.append(
+                await self._windows.taken(
+                    query=self._query,
+                    axis=search_windows.CREATED,
+                    window=plan.windows[-1],
+                    first=first,
+                    take=take,
+                    attempts=search_windows.ATTEMPTS,
+                )
+            )
+
+        async def look() -> None:
+            if len(plan.windows) > 1:
+                await self._look(plan.windows[-2])
+
+        jobs = (read, look)
+        await concurrency.for_each(jobs, lambda job: job(), tasks=len(jobs))
+        return found[0]
+
+    async def _look(self, window: search_windows.SearchWindow) -> None:
+        """Prepare a window, and the one that it begins with if it is split."""
+        if window == search_windows.SearchWindow(kind=window.kind):
+            return  # the items of a kind are counted when it is their turn
+        ready = self._ready[window] = await self._windows.prepare(
+            self._query, search_windows.CREATED, window, is_large=window in self._large
+        )
+        if ready.parts:
+            newest = ready.parts[-1]
+            self._ready[newest] = await self._windows.prepare(self._query, search_windows.CREATED, newest)
 
     async def _conclude(self, plan: EnumerationPlan) -> None:
         gone = [ino for ino, created in await self._unseen(plan) if not _is_in(created, plan.restless)]

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import trio
 
+from cmsfs import errors
 from cmsfs.client.content.folders import PAGE
 from cmsfs.client.content.search import EVERYTHING
 from cmsfs.client.session import Client
@@ -23,14 +24,15 @@ from cmsfs.models.content.entries import Entry, EntryPage
 from cmsfs.models.content.search import Query
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import listing_diff
-from cmsfs.replica.nodes import ROOT, Ino
+from cmsfs.replica.nodes import ROOT, Ino, Node
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
+from daemon.core import concurrency
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.listing import search_windows
 from daemon.listing.deletion_check import DeletionCheck
-from daemon.listing.folder_lister import FolderItems
+from daemon.listing.folder_lister import FirstPage, FolderItems
 from daemon.listing.foreground import Foreground
 from daemon.listing.full_enumeration import FullEnumeration
 from daemon.listing.walk_detector import WalkDetector
@@ -111,7 +113,11 @@ class SearchLister:
         began = trio.current_time()
         query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
         with self._foreground.listing():
-            generation, first = await self._begun(query)
+            if self._items is not None and self._is_probably_large(node):
+                generation, first, own = await self._begun_both(self._items, node.remote_id, query)
+            else:
+                generation, first = await self._begun(query)
+                own = None
             progress()
             is_large = first.total_count > search_windows.MOST
             # It has subfolders: programs that walk will list those next.
@@ -121,7 +127,7 @@ class SearchLister:
             # Without subfolders the folder listing returns five times as much per request.
             is_flat = not deep and first.total_count > PAGE
             if self._items is not None and (is_large or is_flat):
-                await self._alone(self._items, folder, first, deep=deep, progress=progress)
+                await self._alone(self._items, folder, first, own, deep=deep, progress=progress)
                 return
             if not is_large or folder != ROOT:
                 await self._all_below(folder, query, generation, first, lambda _: progress())
@@ -129,18 +135,55 @@ class SearchLister:
                 return
         await self._whole.hurried(progress)
 
+    def _is_probably_large(self, node: Node) -> bool:
+        """Whether the folder is probably listed alone: the root of an account that nothing is known of, and
+        one of few folders in a large one."""
+        if node.ino == ROOT:
+            return not tree.children(self._db, ROOT, limit=1)
+        above = self._large.get(node.parent) if node.parent is not None else None
+        if above is None or self._walks.is_walk:
+            return False
+        return above.total_count > PAGE * tree.count_unlisted(self._db, node.parent or ROOT)
+
+    async def _begun_both(
+        self, items: FolderItems, folder_id: str, query: Query
+    ) -> tuple[int, EntryPage, FirstPage | None]:
+        """As `_begun`, with the first page of the folder itself, if that could be had at the same time."""
+        generation = await self._db.write(kv_store.next_generation)
+        below: list[EntryPage] = []
+        own: list[FirstPage] = []
+
+        async def by_search() -> None:
+            below.append(await self._first(query))
+
+        async def by_folder() -> None:
+            try:
+                own.append(await items.first_page(folder_id, generation))
+            except errors.RemoteError as error:
+                log.debug("a folder's own listing failed: %s", error)
+
+        await concurrency.for_each((by_search, by_folder), lambda job: job(), tasks=2)
+        return generation, below[0], own[0] if own else None
+
     async def _alone(
-        self, items: FolderItems, folder: Ino, first: EntryPage, *, deep: bool, progress: Call
+        self,
+        items: FolderItems,
+        folder: Ino,
+        first: EntryPage,
+        own: FirstPage | None,
+        *,
+        deep: bool,
+        progress: Call,
     ) -> None:
         """List the folder itself, by larger pages than a search has, and leave its subfolders for later;
-        `first` is the first page of the search below it."""
+        `first` is the first page of the search below it, `own` that of the folder, if known."""
         if folder == ROOT:
             await self._whole.prepare()
         if first.total_count > search_windows.MOST:
             self._large[folder] = EntryPage(entries=[], total_count=first.total_count)
         if deep:
             self._opened(folder)
-        await items.fill(folder, progress=progress, expected=0 if deep else first.total_count)
+        await items.fill(folder, progress=progress, expected=0 if deep else first.total_count, first=own)
         if not deep and tree.has_unlisted(self._db, folder):
             self._opened(folder)
 
@@ -165,9 +208,10 @@ class SearchLister:
         """Return the generation and first page of a new listing, in this order: items that we create from now
         on are newer than the listing, whether the page shows them or not."""
         generation = await self._db.write(kv_store.next_generation)
-        return generation, await self._windows.page(
-            query, search_windows.CREATED, search_windows.SearchWindow()
-        )
+        return generation, await self._first(query)
+
+    async def _first(self, query: Query) -> EntryPage:
+        return await self._windows.page(query, search_windows.CREATED, search_windows.SearchWindow())
 
     async def _all_below(
         self, folder: Ino, query: Query, generation: int, first: EntryPage, took: Took

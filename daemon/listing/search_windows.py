@@ -97,6 +97,15 @@ class EnumerationResult:
             self.latest = other.latest
 
 
+class PreparedWindow(NamedTuple):
+    """A window that was looked at: its first page, or the smaller windows to split it into, the last of them
+    to be taken first, and those among them that are probably `large`, too."""
+
+    first: EntryPage | None
+    parts: Sequence[SearchWindow] = ()
+    large: Sequence[SearchWindow] = ()
+
+
 class Windows:
     """Enumerates a query along an axis, passing every page to `take`."""
 
@@ -127,35 +136,32 @@ class Windows:
         """Pass all matches to `take`, page by page, several pages concurrently; each item at least once.
 
         Windows in `within` are taken roughly in this order: while one is read, the next is prepared.  A
-        window that changes is repeated, up to `attempts` times in all.  For those that are probably `large`
-        the sample for the split is requested at once.  Raises `RemoteError`.  Cancelled or failed: some pages
+        window that changes is repeated, up to `attempts` times in all.  Of those that are probably `large`
+        only the sample for the split is requested.  Raises `RemoteError`.  Cancelled or failed: some pages
         have been taken.
         """
         if len(within) == 1 and within[0] not in large:
             # A poll: nearly always one page, which needs no tasks.
             taken = await self.window(query, axis, within[0], take, attempts=attempts)
-            if isinstance(taken, EnumerationResult):
+            if not isinstance(taken, PreparedWindow):
                 return taken
-            within = list(reversed(taken))
+            within, large = list(reversed(taken.parts)), taken.large
         found = EnumerationResult()
         turns = trio.CapacityLimiter(PAGES_AT_ONCE)
-        ready, next_ready = trio.open_memory_channel[tuple[SearchWindow, EntryPage]](0)
+        next_window, windows = trio.open_memory_channel[tuple[SearchWindow, EntryPage]](0)
 
         async def plan() -> None:
-            async with ready:
-                waiting = await self._begun(query, axis, list(reversed(within)), large)
+            async with next_window:
+                waiting = await self._prepared(query, axis, list(reversed(within)), large)
                 while waiting:
-                    window, first, sample = waiting.pop()
-                    parts: list[SearchWindow] = []
-                    if first.total_count > MOST:
-                        parts = await self._cut(query, axis, window, first, sample)
-                    if parts:
-                        waiting += await self._begun(query, axis, parts)
+                    window, ready = waiting.pop()
+                    if ready.first is None:
+                        waiting += await self._prepared(query, axis, ready.parts, ready.large)
                     else:
-                        await ready.send((window, first))
+                        await next_window.send((window, ready.first))
 
         async def work() -> None:
-            async for window, first in next_ready:
+            async for window, first in windows:
                 found.add(await self.taken(query, axis, window, first, take, attempts=attempts, turns=turns))
 
         # Two at a time: the last pages of one window do not use all request slots.
@@ -163,21 +169,40 @@ class Windows:
         await concurrency.for_each(jobs, lambda job: job(), tasks=len(jobs))
         return found
 
-    async def _begun(
-        self, query: Query, axis: Axis, parts: Sequence[SearchWindow], large: Container[SearchWindow] = ()
-    ) -> list[tuple[SearchWindow, EntryPage, EntryPage | None]]:
-        """Return these windows with their first pages, and for large ones the sample; requested
-        concurrently."""
-        found: dict[tuple[SearchWindow, int], EntryPage] = {}
+    async def _prepared(
+        self, query: Query, axis: Axis, parts: Sequence[SearchWindow], large: Container[SearchWindow]
+    ) -> list[tuple[SearchWindow, PreparedWindow]]:
+        """Return these windows, looked at concurrently."""
+        found: dict[SearchWindow, PreparedWindow] = {}
 
-        async def one(wanted: tuple[SearchWindow, int]) -> None:
-            window, offset = wanted
-            found[wanted] = await self.page(query, axis, window, offset=offset)
+        async def one(window: SearchWindow) -> None:
+            found[window] = await self.prepare(query, axis, window, is_large=window in large)
 
-        wanted = [(window, 0) for window in parts]
-        wanted += [(window, _SAMPLE_AT) for window in parts if window in large]
-        await concurrency.for_each(wanted, one, tasks=PAGES_AT_ONCE)
-        return [(window, found[window, 0], found.get((window, _SAMPLE_AT))) for window in parts]
+        await concurrency.for_each(parts, one, tasks=PAGES_AT_ONCE)
+        return [(window, found[window]) for window in parts]
+
+    async def prepare(
+        self,
+        query: Query,
+        axis: Axis,
+        window: SearchWindow,
+        *,
+        first: EntryPage | None = None,
+        is_large: bool = False,
+    ) -> PreparedWindow:
+        """Look at a window.  `first` is its first page, if known, which one that `is_large` need not have."""
+        sample = None
+        if first is None and is_large:
+            sample = await self.page(query, axis, window, offset=_SAMPLE_AT)
+            if sample.total_count > MOST and (parts := self._cut(axis, window, sample)):
+                return parts
+        if first is None:
+            first = await self.page(query, axis, window)
+        if first.total_count > MOST:
+            sample = sample or await self.page(query, axis, window, offset=_SAMPLE_AT)
+            if parts := self._cut(axis, window, sample, first.entries):
+                return parts
+        return PreparedWindow(first)
 
     async def window(
         self,
@@ -188,14 +213,13 @@ class Windows:
         *,
         attempts: int = 1,
         first: EntryPage | None = None,
-    ) -> EnumerationResult | list[SearchWindow]:
-        """Take one window, or return the smaller windows to split it into, the last of them to be taken
-        first. `first` is its first page, if known."""
-        if first is None:
-            first = await self.page(query, axis, window)
-        if first.total_count > MOST and (parts := await self._cut(query, axis, window, first)):
-            return parts
-        return await self.taken(query, axis, window, first, take, attempts=attempts)
+    ) -> EnumerationResult | PreparedWindow:
+        """Take one window, or return the smaller windows to split it into.  `first` is its first page, if
+        known."""
+        ready = await self.prepare(query, axis, window, first=first)
+        if ready.first is None:
+            return ready
+        return await self.taken(query, axis, window, ready.first, take, attempts=attempts)
 
     async def taken(
         self,
@@ -273,17 +297,11 @@ class Windows:
         found.items = len(seen)
         return found
 
-    async def _cut(
-        self,
-        query: Query,
-        axis: Axis,
-        window: SearchWindow,
-        first: EntryPage,
-        sample: EntryPage | None = None,
-    ) -> list[SearchWindow]:
-        """Return smaller windows that together are this one; none if all items of the sample are alike."""
-        sample = sample or await self.page(query, axis, window, offset=_SAMPLE_AT)
-        entries = [*sample.entries, *first.entries]
+    def _cut(
+        self, axis: Axis, window: SearchWindow, sample: EntryPage, others: Sequence[Entry] = ()
+    ) -> PreparedWindow | None:
+        """Split the window at its sample; None if all items of the sample, and the `others`, are alike."""
+        entries = [*sample.entries, *others]
         start, end = window.start, window.end
         # A service that rounds may return items outside.
         times = sorted(
@@ -297,20 +315,23 @@ class Windows:
         )
         if len(times) > 1:
             middle = times[(len(times) - 1) // 2]
-            return [window._replace(end=middle), window._replace(start=middle + _TICK)]
+            older, newer = window._replace(end=middle), window._replace(start=middle + _TICK)
+            # Most of what is before the sample is in the newer part.
+            is_large = sample.total_count - _SAMPLE_AT - MAX_LIMIT > MOST
+            return PreparedWindow(None, (older, newer), (older,) if is_large else ())
         if times and (start, end) != (times[0], times[0]):
-            return _around(window, times[0])
+            return PreparedWindow(None, _around(window, times[0]))
         if window.kind is None:
-            return [window._replace(kind=kind) for kind in reversed(KINDS)]
+            return PreparedWindow(None, [window._replace(kind=kind) for kind in reversed(KINDS)])
         if window.kind != "file":
-            return []
+            return None
         sizes = sorted({item.size for item in entries if item.size is not None})
         if len(sizes) > 1:
             cut = sizes[(len(sizes) - 1) // 2]
-            return [window._replace(largest=cut), window._replace(smallest=cut + 1)]
+            return PreparedWindow(None, (window._replace(largest=cut), window._replace(smallest=cut + 1)))
         if sizes and (window.smallest, window.largest) != (sizes[0], sizes[0]):
-            return _around_size(window, sizes[0])
-        return []
+            return PreparedWindow(None, _around_size(window, sizes[0]))
+        return None
 
 
 def _around(window: SearchWindow, moment: datetime) -> list[SearchWindow]:

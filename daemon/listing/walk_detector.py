@@ -84,6 +84,11 @@ class WalkDetector:
             self._running.remove(one)
             one.moved()
 
+    @property
+    def is_walk(self) -> bool:
+        """Whether a program has just listed a folder by itself, and may list the next one now."""
+        return bool(self._steps) and trio.current_time() - self._last <= HASTE_SECONDS
+
     def stepped(self, began: float) -> None:
         """Record that a folder was listed by itself, starting at `began` (trio's time)."""
         now = trio.current_time()

@@ -251,7 +251,7 @@ class Reconciler:
                 attempts=search_windows.ATTEMPTS,
             )
             if not isinstance(found, search_windows.EnumerationResult):
-                waiting += found
+                waiting += found.parts
             elif found.stable and found.whole and window.kind is None:
                 unseen += known.inside(window)
         return changes + await self._absences.remove(unseen, generation)

@@ -101,6 +101,25 @@ async def test_crawl_resumes_after_a_restart(large: None, starting: Starting, ne
         assert kv_store.get(drive.db, kv_store.CRAWL) is None
 
 
+@search_only
+async def test_the_next_window_is_prepared_while_one_is_read(
+    large: None, drive: Drive, network: Network
+) -> None:
+    reading, go = network.gate("GET", "offset=400", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.crawler.once)
+        await reading.wait()
+        with trio.fail_after(5):
+            # The older window, from the beginning of time.
+            while not network.count("GET", "created_at_range=%2C"):
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        go.set()
+    # It is not asked for again.
+    first = [path for _, path in network.requests if "created_at_range=%2C" in path and "offset=0" in path]
+    assert len(first) == 1
+    assert counted(drive) == FOLDERS * (FILES + 1)
+
+
 async def test_opened_folder_precedes_the_crawl(large: None, drive: Drive, network: Network) -> None:
     arrived, go = network.gate("GET", "type=file", before=True)
     async with trio.open_nursery() as nursery:

@@ -4,6 +4,7 @@ import errno
 from collections.abc import Callable
 from functools import partial
 
+import httpx
 import pytest
 import trio
 import trio.testing
@@ -15,7 +16,7 @@ from cmsfs.service.content import items
 from cmsfs.service.storage.kinds import ItemKind
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
-from daemon.listing import folder_lister, search_windows
+from daemon.listing import folder_lister, search_lister, search_windows
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
@@ -64,6 +65,7 @@ async def test_what_hears_of_a_listing_looks_nothing_up_for_each_item(
     assert len([one for one in said if one.startswith("SELECT 1 FROM listing")]) < count / 10
 
 
+@pytest.mark.parametrize("settings", ["specification"], indirect=True)
 async def test_small_folder_listing_is_one_request(drive: Drive, other: Remote) -> None:
     docs = await other.folder("docs")
     deep = await other.folder("deep", docs)
@@ -71,7 +73,49 @@ async def test_small_folder_listing_is_one_request(drive: Drive, other: Remote) 
     assert await drive.names() == ["docs"]
     assert await drive.names("docs/deep") == ["f"]
     assert drive.agents.health.requests["listing"] == 1
-    assert await drive.read("docs/deep/f") == b"x"
+
+
+async def test_the_root_is_asked_for_by_search_and_by_itself_at_once(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    docs = await other.folder("docs")
+    await other.file("f", b"x", parent=docs)
+    gates = [network.gate("GET", part, before=True) for part in ("/search", "/folders/0/items")]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.names)
+        with trio.fail_after(5):
+            for arrived, _ in gates:
+                await arrived.wait()
+        for _, go in gates:
+            go.set()
+    assert await drive.names() == ["docs"]
+    # The search has shown everything below.
+    assert await drive.names("docs") == ["f"]
+    assert drive.agents.health.requests["listing"] == 2
+    assert await drive.read("docs/f") == b"x"
+
+
+async def test_a_root_whose_own_listing_fails_is_listed_by_search(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    await other.folder("docs")
+    network.instead = lambda request: httpx.Response(400) if "/items" in request.url.path else None
+    assert await drive.names() == ["docs"]
+    assert tree.is_listed(drive.db, ROOT)
+
+
+async def test_one_of_few_folders_in_a_large_account_costs_one_round_trip(
+    drive: Drive, other: Remote, service: Store, user: int, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_windows, "MOST", 500)
+    monkeypatch.setattr(search_lister, "PAGE", 300)
+    docs = await other.folder("docs")
+    await fill(service, user, 600, created=lambda number: 10**15 + number)
+    assert len(await drive.names()) == 601
+    asked = len(network.requests)
+    assert await drive.names("docs") == []
+    new = sorted(path.partition("/2.0/")[2].partition("?")[0] for _, path in network.requests[asked:])
+    assert new == [f"folders/{docs}/items", "search"]
 
 
 @pytest.mark.parametrize("settings", ["specification"], indirect=True)
@@ -285,8 +329,8 @@ async def test_smaller_pages_than_were_asked_for_leave_no_gaps(
     monkeypatch.setattr(folder_lister, "PAGE", 2_000)  # the service gives 1,000
     await fill(service, user, 2_500, created=lambda number: 10**15 + number)
     assert len(await drive.names()) == 2_500
-    # Two that were asked for at once, then all three; it was still, and is not repeated.
-    assert network.count("GET", "/folders/0/items") == 5
+    # The first, with the search; the next by the number that the search gave; then the others of all three.
+    assert network.count("GET", "/folders/0/items") == 4
 
 
 async def test_folder_deleted_during_its_listing_is_no_error(
