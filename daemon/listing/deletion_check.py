@@ -19,6 +19,7 @@ from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
 from cmsfs.ipc import attention
+from cmsfs.models import wire_names
 from cmsfs.models.content import entries, items
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
@@ -52,26 +53,22 @@ async def fetch_item(
 ) -> Item | None:
     """Return the item as it is now; None: it is gone, in the trash, or not accessible any more.
 
-    With `db`: a folder with many local items below it is requested twice, with a check of the drive's root in
-    between, before it counts as gone without being in the trash.  Raises `RemoteError`.
+    With `db`: an item of a drive whose root can disappear, and a folder with many local items below it, are
+    requested twice, with a check of the root in between, before they count as gone (the folder: without being
+    in the trash).  Raises `RemoteError`.
     """
     try:
         return await _get(client, health, kind, item_id, db)
-    except errors.NotFound as error:
-        if db is not None:
-            await root_check.check(db, client, health)
-        if db is None or error.code in _IN_TRASH or not await _has_much(db, kind, item_id):
+    except (errors.NotFound, errors.Forbidden, errors.Gone) as error:
+        if db is None:
             return None
-    except (errors.Forbidden, errors.Gone):
-        if db is not None:
-            await root_check.check(db, client, health)
-        return None
-    try:
-        with health.request("poll"):
-            await item_search.check_folder(client, tree.root_id(db))
-    except errors.NotFound as error:
-        said = "the service does not find the drive's root folder, either"
-        raise errors.ServerError(404, error.code, said) from error
+        # The root may be back since the service answered.
+        await root_check.check(db, client, health)
+        if tree.root_id(db) == wire_names.ROOT_ID:
+            is_certain = not isinstance(error, errors.NotFound) or error.code in _IN_TRASH
+            if is_certain or not await _has_much(db, kind, item_id):
+                return None
+            await _check_root_folder(client, health)
     try:
         return await _get(client, health, kind, item_id, db)
     except (errors.NotFound, errors.Forbidden, errors.Gone):
@@ -81,6 +78,15 @@ async def fetch_item(
 async def _get(client: Client, health: Health, kind: NodeKind, item_id: str, db: Database | None) -> Item:
     with health.request("poll"):
         return await item_search.look_at(db, client, kind, item_id)
+
+
+async def _check_root_folder(client: Client, health: Health) -> None:
+    try:
+        with health.request("poll"):
+            await item_search.check_folder(client, wire_names.ROOT_ID)
+    except errors.NotFound as error:
+        said = "the service does not find the drive's root folder, either"
+        raise errors.ServerError(404, error.code, said) from error
 
 
 async def _has_much(db: Database, kind: NodeKind, item_id: str) -> bool:

@@ -18,7 +18,7 @@ from cmsfs.service.oauth import access_tokens
 from cmsfs.service.storage.store import Store
 from daemon.fsck import __main__ as fsck
 from daemon.fsck.findings import Report, StatePaths
-from tests.simulation import gauges, lost, second_account
+from tests.simulation import gauges, lost, narrow, second_account
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import sha1
 from tests.simulation.machines import Machine
@@ -95,8 +95,9 @@ async def judge(sim: "_Simulation") -> None:
             await machine.agents.poll(full=True)
             await confirm_missing(sim, machine)
             await trio.sleep(QUIET_SECONDS)
+        expected = there if machine.root_id is None else narrow.below(sim.service.store, machine.root_id)
         if machine.name not in sim.rotten:
-            await _check_kernel_cache(machine, there, sizes, failures, lost=given_up[machine.name])
+            await _check_kernel_cache(machine, expected, sizes, failures, lost=given_up[machine.name])
         is_rotten = machine.name in sim.rotten
         if is_rotten and machine.wire.faults["damaged download"]:
             # What the disk could not keep until it was complete was read without having been verified.
@@ -108,7 +109,7 @@ async def judge(sim: "_Simulation") -> None:
         shown = {path: value for path, value in here.items() if path not in local}
         theirs = {
             path: value
-            for path, value in there.items()
+            for path, value in expected.items()
             if not is_local(path) and path not in given_up[machine.name]
         }
         if shown != theirs:
@@ -171,6 +172,8 @@ async def _check_kernel_cache(
 def _has_removals_unseen_by_search(machine: Machine, store: Store) -> bool:
     """Return whether a drive that polls by search still shows items that were purged, or that were trashed
     with a folder they had just been moved to: it learns of these only by the next full comparison."""
+    if machine.root_id is not None:
+        return narrow.has_left(machine, store)
     if config.profile(machine.settings).feed == "events":
         return False
     there = {row["id"] for row in store.read("SELECT id FROM item WHERE status != 2")}
@@ -224,14 +227,16 @@ def _differing(sim: "_Simulation", these: dict[str, str], those: dict[str, str])
     return {path: labels.get(value, value) for path, value in these.items() if those.get(path) != value}
 
 
-def service_tree(store: Store) -> dict[str, str]:
-    """Return the paths of all items at the service, with the SHA-1 of each file."""
+def service_tree(store: Store, root: int | None = None) -> dict[str, str]:
+    """Return the paths of all items at the service below this folder, with the SHA-1 of each file."""
     rows = {
         row["id"]: row for row in store.read("SELECT id, parent, kind, name, sha1 FROM item WHERE status = 0")
     }
 
     # Only items below the first root; the second account has a root, too.
-    root = store.read("SELECT min(id) AS id FROM item WHERE status = 3")[0]["id"]
+    if root is None:
+        root = store.read("SELECT min(id) AS id FROM item WHERE status = 3")[0]["id"]
+    rows.pop(root, None)
 
     def path(row: Any) -> str:
         above = rows.get(row["parent"])

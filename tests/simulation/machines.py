@@ -18,15 +18,13 @@ import httpx
 import trio
 
 from cmsfs import config, errors
-from cmsfs.auth import bearer, grants, refusals
+from cmsfs.auth import bearer, connect, grants, refusals
 from cmsfs.client import session
 from cmsfs.client.transport import embedded
+from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
-from cmsfs.service.access import calls
-from cmsfs.service.provisioning import demo
 from cmsfs.service.server import app, sweeper
 from cmsfs.service.storage import store
-from cmsfs.sqlite import Connection
 from daemon import app as daemon_app
 from daemon import local_state, manifest_writer
 from daemon.core import concurrency
@@ -47,28 +45,24 @@ class Killed(Exception):
     """The process that handled the call has been killed."""
 
 
-def create_accounts(conn: Connection) -> int:
-    """Create an enterprise with two users and the tests' application; return the first user's id."""
-    enterprise = demo.add_enterprise(conn, "Tests", now=1)
-    user = demo.add_user(conn, enterprise, "Ada Tester", "ada@example.com", role="admin", now=1)
-    demo.add_user(conn, enterprise, "Bob Tester", OTHER, now=1)
-    conn.execute(
-        "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
-        ("tests", calls.hashed("secret"), "tests", enterprise, user["id"]),
-    )
-    return int(user["id"])
-
-
 @asynccontextmanager
 async def open_client(
-    transport: httpx.AsyncBaseTransport, user: int, pace: RequestScheduler | None = None
+    transport: httpx.AsyncBaseTransport,
+    user: int,
+    pace: RequestScheduler | None = None,
+    *,
+    folder: str | None = None,
 ) -> AsyncIterator[session.Client]:
-    """Open a client for the account as `auth.connect` does."""
+    """Open a client for the account as `auth.connect` does; its tokens may be limited to a folder."""
     endpoints = session.ServiceEndpoints.of_server(URL)
     async with session.open_client(endpoints, transport=transport) as anonymous:
         fetch = grants.client_credentials(
             anonymous, "tests", "secret", subject_type="user", subject_id=str(user)
         )
+        if folder is not None:
+            resource = f"{endpoints.base_url}/folders/{folder}"
+            wider = grants.downscoped(anonymous, fetch, connect.CHANGING, resource=resource)
+            fetch = connect._of_folder(wider)
         auth = bearer.BearerAuth(fetch)
         async with session.open_client(endpoints, auth=auth, transport=transport, pace=pace) as client:
             yield client
@@ -283,6 +277,8 @@ class Machine(Process):
         super().__init__(world, disks, name, [settings.paths.state, settings.paths.cache])
         self.settings = settings
         self.user = user
+        # The id of the only folder that the drive shows.
+        self.root_id: str | None = None
         # Path prefix of the shared folders, on a drive of the second account.
         self.shared_prefix = ""
         self.chance = random.Random(f"{world.seed} {name}")
@@ -306,6 +302,8 @@ class Machine(Process):
             local_state.open_state(self.settings) as state,
             trio.open_nursery() as nursery,
         ):
+            if (root_id := self.root_id) is not None and tree.root_id(state.db) != root_id:
+                await state.db.write(lambda conn: tree.set_root(conn, root_id), durable=True)
             supervisor = Supervisor(nursery)
             place = self.settings.paths.state / "mnt"
             agents = daemon_app.Agent(self.settings, place, state, client, supervisor, pace)
@@ -353,7 +351,7 @@ class Machine(Process):
 
     def _client(self, pace: RequestScheduler) -> AbstractAsyncContextManager[session.Client]:
         if self.login is None:
-            return open_client(self.wire, self.user, pace)
+            return open_client(self.wire, self.user, pace, folder=self.root_id)
         return self.login.client(session.ServiceEndpoints.of_server(URL), self.wire, pace)
 
     def _redirect_invalidations(self, agents: daemon_app.Agent, kernel: Kernel) -> None:

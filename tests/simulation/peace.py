@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from tests.simulation import judge
+from tests.simulation import judge, narrow
 from tests.simulation.wire import NetworkConditions
 from tests.simulation.world import current_actor
 
@@ -63,6 +63,8 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
         process.is_alive and not process.is_dying for process in sim.processes.values()
     ):
         await trio.sleep(1)
+    if sim.plan.narrow:
+        await narrow.bring_back(sim, sim.machines[-1])
     requests = [machine.wire.requests for machine in sim.machines]
     for name, programs in sim.programs.items():
         with _acting(f"{name}'s programs"):

@@ -53,6 +53,8 @@ class Person:
         # Some retention policy deletes permanently at its end.
         self.disposes = False
         self.shares: list[str] = []
+        # Items that are never deleted permanently.
+        self.protected: set[int] = set()
 
     async def act(self, name: str, args: tuple[int, ...]) -> None:
         try:
@@ -186,6 +188,9 @@ class Person:
 
     async def _purge(self, kind: int, item: str) -> None:
         """What a program moved, and nobody deleted or replaced, is still somewhere else."""
+        below = self.service.store.read("SELECT id FROM item WHERE id = ?1 OR trash = ?1", int(item))
+        if self.protected & {row["id"] for row in below}:
+            raise LookupError
         rows = self.service.store.read(
             "SELECT version.sha1, version.sha1 = item.sha1 AS is_current"
             " FROM version JOIN item ON item.id = version.file WHERE item.id = ?1 OR item.trash = ?1",

@@ -10,6 +10,7 @@ from tests.simulation.story import Plan
 
 _POWER = {"kills": True, "power": True}
 _NETWORK = {"faults": 0.15}
+_FOLDERS = {"person": True, "folders": True, "filled": True}
 
 KINDS: dict[str, dict[str, Any]] = {
     "no_fsync_of_drafts": _POWER,
@@ -26,19 +27,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "old_pages_kept": {"slow": True, "person": True, "crowded": True, "marks": True},
     "unsent_counts_as_sent": _NETWORK | {"tight": True, "large": True, "latency": 2.0},
     "names_not_given_back": {"person": True, "links": True},
-    "folder_takes_moved_along": {"person": True, "folders": True, "filled": True, "offline": True},
-    "lost_folder_takes_unsent_along": {"person": True, "folders": True, "filled": True, "offline": True},
+    "folder_takes_moved_along": _FOLDERS | {"latency": 2.0},
+    "lost_folder_takes_unsent_along": _FOLDERS | {"offline": True},
     "bytes_not_waited_for": {"person": True, "tight": True, "tidy": True, "filled": True, "latency": 2.0},
     "clock_set_back_delays": {"troubles": True, "faults": 0.15},
     "numbers_of_a_backup_believed": {"backup": True, "person": True},
     "deletions_of_a_backup_believed": {"backup": True, "person": True},
-    "early_children_collide": {
-        "person": True,
-        "folders": True,
-        "filled": True,
-        "feed": "search",
-        "offline": True,
-    },
+    "early_children_collide": _FOLDERS | _NETWORK | {"feed": "search", "latency": 2.0},
     "base_too_new": {"person": True, "latency": 0.5},
     "damaged_download_shown": {"lies": 0.1},
     "odd_event_ends_its_page": {"lies": 0.1},

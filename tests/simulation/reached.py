@@ -12,12 +12,12 @@ from cmsfs.replica.merge import decisions
 from cmsfs.replica.merge.decisions import Local, News, Verdict
 from daemon.push import error_policy
 
-# Which rows `decide` can reach: for an item without a node, and for the root, only `FACTS`; and a node that
-# is in no local folder never has `PLACE`.
+# Which rows `decide` can reach: for an item without a node only `FACTS`; a node that is in no local folder
+# never has `PLACE`.  None for the root: this service's search does not list the folder that is searched.
 _ASKED = {
     Local.UNKNOWN: {News.FACTS},
     Local.OFFERED: {News.FACTS},
-    Local.ROOT: {News.FACTS},
+    Local.ROOT: set(),
     Local.UNLINKED: set(News) - {News.PLACE},
 }
 MERGE = [

@@ -14,7 +14,7 @@ import trio
 from cmsfs import config, crashpoints
 from cmsfs.config import local_patterns
 from cmsfs.journal import recovery
-from tests.simulation import dooms, gauges, joins, judge, logbook, peace, reached, story, surroundings
+from tests.simulation import dooms, gauges, joins, judge, logbook, narrow, peace, reached, story, surroundings
 from tests.simulation.disk import Disks
 from tests.simulation.dooms import KillSchedule
 from tests.simulation.ledger import Ledger
@@ -156,6 +156,8 @@ class _Simulation:
                     open_client(ServiceTransport(self.service), row["id"])
                 )
                 self.other = Person(world, client, self.service, self.ledger, has_root=False)
+                if self.plan.narrow:
+                    await narrow.begin(self, self.machines[-1])
                 if self.plan.filled:
                     await self._fill()
                 for machine in self.machines:

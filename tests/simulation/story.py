@@ -181,6 +181,7 @@ class Plan:
     rough: bool = False  # folders are listed in small pages over a network that breaks
     profile: str | None = None  # of the service; None: chosen by the seed
     probes: bool = True  # drives ask the service which operations it has, each time they start
+    narrow: bool = False  # the last drive shows one folder of the account
     login: bool = False  # tokens are on the machine's disk, and each refresh invalidates the previous pair
 
     @property
@@ -219,7 +220,7 @@ class Plan:
         latency = chance.choice([0.02, 0.02, 0.5, 2.0]) if plan.crowded else chance.choice([0.02] * 7 + [2.0])
         rests = not plan.second and chance.random() < 0.15
         plan = replace(plan, latency=latency, rests=rests, filled=chance.random() < 0.2)
-        return replace(
+        plan = replace(
             plan,
             large=chance.random() < 0.08,
             folders=chance.random() < 0.12,
@@ -228,6 +229,9 @@ class Plan:
             rough=chance.random() < 0.05,
             probes=chance.random() < 0.25,
         )
+        # A folder whose items expire may be purged itself; then nothing is left to compare.
+        is_narrow = chance.random() < 0.08 and plan.person and not (plan.second or plan.ages or plan.login)
+        return replace(plan, narrow=is_narrow)
 
     def alone(self) -> "Plan":
         """Return the plan with only one drive's programs, and without kills, disk troubles and wrong

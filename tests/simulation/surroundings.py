@@ -19,12 +19,15 @@ from cmsfs.client.content.folders import FoldersApi
 from cmsfs.client.transport.wire import Wire
 from cmsfs.models.content import entries
 from cmsfs.models.content import upload_sessions as models_upload_sessions
+from cmsfs.service.access import calls
 from cmsfs.service.events import event_watch
+from cmsfs.service.provisioning import demo
 from cmsfs.service.storage import store
 from cmsfs.service.uploads import upload_sessions
+from cmsfs.sqlite import Connection
 from daemon.fetch import block_download, hydrate
 from daemon.listing import folder_lister
-from tests.simulation.machines import create_accounts
+from tests.simulation.machines import OTHER
 from tests.simulation.world import World
 
 # A story leaves some megabytes in cycles.
@@ -32,6 +35,18 @@ COLLECT_EVERY = 10
 _stories = 0
 
 _template: dict[str, object] = {}
+
+
+def create_accounts(conn: Connection) -> int:
+    """Create an enterprise with two users and the tests' application; return the first user's id."""
+    enterprise = demo.add_enterprise(conn, "Tests", now=1)
+    user = demo.add_user(conn, enterprise, "Ada Tester", "ada@example.com", role="admin", now=1)
+    demo.add_user(conn, enterprise, "Bob Tester", OTHER, now=1)
+    conn.execute(
+        "INSERT INTO app (client_id, secret_hash, name, enterprise, service_user) VALUES (?, ?, ?, ?, ?)",
+        ("tests", calls.hashed("secret"), "tests", enterprise, user["id"]),
+    )
+    return int(user["id"])
 
 
 def copy_template(root: Path) -> int:

@@ -62,6 +62,7 @@ class Wire(httpx.AsyncBaseTransport):
         self.faults: Counter[str] = Counter()
         self.changes = 0  # requests that were to change something
         self.requests = 0
+        self._accepted = ""  # the authorization that the service accepted last
         # Called at each response; and for each token request with 1 when sent, -1 when refused.
         self.on_response: Callable[[], None] = lambda: None
         self.on_token_request: Callable[[int], None] = lambda count: None
@@ -91,6 +92,10 @@ class Wire(httpx.AsyncBaseTransport):
             raise httpx.ConnectError("the service cannot be reached")
         is_token = "oauth2" in request.url.path
         kind = self._draw_fault(conditions)
+        authorization = request.headers.get("authorization", "")
+        if kind == "expired" and (is_token or authorization != self._accepted):
+            # Refused right after a renewal, the user would have to log in again.
+            kind = None
         if kind is not None:
             self.faults[kind] += 1
         match kind:
@@ -99,7 +104,7 @@ class Wire(httpx.AsyncBaseTransport):
             case "refused":
                 seconds = str(chance.choice([1, 2, 10]))
                 return _error_response(429, {"retry-after": seconds}, "rate_limit_exceeded")
-            case "expired" if not is_token:
+            case "expired":
                 return _error_response(401, {"www-authenticate": "Bearer"}, "unauthorized")
             case "failed" if chance.random() < 0.5:
                 return _error_response(chance.choice([500, 502, 503]), {}, "internal_server_error")
@@ -116,6 +121,8 @@ class Wire(httpx.AsyncBaseTransport):
             # The service was killed meanwhile, so its response does not count.
             await response.aclose()
             raise httpx.ReadError("the service has ended")
+        if not is_token and response.status_code != httpx.codes.UNAUTHORIZED:
+            self._accepted = authorization
         response = await self.liar.falsify_response(request, response)
         if is_token and response.is_client_error:
             self.on_token_request(-1)

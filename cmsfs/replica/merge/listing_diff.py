@@ -46,23 +46,25 @@ def _any_unseen(conn: Connection, inos: Iterable[Ino], generation: int) -> bool:
 
 
 def _inside(conn: Connection, folder: Ino, inos: Iterable[Ino]) -> set[Ino]:
-    """Return those of these nodes that are below the folder at the service, too."""
+    """Return those of these nodes that are below the folder at the service, too; none if the folder is to be
+    created again, because it was found to be gone meanwhile."""
     rows = conn.execute(
         "SELECT n.ino, n.kind, n.remote_id, n.base_parent FROM json_each(?) AS j"
         " CROSS JOIN node AS n ON n.ino = j.value WHERE n.remote_id IS NOT NULL",
         (json.dumps(list(inos)),),
     ).fetchall()
+    top: str | None = None
     below: dict[str, list[tuple[Ino, str | None]]] = {}
     for row in rows:
         if row["ino"] == folder:
-            top: str | None = row["remote_id"]
+            top = row["remote_id"]
         elif row["base_parent"] is not None:
             found = (row["ino"], row["remote_id"] if row["kind"] == NodeKind.FOLDER else None)
             below.setdefault(row["base_parent"], []).append(found)
     inside: set[Ino] = set()
-    waiting = [top]
+    waiting = [top] if top is not None else []
     while waiting:
-        for ino, remote_id in below.pop(waiting.pop() or "", []):
+        for ino, remote_id in below.pop(waiting.pop(), []):
             inside.add(ino)
             if remote_id is not None:
                 waiting.append(remote_id)

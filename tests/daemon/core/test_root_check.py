@@ -7,7 +7,9 @@ import trio
 
 from cmsfs import errors
 from cmsfs.replica import tree
+from cmsfs.replica.nodes import NodeKind
 from daemon.core.health import HealthState
+from daemon.listing import deletion_check
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
@@ -82,6 +84,30 @@ class TestInTheTrash:
             assert await other.read("plan") == b"mine"
             assert (await other.find("plan")).id == plan.id
             await drive.write("later", b"")
+
+    async def test_an_answer_from_before_it_was_back_removes_nothing(
+        self, starting: Starting, other: Remote, network: Network
+    ) -> None:
+        folder = await narrowed(starting, other)
+        plan = (await other.find("plan")).id
+        async with starting(agents=("health", "fs"), folder="Project") as drive:
+            agents = drive.agents
+            found: list[str | None] = []
+
+            async def ask() -> None:
+                item = await deletion_check.fetch_item(
+                    agents.client, agents.health, NodeKind.FILE, plan, db=drive.db
+                )
+                found.append(item and item.id)
+
+            await other.client.items.delete("folder", folder, recursive=True)
+            held, release = network.gate("GET", f"/files/{plan}")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                await restore(other, folder)
+                release.set()
+            assert found == [plan]
 
     async def test_what_is_shown_stays(
         self, starting: Starting, other: Remote, expect_log: ExpectLog

@@ -13,7 +13,7 @@ from cmsfs.replica.nodes import ROOT, NodeKind
 from cmsfs.sqlite import Connection
 from daemon.core.remote_updates import RemovedItem
 from daemon.listing.folder_lister import FolderItems
-from tests.support.daemon_drive import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
 
@@ -92,6 +92,22 @@ async def test_local_creation_survives_running_listing(drive: Drive, other: Remo
 
     assert await drive.db.write(ended) == []
     assert await drive.names() == ["ours"]
+
+
+async def test_a_folder_that_goes_while_it_is_listed_keeps_what_is_moved_into_it(
+    starting: Starting, other: Remote
+) -> None:
+    folder = await other.folder("d")
+    await other.file("f", b"one")
+    async with starting(agents=("health", "fs")) as drive:
+        await drive.names()
+        await drive.rename("f", "d/f")
+        listed = await drive.ino("d")
+        generation = await drive.db.write(kv_store.next_generation)
+        await drive.agents.remote_updates.apply([], [RemovedItem(NodeKind.FOLDER, folder)])
+        assert tree.find_remote(drive.db, NodeKind.FOLDER, folder) is None
+        assert await drive.db.query(lambda conn: listing_diff.unseen_below(conn, listed, generation)) == []
+        assert await drive.names("d") == ["f"]
 
 
 async def test_newer_update_stays_deferred(db: Any) -> None:
