@@ -82,6 +82,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *,
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))
+    await context.remote_updates.follow_deletion(answer)
 
 
 def _call_as_there(conn: Connection, node: Node, changes: list[Change]) -> None:

@@ -377,5 +377,6 @@ async def _done(
         context.drafts.appended[node.ino] = Content(sha1, node.size, None, None)
     if changes:
         context.remote_updates.publish(changes)
+    await context.remote_updates.follow_deletion(answer)
     if released:
         context.released.add(sha1)

@@ -98,7 +98,7 @@ class TestInTheTrash:
                 item = await deletion_check.fetch_item(
                     agents.client, agents.health, NodeKind.FILE, plan, db=drive.db
                 )
-                found.append(item and item.id)
+                found.append(None if item is None else item.id)
 
             await other.client.items.delete("folder", folder, recursive=True)
             held, release = network.gate("GET", f"/files/{plan}")

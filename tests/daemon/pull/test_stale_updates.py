@@ -110,6 +110,35 @@ async def test_a_folder_that_goes_while_it_is_listed_keeps_what_is_moved_into_it
         assert await drive.names("d") == ["f"]
 
 
+async def test_a_file_whose_deletion_overtakes_the_answer_to_its_upload_is_gone(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    await drive.names()
+    sent, answered = network.gate("POST", "/files/content")
+    await drive.write("f", b"mine")
+    await sent.wait()
+    await other.client.items.delete("file", (await other.find("f")).id)
+    await drive.poll()
+    answered.set()
+    await drive.sync()
+    assert await drive.names() == []
+    assert await other.paths() == []
+
+
+async def test_a_folder_whose_deletion_overtakes_the_answer_to_its_creation_is_gone(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    await drive.names()
+    sent, answered = network.gate("POST", "/folders")
+    await drive.mkdir("d")
+    await sent.wait()
+    await other.client.items.delete("folder", (await other.find("d")).id)
+    await drive.poll()
+    answered.set()
+    await drive.sync()
+    assert await drive.names() == []
+
+
 async def test_newer_update_stays_deferred(db: Any) -> None:
     older, newer = DeferredUpdate(NodeKind.FILE, "7", 3), DeferredUpdate(NodeKind.FILE, "7", 5)
 
