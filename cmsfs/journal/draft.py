@@ -335,7 +335,7 @@ class Draft:
         self.replaced.pulse()
 
     def fsync(self, *, size: int | None = None) -> None:
-        """Fsync the file in the calling thread, after giving it this size."""
+        """Fsync the file in the calling thread, after giving it at least this size."""
         generation = self.generation
         try:
             # Opened by name: a group may be larger than the pool of descriptors.
@@ -346,8 +346,9 @@ class Draft:
                 raise
             return
         try:
-            if size is not None and os.fstat(fd).st_size != size:
-                os.ftruncate(fd, size)
+            if size and os.fstat(fd).st_size < size:
+                # Not cut in any case: it may have been written to since the caller looked.
+                os.posix_fallocate(fd, 0, size)
             os.fsync(fd)
         finally:
             os.close(fd)

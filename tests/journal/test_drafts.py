@@ -180,6 +180,16 @@ async def test_short_write_counts_what_was_written(desk: Desk, monkeypatch: pyte
     assert await desk.bytes_of("f") == (b"begin" + bytes(495) + b"x" * 500).ljust(2000, b"\0")
 
 
+async def test_a_write_between_a_look_at_a_small_draft_and_its_fsync_is_kept(desk: Desk) -> None:
+    draft = await desk.new("f", b"begin")
+    seen = draft.in_memory()
+    assert seen == b"begin"
+    await draft.write(5, b" and end")
+    draft.fsync(size=len(seen))
+    assert await desk.sealer.seal(draft) is not None
+    assert await desk.bytes_of("f") == b"begin and end"
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_row_has_the_bytes_of_the_file(desk: Desk, seed: int) -> None:
     chance = random.Random(seed)
