@@ -317,17 +317,20 @@ def _is_nowhere(conn: Connection, folder: Ino) -> bool:
     return node.ino != ROOT and node.base_parent is None
 
 
-def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:
+def adopt(conn: Connection, ino: Ino, answer: Remote, *, sent: Node | None = None) -> Node:
     """Apply the response to the creation or replacement of node `ino`'s item; return the node that has the
     item now.
 
     Since the request, the node may have been renamed, deleted, written again, or given the identity of
     another item.  So the response is applied to the node that has the item now; an item without a node is
-    surplus and is deleted.
+    surplus and is deleted.  `sent`: the node as it was when the request for a new version was made.
     """
     there = tree.remote_at(conn, answer.kind, answer.id)
     if there is not None:
-        _become_base(conn, there, answer)
+        if sent is not None and _was_overtaken(there, answer, sent):
+            _leave_aside(conn, there, there.sequence)
+        else:
+            _become_base(conn, there, answer)
         return tree.get(conn, there.ino)
     now = tree.get(conn, ino)
     may_be_link = now.parent is None or naming.link_name(now.name) is not None
@@ -341,6 +344,15 @@ def adopt(conn: Connection, ino: Ino, answer: Remote) -> Node:
     node_rows.set_content(conn, surplus, sha1=answer.sha1, size=answer.size)
     op_rows.record_once(conn, surplus, "trash")
     return tree.get(conn, surplus)
+
+
+def _was_overtaken(there: Node, answer: Remote, sent: Node) -> bool:
+    """Whether a later version has become the base during the request: that of another local file, which took
+    over the item and was uploaded meanwhile.
+
+    A sequence that the node had before tells nothing: a service restored from a backup gives lower ones.
+    """
+    return sent.remote_id == answer.id and there.sequence > max(answer.sequence, sent.sequence)
 
 
 def _become_base(conn: Connection, before: Node, remote: Remote) -> None:

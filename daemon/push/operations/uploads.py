@@ -341,7 +341,7 @@ async def _done(
             changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
             holder = tree.get(conn, other.ino)
         else:
-            holder = apply_remote.adopt(conn, node.ino, theirs)
+            holder = apply_remote.adopt(conn, node.ino, theirs, sent=node)
         # An upload of another file that took its place stays recorded.
         in_flight.resolve(conn, node.ino, theirs.id if holder.ino == node.ino else None)
         behind = holder.draft is None and holder.sha1 != holder.base_sha1

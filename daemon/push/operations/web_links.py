@@ -242,7 +242,7 @@ async def _done(
 
     def txn(conn: Connection) -> tuple[list[Change], bool]:
         in_flight.resolve(conn, node.ino, theirs.id)
-        apply_remote.adopt(conn, node.ino, theirs)
+        apply_remote.adopt(conn, node.ino, theirs, sent=node)
         queue.finish(conn, task.op)
         released = _settle(conn, node, data)
         now = tree.get(conn, node.ino)

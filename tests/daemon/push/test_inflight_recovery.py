@@ -2,6 +2,7 @@
 whatever happens to the item afterwards, the service has it once."""
 
 import hashlib
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -304,6 +305,36 @@ async def test_overtaken_version_is_not_sent_later(
     assert await drive.names() == ["f"]
     assert (await other.find("f")).id == kept
     assert await other.read("f") == await drive.read("f") == b"three"
+
+
+async def test_late_answer_to_an_overtaken_version_is_not_the_base_of_the_next(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Otherwise the next upload seems to meet somebody else's version, and becomes a conflict copy."""
+    await drive.write("f", b"one")
+    await drive.sync()
+    kept = (await other.find("f")).id
+    # The service has it at once, and its answer is long on its way.
+    slow, let_slow_go = network.gate("POST", f"/files/{kept}/content")
+    await drive.write("f", b"two")
+    with trio.fail_after(5):
+        await slow.wait()
+    await drive.write(".f.tmp", b"three")
+    await drive.rename(".f.tmp", "f")
+
+    async def one_is_left() -> bool:
+        return len(drive.ops()) == 1
+
+    assert await drive.agents.push.until(one_is_left, seconds=5)
+    ino = await drive.ino("f")
+    opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
+    await drive.fs.write(opened.fh, 0, b"four")
+    assert len(drive.ops()) == 2
+    let_slow_go.set()
+    assert await drive.agents.push.until(one_is_left, seconds=5)
+    await drive.fs.flush(opened.fh)
+    await drive.fs.release(opened.fh)
+    await check(drive, other, ["f"], {"f": b"four"})
 
 
 async def test_interrupted_operations_restart_with_push(starting: Starting, other: Remote) -> None:
