@@ -218,8 +218,13 @@ class Health:
         while True:
             await self._doubt.wait()
             self._doubt.clear()
-            wait = FIRST_PROBE_SECONDS
+            wait, was_refused = FIRST_PROBE_SECONDS, False
             while not await self._probe(probe):
+                if self.is_refused and not was_refused:
+                    # Not to be taken for a login that has ended: after an outage the token of a first request
+                    # may be out of date, and the one that it got then as well (a machine that sleeps).
+                    wait = FIRST_PROBE_SECONDS
+                was_refused = self.is_refused
                 with trio.move_on_after(wait * chance.uniform(0.7, 1.3)):
                     await self._doubt.wait()
                     # Probe now, but not more often than this, however many failures are reported.

@@ -97,6 +97,21 @@ async def test_refused_credentials_are_another_matter(
     await until(health, HealthState.ONLINE)
 
 
+async def test_token_refused_after_an_outage_is_soon_tried_again(
+    health: Health, service: Service, autojump_clock: MockClock
+) -> None:
+    """Nobody has to log in because a machine slept between the renewal of its token and the request."""
+    service.failure = errors.Offline("nobody listens")
+    health.failed(service.failure)
+    await trio.sleep(300)
+    service.failure = errors.Unauthorized(401, "unauthorized")
+    await until(health, HealthState.UNAUTHORISED)
+    service.failure = None
+    began = trio.current_time()
+    await until(health, HealthState.ONLINE)
+    assert trio.current_time() - began < 3
+
+
 async def test_failing_service_is_degraded(
     health: Health, service: Service, autojump_clock: MockClock
 ) -> None:
