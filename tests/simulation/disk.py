@@ -20,6 +20,26 @@ from cmsfs import sqlite
 PAGE = 4096
 
 
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a tree, preserving hard links."""
+    links: dict[int, Path] = {}
+    target.mkdir(parents=True)
+    for folder, folders, files in os.walk(source):
+        here = target / Path(folder).relative_to(source)
+        for name in folders:
+            (here / name).mkdir()
+        for name in files:
+            path = Path(folder, name)
+            number = path.stat().st_ino
+            if number in links:
+                os.link(links[number], here / name)
+            else:
+                links[number] = here / name
+                shutil.copyfile(path, here / name)
+                shutil.copymode(path, here / name)
+    shutil.copymode(source, target)
+
+
 class Disks:
     """Records what was fsynced below the watched folders."""
 

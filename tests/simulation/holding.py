@@ -53,6 +53,12 @@ class Holding(Commands):
             await kernel.fsync(held.file)
             self._acknowledge(held, durable=True)
 
+    async def do_orphan(self, kernel: Kernel, where: int, size: int) -> None:
+        """Open a file, write to it and remove it: the handle goes on."""
+        await self._hold(kernel, where, is_read_only=False)
+        await self.do_held(kernel, len(self.held) - 1, 0, size)
+        await self._remove_file(kernel, self.path(where))
+
     def _acknowledge(self, held: HeldFile, *, durable: bool = False) -> None:
         self._check_alive()
         if held.wrote and not held.given_up:

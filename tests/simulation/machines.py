@@ -6,7 +6,6 @@ cancelled has no effect on others, and the next process starts from the copy.
 
 import abc
 import contextlib
-import os
 import random
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -31,7 +30,7 @@ from daemon.core import concurrency
 from daemon.core.request_scheduler import RequestScheduler
 from daemon.core.supervisor import Supervisor
 from tests.simulation import gauges
-from tests.simulation.disk import Disks
+from tests.simulation.disk import Disks, copy_tree
 from tests.simulation.kernel import Kernel
 from tests.simulation.logins import Login
 from tests.simulation.wire import Wire
@@ -68,26 +67,6 @@ async def open_client(
             yield client
 
 
-def copy_tree(source: Path, target: Path) -> None:
-    """Copy a tree, preserving hard links."""
-    links: dict[int, Path] = {}
-    target.mkdir(parents=True)
-    for folder, folders, files in os.walk(source):
-        here = target / Path(folder).relative_to(source)
-        for name in folders:
-            (here / name).mkdir()
-        for name in files:
-            path = Path(folder, name)
-            number = path.stat().st_ino
-            if number in links:
-                os.link(links[number], here / name)
-            else:
-                links[number] = here / name
-                shutil.copyfile(path, here / name)
-                shutil.copymode(path, here / name)
-    shutil.copymode(source, target)
-
-
 class Process(abc.ABC):
     """A service or drive that runs in one simulated process at a time, and the folders of its state."""
 
@@ -107,6 +86,11 @@ class Process(abc.ABC):
         self.deaths = 0
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs, and does not end by itself soon."""
+        return self.is_alive and not self.is_dying
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Start it, and return when it is ready."""
@@ -284,6 +268,7 @@ class Machine(Process):
         self.chance = random.Random(f"{world.seed} {name}")
         self.wire = Wire(world, name, lambda: None if self.is_dying else service.transport(), self.chance)
         self.agents: daemon_app.Agent = None
+        self.has_contact = False  # a start whose login is refused ends
         self.kernel: Kernel = None
         self.is_slow = False
         # None: it gets tokens by client credentials, without a login.
@@ -311,6 +296,7 @@ class Machine(Process):
             chance = random.Random(f"{self.chance.random()}")
             self.kernel = Kernel(agents.shown, agents.fs.inodes, trio.current_time, chance)
             self.kernel.is_slow = self.is_slow
+            self.has_contact = False
             await agents.fs.begin()
             self._redirect_invalidations(agents, self.kernel)
             if self.login is not None:
@@ -342,12 +328,17 @@ class Machine(Process):
                 nursery.cancel_scope.cancel()
                 return
             agents.start(supervisor)
+            self.has_contact = True
             await agents.shutdown.wanted.wait()
             await agents.fs.finish()
             await agents.commit.commit()
             with trio.move_on_after(agents.shutdown.drain_seconds), agents.push.hurrying():
                 await concurrency.first_of(agents.push.drained, agents._unreachable)
             nursery.cancel_scope.cancel()
+
+    @property
+    def is_up(self) -> bool:
+        return super().is_up and self.has_contact
 
     def _client(self, pace: RequestScheduler) -> AbstractAsyncContextManager[session.Client]:
         if self.login is None:

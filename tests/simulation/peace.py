@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from tests.simulation import judge, narrow
+from tests.simulation import judge, narrow, wire
 from tests.simulation.wire import NetworkConditions
 from tests.simulation.world import current_actor
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 PEACE_SECONDS = 130.0
 QUIET_SECONDS = 40.0
 RETRY_SECONDS = 20.0
+
+# When requests that were silent at the end of the faults have failed, too.
+SILENCE_SECONDS = wire.SILENT_SECONDS + 5.0
 
 # Drives poll by search no more often than this: nothing but idle polls would be left to do.
 PEACE_POLL_SECONDS = 20.0
@@ -54,15 +57,13 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
     """End all faults and wait until everything should be synced; check the number of requests."""
     sim.kill_schedule.clear()
     for machine in sim.machines:
-        machine.wire.is_down = False
+        machine.wire.is_down = machine.wire.is_closed = False
         machine.wire.forced.clear()
         machine.wire.conditions = NetworkConditions(latency=0.01)
         machine.wire.liar.rate = 0.0
         sim.troubles.repair(*machine.folders)
-    while sim.under_way or not all(  # noqa: ASYNC110 - processes come and go
-        process.is_alive and not process.is_dying for process in sim.processes.values()
-    ):
-        await trio.sleep(1)
+    while sim.under_way or not all(process.is_up for process in sim.processes.values()):  # noqa: ASYNC110
+        await trio.sleep(1)  # processes come and go
     if sim.plan.narrow:
         await narrow.bring_back(sim, sim.machines[-1])
     requests = [machine.wire.requests for machine in sim.machines]
@@ -76,13 +77,14 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
             machine.agents.pull.seconds = max(PEACE_POLL_SECONDS, machine.settings.poll_seconds)
             await machine.agents.resume()
             await machine.agents.retry(None)
-    await trio.sleep(RETRY_SECONDS)
-    for machine in sim.machines:
-        with _acting(machine.name):
-            # Operations with a long backoff may have failed once more.
-            await machine.agents.retry(None)
-            await judge.confirm_missing(sim, machine)
-    await trio.sleep(PEACE_SECONDS - QUIET_SECONDS - RETRY_SECONDS)
+    for seconds in (RETRY_SECONDS, SILENCE_SECONDS - RETRY_SECONDS):
+        await trio.sleep(seconds)
+        for machine in sim.machines:
+            with _acting(machine.name):
+                # Operations with a long backoff may have failed once more.
+                await machine.agents.retry(None)
+                await judge.confirm_missing(sim, machine)
+    await trio.sleep(PEACE_SECONDS - QUIET_SECONDS - SILENCE_SECONDS)
     for machine in sim.machines:
         with _acting(machine.name):
             await judge.confirm_missing(sim, machine)

@@ -46,6 +46,8 @@ class Person:
         self.service = service
         self.ledger = ledger
         self.has_root = has_root
+        # Another account, which changes what is shared with it.
+        self.colleague: Person | None = None
         self.done = 0
         self.holds: list[str] = []
         self.locks: list[str] = []
@@ -101,8 +103,11 @@ class Person:
         self.ledger.wrote(data, over=ANY)
 
     async def do_edit(self, which: int) -> None:
+        await self._edit(self._pick(1, which))
+
+    async def _edit(self, item: str) -> None:
         data = self._new_text()
-        await self.client.uploads.new_version(self._pick(1, which), BytesSource(data), sha1=sha1(data))
+        await self.client.uploads.new_version(item, BytesSource(data), sha1=sha1(data))
         self.ledger.wrote(data, over=ANY)
 
     async def do_promote(self, which: int, past: int) -> None:
@@ -172,6 +177,18 @@ class Person:
     async def do_restore(self, which: int, kind: int) -> None:
         one = kind % 2
         await self.client.items.restore(("folder", "file")[one], self._pick(one, which, status=1))
+
+    async def do_revive(self, which: int, how: int) -> None:
+        """Restore a file that was deleted, and change it or let a colleague change it at once."""
+        item = self._pick(1, which, status=1)
+        await self.client.items.restore("file", item)
+        if how % 3 == 0 or self.colleague is None:
+            await self._edit(item)
+            return
+        with suppress(errors.ApiError):  # it may be shared already
+            made = await self.client.collaborations.create("file", item, "editor", login=OTHER)
+            self.shares.append(made.id)
+        await self.colleague._edit(item)
 
     async def do_purge(self, which: int, kind: int) -> None:
         """Delete an item permanently from the trash, with all its versions."""

@@ -41,9 +41,9 @@ def no_if_match(put: Put) -> None:
     """Changes are sent without `If-Match`."""
     exchange = wire.Wire._exchange
 
-    async def careless(self: Any, request: httpx.Request) -> httpx.Response:
+    async def careless(self: Any, request: httpx.Request, **how: Any) -> httpx.Response:
         request.headers.pop("if-match", None)
-        return await exchange(self, request)
+        return await exchange(self, request, **how)
 
     put(wire.Wire, "_exchange", careless)
 

@@ -177,18 +177,10 @@ class Programs(Holding):
         await self._read_file(kernel, path)
         backup = f"{path}~"
         if await kernel.exists(backup):
-            old = await self._read_file(kernel, backup)
-            await self._abandon_handles(kernel, backup)
-            self._mark_at_risk(old)
-            await kernel.unlink(backup)
-            self._record_replaced(backup, old)
+            await self._remove_file(kernel, backup)
         await kernel.rename(path, backup)
         await self._create(kernel, path, data)
-        old = await self._read_file(kernel, backup)
-        await self._abandon_handles(kernel, backup)
-        self._mark_at_risk(old)
-        await kernel.unlink(backup)
-        self._record_replaced(backup, old)
+        await self._remove_file(kernel, backup)
 
     async def do_rename(self, kernel: Kernel, where: int, to: int) -> None:
         path, target = self.path(where), self.path(to)
@@ -258,12 +250,7 @@ class Programs(Holding):
         await kernel.rename(other, path)
 
     async def do_unlink(self, kernel: Kernel, where: int) -> None:
-        path = self.path(where)
-        before = await self._read_file(kernel, path)
-        await self._abandon_handles(kernel, path)
-        self._mark_at_risk(before)
-        await kernel.unlink(path)
-        self._record_replaced(path, before)
+        await self._remove_file(kernel, self.path(where))
 
     async def do_read(self, kernel: Kernel, where: int) -> None:
         await self._read_file(kernel, self.path(where))
@@ -355,11 +342,7 @@ class Programs(Holding):
             if await kernel.is_folder(below):
                 await self._remove_all(kernel, below)
                 continue
-            before = await self._read_file(kernel, below)
-            await self._abandon_handles(kernel, below)
-            self._mark_at_risk(before)
-            await kernel.unlink(below)
-            self._record_replaced(below, before)
+            await self._remove_file(kernel, below)
         await kernel.rmdir(path)
 
     async def do_list(self, kernel: Kernel, where: int) -> None:

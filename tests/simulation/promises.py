@@ -192,3 +192,11 @@ class Promises:
                 held.given_up = True
                 if held.wrote:
                     self.ledger.saw_and_replaced(held.model)
+
+    async def _remove_file(self, kernel: Kernel, path: str) -> None:
+        """Remove a file that was read before."""
+        before = await self._read_file(kernel, path)
+        await self._abandon_handles(kernel, path)
+        self._mark_at_risk(before)
+        await kernel.unlink(path)
+        self._record_replaced(path, before)

@@ -45,7 +45,7 @@ SMALL_CACHE_BYTES = 400_000
 # Number of items that exist before the drives, in plans that are `filled`.
 INITIAL_ITEMS = 14
 
-DISASTERS = {"kill", "power_cut", "cut_off", "connect", "silence", *story.TROUBLES}
+DISASTERS = {"kill", "power_cut", "cut_off", "connect", "close", "open", "silence", *story.TROUBLES}
 
 
 @dataclass
@@ -156,6 +156,7 @@ class _Simulation:
                     open_client(ServiceTransport(self.service), row["id"])
                 )
                 self.other = Person(world, client, self.service, self.ledger, has_root=False)
+                self.person.colleague = self.other
                 if self.plan.narrow:
                     await narrow.begin(self, self.machines[-1])
                 if self.plan.filled:
@@ -297,6 +298,8 @@ class _Simulation:
                 process.wire.is_down = True
             case "connect" if isinstance(process, Machine):
                 process.wire.is_down = False
+            case "close" | "open" if isinstance(process, Machine):
+                process.wire.is_closed = step.act == "close"
             case "silence" if isinstance(process, Machine):
                 process.wire.forced.append("silent")
             case "remember":

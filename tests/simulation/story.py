@@ -114,6 +114,10 @@ COLD = {"move_cold": (20, 2), "cold_backup": (24, 2), "free": (10, 1), "backup_s
 # Web links beside files that have the names which these are shown under.
 LINKS = {"link": (10, 2), "link_file": (10, 2), "drop_link_file": (10, 2), "move": (8, 2)}
 
+# Files that are removed while they are open, and come back changed.
+ORPHANS = {"orphan": (24, 2), "held": (20, 3)}
+REVIVE = {"revive": (24, 2), "share": (8, 2), "release": (3, 0)}
+
 # For stories whose last drive belongs to the second account.
 SHARES = {"share": (10, 2), "folder": (6, 2), "rights": (4, 1), "unshare": (2, 0)}
 OFFERS = {"accept": (6, 2)}
@@ -183,6 +187,8 @@ class Plan:
     probes: bool = True  # drives ask the service which operations it has, each time they start
     narrow: bool = False  # the last drive shows one folder of the account
     login: bool = False  # tokens are on the machine's disk, and each refresh invalidates the previous pair
+    revived: bool = False  # files that are open are removed, and come back with other contents
+    closed: bool = False  # for half of the story the service accepts no changes of the drives
 
     @property
     def is_shared(self) -> bool:
@@ -231,7 +237,8 @@ class Plan:
         )
         # A folder whose items expire may be purged itself; then nothing is left to compare.
         is_narrow = chance.random() < 0.08 and plan.person and not (plan.second or plan.ages or plan.login)
-        return replace(plan, narrow=is_narrow)
+        is_revived = chance.random() < 0.05 and plan.person
+        return replace(plan, narrow=is_narrow, closed=chance.random() < 0.06, revived=is_revived)
 
     def alone(self) -> "Plan":
         """Return the plan with only one drive's programs, and without kills, disk troubles and wrong
@@ -256,6 +263,8 @@ def steps(plan: Plan) -> list[Step]:
     for number in range(plan.steps):
         if plan.offline and number % 20 == 5:
             found += [Step(0.0, drive, "connect" if number % 40 == 25 else "cut_off") for drive in drives]
+        if plan.closed and number % 20 == 5:
+            found += [Step(0.0, drive, "open" if number % 40 == 25 else "close") for drive in drives]
         if plan.rests and number == plan.steps // 2:
             found.append(Step(0.0, "story", "rest"))
         pause = chance.choice([0.0, 0.0, 0.0, 0.001, 0.05, 0.5, 0.5, 3.0, 3.0, 15.0])
@@ -299,6 +308,7 @@ def steps(plan: Plan) -> list[Step]:
             (plan.tidy, TIDY, COLD),
             (plan.links, LINKS, {}),
             (plan.slow, {}, SLOW),
+            (plan.revived, REVIVE, ORPHANS),
         ):
             if is_so:
                 acts = acts | (of_programs if actor in drives else of_person if actor == "person" else {})

@@ -58,6 +58,7 @@ class Wire(httpx.AsyncBaseTransport):
         self._chance = chance
         self.conditions = NetworkConditions()
         self.is_down = False
+        self.is_closed = False  # the service accepts no changes, as during maintenance
         self.forced: list[str] = []  # faults of the next requests, regardless of probability
         self.faults: Counter[str] = Counter()
         self.changes = 0  # requests that were to change something
@@ -74,7 +75,7 @@ class Wire(httpx.AsyncBaseTransport):
         is_change = request.method in ("POST", "PUT", "DELETE") and "oauth2" not in path
         is_question = request.headers.get("if-match") == offers.NEVER["if-match"]
         try:
-            response = await self._exchange(request)
+            response = await self._exchange(request, is_change=is_change and not is_question)
         except httpx.HTTPError as error:
             self.changes += is_change
             self._world.note(f"{request.method} {path}: {type(error).__name__}")
@@ -85,11 +86,13 @@ class Wire(httpx.AsyncBaseTransport):
         self.on_response()
         return response
 
-    async def _exchange(self, request: httpx.Request) -> httpx.Response:
+    async def _exchange(self, request: httpx.Request, *, is_change: bool) -> httpx.Response:
         conditions, chance = self.conditions, self._chance
         await self._delay(conditions)
         if (inner := self._inner()) is None or self.is_down:
             raise httpx.ConnectError("the service cannot be reached")
+        if self.is_closed and is_change:
+            return _error_response(503, {}, "unavailable")
         is_token = "oauth2" in request.url.path
         kind = self._draw_fault(conditions)
         authorization = request.headers.get("authorization", "")
