@@ -29,6 +29,7 @@ from cmsfs.user_messages import explain
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.attrs import policies
 from daemon.account import leave
+from daemon.core import root_check
 from daemon.core.health import Health
 
 log = logging.getLogger(__name__)
@@ -120,7 +121,8 @@ class DeleteGuard:
                 await self._note_accepted(node)
                 return True
         except errors.NotFound:
-            return True
+            # The drive's folder may be away: the journal finds out.
+            return not root_check.can_vanish(self._db)
         except errors.Forbidden as error:
             self._remember_refusal(node)
             log.warning("this cannot be deleted: %s", explain(error).message)

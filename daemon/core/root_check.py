@@ -16,18 +16,22 @@ from daemon.core import item_search
 from daemon.core.health import Health
 
 
+def can_vanish(db: Database) -> bool:
+    """Whether the drive's root is a folder that can go; that of an account cannot."""
+    return tree.root_id(db) != wire_names.ROOT_ID
+
+
 async def check(db: Database, client: Client, health: Health) -> None:
     """Request the root folder of a restricted drive; any other root cannot disappear.
 
     Raises `RootGone`, which `health` reports from then on until this finds the folder again; and what a
     request raises.
     """
-    root = tree.root_id(db)
-    if root == wire_names.ROOT_ID:
+    if not can_vanish(db):
         return
     with health.request("lookup"):
         try:
-            await item_search.check_folder(client, root)
+            await item_search.check_folder(client, tree.root_id(db))
         except (errors.NotFound, errors.Forbidden, errors.Gone) as error:
             raise errors.RootGone(health.root_gone) from error
     health.begins(None)

@@ -53,11 +53,11 @@ async def holder(context: PushContext, error: errors.Conflict) -> items.Item | N
         raise error
     told = error.conflict or {}
     try:
-        theirs = await context.get(NodeKind(str(told.get("type"))), str(told["id"]))
-    except (ValueError, KeyError, errors.NotFound):
+        theirs = await context.find(NodeKind(str(told.get("type"))), str(told["id"]))
+    except (ValueError, KeyError):
         return None
     # Our own deletion of it may have ended while it was asked for.
-    return None if context.remote_updates.was_deleted(theirs) else theirs
+    return None if theirs is None or context.remote_updates.was_deleted(theirs) else theirs
 
 
 def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:
@@ -193,11 +193,7 @@ async def missing(context: PushContext, task: queue.Task, error: errors.NotFound
 async def _is_gone(context: PushContext, node: Node) -> bool:
     if node.remote_id is None or node.ino == ROOT:
         return False
-    try:
-        await context.get(node.kind, node.remote_id or "")
-    except errors.NotFound:
-        return True
-    return False
+    return await context.find(node.kind, node.remote_id) is None
 
 
 async def _gone(context: PushContext, task: queue.Task, what: Node) -> None:

@@ -25,7 +25,7 @@ from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import in_flight
 from cmsfs.runtime import chance, clock
 from cmsfs.sqlite import Database
-from daemon.core import item_search
+from daemon.core import item_search, root_check
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.fetch.hydrate import Hydrator
@@ -125,6 +125,23 @@ class PushContext:
         """Return the item as the service has it now.  Raises `NotFound` also for one in the trash."""
         with self.health.request("lookup"):
             return await item_search.look_at(self.db, self.client, kind, item_id)
+
+    async def find(self, kind: NodeKind, item_id: str) -> items.Item | None:
+        """Return the item as the service has it now; None: it is gone, or in the trash.
+
+        Raises `RootGone` if the folder at which the drive begins is away.
+        """
+        try:
+            return await self.get(kind, item_id)
+        except errors.NotFound:
+            if not root_check.can_vanish(self.db):
+                return None
+        # The answer may be from while the root was away; it may have come back since.
+        await root_check.check(self.db, self.client, self.health)
+        try:
+            return await self.get(kind, item_id)
+        except errors.NotFound:
+            return None
 
 
 def wait_ns(attempts: int) -> int:

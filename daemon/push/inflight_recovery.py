@@ -22,7 +22,7 @@ from cmsfs.replica.nodes import Ino, remote_from_item, shortcut_of
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.rows.in_flight import SentRequest
 from cmsfs.runtime import clock
-from daemon.core import item_search
+from daemon.core import item_search, root_check
 from daemon.push import conflicts
 from daemon.push.context import PushContext
 
@@ -86,6 +86,10 @@ async def before_delete(context: PushContext, ino: Ino) -> None:
 
 async def _find_out(context: PushContext, sent: SentRequest) -> None:
     theirs = await _holder(context, sent)
+    if theirs is None and root_check.can_vanish(context.db):
+        # The drive's folder may have been away when the service answered.
+        await root_check.check(context.db, context.client, context.health)
+        theirs = await _holder(context, sent)
     is_ours = (
         theirs is not None
         and conflicts.may_be_ours(context.db, sent.ino, theirs)

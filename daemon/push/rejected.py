@@ -97,10 +97,7 @@ async def _theirs(context: PushContext, node: Node) -> items.Item | None:
     """Return the item as the service has it; None if it is not there."""
     if node.remote_id is None:
         return None
-    try:
-        return await context.get(node.kind, node.remote_id)
-    except errors.NotFound:
-        return None
+    return await context.find(node.kind, node.remote_id)
 
 
 async def keep_recovered(context: PushContext, node: Node, folder: Path) -> bool:

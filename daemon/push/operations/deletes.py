@@ -59,6 +59,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
             await _delete_whole(context, task, found)
             return
     await context.before_deletion(node.remote_id)
+    was_missing = False
     for _ in range(ATTEMPTS):
         try:
             await _delete(context, node, etag)
@@ -66,6 +67,10 @@ async def trash(context: PushContext, task: queue.Task) -> None:
             # Somebody else deleted it first, or a folder above it, with which it may come back; or the whole
             # drive is temporarily unavailable.
             await root_check.check(context.db, context.client, context.health)
+            if not was_missing and root_check.can_vanish(context.db):
+                # Its folder may be back since the service answered.
+                was_missing = True
+                continue
             await _done(context, task, by_us=False)
             return
         except errors.PreconditionFailed:
@@ -73,7 +78,9 @@ async def trash(context: PushContext, task: queue.Task) -> None:
             if theirs is not None and not _is_known(context, node, theirs):
                 await _return(context, task, theirs)
                 return
-            etag = theirs.etag if theirs is not None else None
+            if theirs is not None:
+                etag = theirs.etag
+            # Otherwise it went meanwhile, and may come back with other contents.
             continue
         except errors.Forbidden as error:
             await _refused(context, task, error)
@@ -166,10 +173,7 @@ async def _delete(context: PushContext, node: Node, etag: str | None) -> None:
 
 
 async def _look(context: PushContext, node: Node) -> items.Item | None:
-    try:
-        return await context.get(node.kind, node.remote_id or "")
-    except errors.NotFound:
-        return None
+    return await context.find(node.kind, node.remote_id or "")
 
 
 async def _done(context: PushContext, task: queue.Task, *, by_us: bool = True) -> None:

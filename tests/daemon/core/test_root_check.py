@@ -128,3 +128,73 @@ class TestInTheTrash:
             await drive.poll()
             assert shown(drive) is HealthState.ONLINE
             assert await drive.ino("plan") == ino
+
+
+class TestBackBeforeItIsNoticed:
+    """Answers from while the folder was away are not believed, although it is there when it is looked for."""
+
+    async def test_item_that_was_away_with_it_is_not_made_anew(
+        self, starting: Starting, other: Remote, network: Network
+    ) -> None:
+        """A rename finds its new folder deleted, and the look for what is missing meets the drive's away."""
+        folder = await narrowed(starting, other)
+        into = await other.folder("sub", folder)
+        plan = (await other.find("plan")).id
+        async with starting(agents=AGENTS, folder="Project") as drive:
+            assert await drive.names() == ["old", "plan", "sub"]
+            renaming, rename = network.gate("PUT", f"/files/{plan}", before=True)
+            await drive.rename("plan", "sub/plan")
+            await renaming.wait()
+            await other.client.items.delete("folder", into)
+            checking, checked = network.gate("GET", f"/folders/{folder}")
+            rename.set()
+            await checking.wait()
+            await other.client.items.delete("folder", folder, recursive=True)
+            looking, looked = network.gate("GET", f"/files/{plan}")
+            checked.set()
+            await looking.wait()
+            await restore(other, folder)
+            looked.set()
+            await drive.sync()
+        assert await other.paths() == ["Project/", "Project/old", "Project/sub/", "Project/sub/plan"]
+        assert (await other.find("plan")).id == plan
+
+    async def test_deletion_is_sent_again(self, starting: Starting, other: Remote, network: Network) -> None:
+        folder = await narrowed(starting, other)
+        old = (await other.find("old")).id
+        async with starting(agents=AGENTS, folder="Project") as drive:
+            assert await drive.names() == ["old", "plan"]
+            await other.client.items.delete("folder", folder, recursive=True)
+            deleting, deleted = network.gate("DELETE", f"/files/{old}")
+            await drive.unlink("old")
+            await deleting.wait()
+            await restore(other, folder)
+            deleted.set()
+            await drive.sync()
+            assert await drive.names() == ["plan"]
+        assert await other.paths() == ["Project/", "Project/plan"]
+
+    async def test_new_file_without_an_answer_is_still_looked_for(
+        self, starting: Starting, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", 3600.0)
+        monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", 3600.0)
+        folder = await narrowed(starting, other)
+        async with starting(agents=AGENTS, folder="Project") as drive:
+            assert await drive.names() == ["old", "plan"]
+            network.lose_answer("POST", "/files/content")
+            await drive.write("new", b"new")
+
+            async def failed() -> bool:
+                return bool(drive.db.rows("SELECT * FROM op WHERE attempts > 0"))
+
+            assert await drive.agents.push.until(failed, seconds=20)
+            await drive.rename("new", "renamed")
+            await other.client.items.delete("folder", folder, recursive=True)
+            looking, looked = network.gate("OPTIONS", "/files/content")
+            await drive.agents.push.retry_all()
+            await looking.wait()
+            await restore(other, folder)
+            looked.set()
+            await drive.sync()
+        assert await other.paths() == ["Project/", "Project/old", "Project/plan", "Project/renamed"]

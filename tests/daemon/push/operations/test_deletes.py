@@ -67,3 +67,25 @@ async def test_folder_deleted_here_comes_back_with_the_folder_that_it_was_delete
     await drive.poll()
     assert await drive.names("docs") == ["rest", "sub"]
     assert await other.paths() == ["docs/", "docs/rest/", "docs/sub/"]
+
+
+async def test_file_that_is_away_while_it_is_looked_at_is_deleted_only_as_it_was_known(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Somebody changed it, and it went and came back: what nobody has seen here is not deleted."""
+    number = await other.file("file", b"seen")
+    assert await drive.read("file") == b"seen"
+    await other.write(number, b"not seen")
+    refused, ask = network.gate("GET", f"/files/{number}", before=True)
+    await drive.unlink("file")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await refused.wait()
+        await other.client.items.delete("file", number)
+        told, tell = network.gate("GET", f"/files/{number}")
+        ask.set()
+        await told.wait()
+        await other.client.items.restore("file", number)
+        tell.set()
+    assert await other.paths() == await drive.names() == ["file"]
+    assert await drive.read("file") == b"not seen"
