@@ -99,7 +99,9 @@ class RemoteUpdates:
         # attempt created it, which the push expects.  Nor can an answer contain it: that is about an item
         # known by its ID.
         making = set() if is_answer else self._making.keys() | in_flight.places(self._db)
-        remotes, waiting, not_here = self._sorted(found, making, is_listing=generation is not None)
+        remotes, waiting, not_here = self._sorted(
+            found, making, is_listing=generation is not None, believed=believed or {}
+        )
         left_out: list[Remote] = []
 
         def txn(conn: Connection) -> list[changes.Change]:
@@ -159,6 +161,11 @@ class RemoteUpdates:
         """Forget the deletion of an item that the service confirms to have."""
         self._deleted.pop(key, None)
 
+    def last_known(self, key: ItemKey) -> int | None:
+        """Return the sequence of the item's latest known state, which may be its deletion."""
+        node = tree.find_remote(self._db, *key)
+        return node.sequence if node is not None else self._deleted.get(key)
+
     def was_deleted(self, item: items.Item) -> bool:
         """Whether this state of an item is from before its deletion, of which we have heard since."""
         one = remote_from_item(item)
@@ -182,7 +189,12 @@ class RemoteUpdates:
         self.happenings.look_for_conflicts(found)
 
     def _sorted(
-        self, found: Sequence[items.Item | entries.Entry], making: Set[_Place], *, is_listing: bool
+        self,
+        found: Sequence[items.Item | entries.Entry],
+        making: Set[_Place],
+        *,
+        is_listing: bool,
+        believed: apply_remote.Believed,
     ) -> tuple[list[Remote], list[Remote], list[Remote]]:
         """Split items into those to apply now, those to defer as possibly our own, and those that cannot be
         stored."""
@@ -196,16 +208,21 @@ class RemoteUpdates:
                 continue
             if self.misfits.known:
                 self.misfits.known.pop((one.kind, one.id), None)
-            if self._deleted and self._is_from_before_deletion(one):
+            if self._deleted and self._is_from_before_deletion(one, believed):
                 if is_listing:
                     self._disputed[one.kind, one.id] = None
                 continue
             (later if making and self._is_ours(one, making) else now).append(one)
         return now, later, never
 
-    def _is_from_before_deletion(self, one: Remote) -> bool:
-        """A row that is still there has the sequence of its deletion, with which the merge compares."""
-        is_before = one.sequence < self._deleted.get((one.kind, one.id), -1)
+    def _is_from_before_deletion(self, one: Remote, believed: apply_remote.Believed) -> bool:
+        """A row that is still there has the sequence of its deletion, with which the merge compares.
+
+        The row may have gone during a request for the item, whose answer is `believed` as before.
+        """
+        key = (one.kind, one.id)
+        deleted = self._deleted.get(key, -1)
+        is_before = one.sequence < deleted and believed.get(key, -1) < deleted
         return is_before and tree.find_remote(self._db, one.kind, one.id) is None
 
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:

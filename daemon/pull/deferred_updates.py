@@ -11,7 +11,6 @@ from collections.abc import Callable
 import trio
 
 from cmsfs import errors
-from cmsfs.replica import tree
 from cmsfs.replica.merge import local_work
 from cmsfs.replica.merge.local_work import DeferredUpdate
 from cmsfs.replica.nodes import ItemKey
@@ -72,10 +71,11 @@ class DeferredUpdates:
     async def _settle(self, found: list[DeferredUpdate]) -> None:
         db, new_folders = self._context.db, self._context.new_folders
         asked = [one for one in found if not local_work.is_settled(db, one)]
+        keys = [(one.kind, one.id) for one in asked]
         # Read before the request, so that anything newer received meanwhile wins.
-        known = [tree.find_remote(db, one.kind, one.id) for one in asked]
-        believed = {(node.kind, node.remote_id): node.sequence for node in known if node and node.remote_id}
-        answers = await self._context.ask([(one.kind, one.id) for one in asked])
+        known = {key: self._context.remote_updates.last_known(key) for key in keys}
+        believed = {key: sequence for key, sequence in known.items() if sequence is not None}
+        answers = await self._context.ask(keys)
         new = new_folders.new_folders(answers.found)
         # An update without a usable answer stays deferred.
         settled = [one for one in found if (one.kind, one.id) not in answers.unread]

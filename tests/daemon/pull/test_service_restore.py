@@ -1,5 +1,6 @@
 """A service that comes back from a backup is believed: what it has is shown, and unsent work stays."""
 
+import functools
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,10 +9,11 @@ import pytest
 import trio
 
 from cmsfs import config
-from cmsfs.replica import kv_store
+from cmsfs.replica import kv_store, tree
+from cmsfs.replica.nodes import NodeKind
 from cmsfs.vfs.tree.attributes import SetAttr
 from daemon.pull import reconciler
-from tests.support.daemon_drive import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
 
@@ -89,6 +91,30 @@ async def test_freed_bytes_missing_remotely_are_reported(drive: Drive, other: Re
         await drive.read("text")
     await drive.agents.deferred_updates.settle()
     assert await drive.read("text") == b"old"
+
+
+@pytest.mark.parametrize("settings", ["embedded"], indirect=True)
+async def test_deleted_file_whose_row_goes_while_the_service_is_asked_is_back(
+    starting: Starting, other: Remote, tmp_path: Path, network: Network
+) -> None:
+    database, backup = place(other), tmp_path / "backup.db"
+    thrown = await other.file("thrown", b"t")
+    async with starting(agents=("health",)) as drive:
+        assert await drive.names() == ["thrown"]
+        await drive.poll()
+        ino = tree.find_remote(drive.db, NodeKind.FILE, thrown).ino
+        copied(database, backup)
+        await other.client.items.delete("file", thrown)
+        await drive.poll()
+        copied(backup, database)
+        await other.folder("made after the backup")
+        looking, looked = network.gate("GET", f"/files/{thrown}")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(functools.partial(drive.agents.reconciler.once, full=True))
+            await looking.wait()
+            assert await drive.db.write(lambda conn: tree.discard(conn, ino))  # as the reaper does
+            looked.set()
+        assert await drive.names() == ["made after the backup", "thrown"]
 
 
 @pytest.mark.parametrize("settings", ["embedded"], indirect=True)
