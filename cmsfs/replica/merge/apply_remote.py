@@ -347,12 +347,15 @@ def adopt(conn: Connection, ino: Ino, answer: Remote, *, sent: Node | None = Non
 
 
 def _was_overtaken(there: Node, answer: Remote, sent: Node) -> bool:
-    """Whether a later version has become the base during the request: that of another local file, which took
-    over the item and was uploaded meanwhile.
+    """Whether a later version has become the base during the request: another local file took over the item
+    and was uploaded meanwhile.
 
-    A sequence that the node had before tells nothing: a service restored from a backup gives lower ones.
+    A sequence or contents that the node had when the request was made may as well be somebody else's doing,
+    or a restored backup's.
     """
-    return sent.remote_id == answer.id and there.sequence > max(answer.sequence, sent.sequence)
+    if sent.remote_id != answer.id or there.ino == sent.ino:
+        return False
+    return there.sequence > max(answer.sequence, sent.sequence) and there.base_sha1 != sent.base_sha1
 
 
 def _become_base(conn: Connection, before: Node, remote: Remote) -> None:
