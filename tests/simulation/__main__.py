@@ -4,9 +4,11 @@ import argparse
 import faulthandler
 import os
 import random
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +21,10 @@ from tests.simulation.story import Plan, Step
 from tests.simulation.tally import Tally
 from tests.support import cheap_passwords, database_templates
 
-# Wall-clock limit of one story; generous enough for a busy machine.
-LONGEST_SECONDS = 300.0
+# Limits of one story: of its processor time; and of all its time, of which a busy machine, or whoever stops
+# the process meanwhile, takes a good part.
+PROCESSOR_SECONDS = 300.0
+LONGEST_SECONDS = 3600.0
 
 # Default first seed and number of stories of a long run.
 LONG_SEED = 10_000_000
@@ -90,11 +94,12 @@ def measure_bugs(chosen: argparse.Namespace) -> int:
             plan = planted_kinds.plan(bug, chosen.seed + count - 1, chosen.steps)
             if chosen.harsh:
                 plan = harsh(plan)
-            faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
-            with planted.planted(bug):
-                outcome = simulation.run(plan)
-            # A story that also fails without the bug does not count.
-            if outcome.failures and not simulation.run(plan).failures:
+            with limited():
+                with planted.planted(bug):
+                    outcome = simulation.run(plan)
+                # A story that also fails without the bug does not count.
+                is_found = outcome.failures and not simulation.run(plan).failures
+            if is_found:
                 print(f"| `{bug}` | {count} | {outcome.kind} |", flush=True)
                 break
         else:
@@ -161,15 +166,26 @@ def run_one(chosen: argparse.Namespace, number: int) -> simulation.Outcome:
         plan = harsh(plan)
     if chosen.backup:
         plan = replace(plan, backup=True)
-    # A story that hangs prints its stack.
-    faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
-    outcome = simulation.run(plan, echo=print if chosen.trace else None)
-    if chosen.twice and simulation.run(plan).digest != outcome.digest:
-        outcome.failures.append("two ends: the same story went another way")
-    faulthandler.cancel_dump_traceback_later()
+    with limited():
+        outcome = simulation.run(plan, echo=print if chosen.trace else None)
+        if chosen.twice and simulation.run(plan).digest != outcome.digest:
+            outcome.failures.append("two ends: the same story went another way")
     if outcome.failures:
         show(outcome)
     return outcome
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Have a story that does not end print its stack, and end the process."""
+    faulthandler.register(signal.SIGPROF, chain=True)
+    faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
+    signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        faulthandler.cancel_dump_traceback_later()
 
 
 def shrink(

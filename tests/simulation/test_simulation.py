@@ -1,6 +1,7 @@
 """Stories of the simulation, in a process with a fixed hash seed, so that a seed is a whole story."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,25 @@ def test_stories_end_well_and_the_same_twice() -> None:
 
 def test_a_client_that_overwrites_what_it_has_not_seen_is_found() -> None:
     assert "unseen: " in run("--seed", 12, "--stories", 1, "--plant", "no_if_match", is_found=True)
+
+
+def test_a_story_that_does_not_end_prints_where_it_is() -> None:
+    """Its processor time counts, so that a story is not red because its process was stopped meanwhile."""
+    code = (
+        "import sys; from tests.simulation import __main__ as command;"
+        " command.PROCESSOR_SECONDS = 0.05; sys.exit(command.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--seed", "1"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        check=False,
+    )
+    assert done.returncode == -signal.SIGPROF, done.stdout + done.stderr
+    assert "simulation.py" in done.stderr
 
 
 @pytest.mark.parametrize("bug", planted.PLANTED)
