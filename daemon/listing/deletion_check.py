@@ -173,6 +173,10 @@ class DeletionCheck:
                 return
             try:
                 item = await self._look(node, node.remote_id)
+                if item is None and root_check.can_vanish(self._db):
+                    # The drive's folder may have been away when the service answered.
+                    await root_check.check(self._db, self._client, self._health)
+                    item = await self._look(node, node.remote_id)
             except errors.NotShown:
                 return  # not confirmed as gone
             if item is None:

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from cmsfs import errors
-from cmsfs.replica import tree
+from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import NodeKind
 from daemon.core.health import HealthState
 from daemon.listing import deletion_check
@@ -173,6 +173,24 @@ class TestBackBeforeItIsNoticed:
             await drive.sync()
             assert await drive.names() == ["plan"]
         assert await other.paths() == ["Project/", "Project/plan"]
+
+    async def test_what_a_listing_lacks_is_looked_for_again(
+        self, starting: Starting, other: Remote, network: Network
+    ) -> None:
+        folder = await narrowed(starting, other)
+        plan = (await other.find("plan")).id
+        async with starting(agents=("health", "fs"), folder="Project") as drive:
+            assert await drive.names() == ["old", "plan"]
+            ino = await drive.ino("plan")
+            generation = await drive.db.write(kv_store.next_generation)
+            await other.client.items.delete("folder", folder, recursive=True)
+            looking, looked = network.gate("GET", f"/files/{plan}")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(drive.agents.deletion_check.remove, [ino], generation)
+                await looking.wait()
+                await restore(other, folder)
+                looked.set()
+            assert await drive.names() == ["old", "plan"]
 
     async def test_new_file_without_an_answer_is_still_looked_for(
         self, starting: Starting, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
