@@ -6,7 +6,7 @@ import math
 import sqlite3
 import stat
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -229,14 +229,16 @@ def _differing(sim: "_Simulation", these: dict[str, str], those: dict[str, str])
 
 def service_tree(store: Store, root: int | None = None) -> dict[str, str]:
     """Return the paths of all items at the service below this folder, with the SHA-1 of each file."""
-    rows = {
-        row["id"]: row for row in store.read("SELECT id, parent, kind, name, sha1 FROM item WHERE status = 0")
-    }
-
+    rows = store.read("SELECT id, parent, kind, name, sha1 FROM item WHERE status = 0")
     # Only items below the first root; the second account has a root, too.
     if root is None:
         root = store.read("SELECT min(id) AS id FROM item WHERE status = 3")[0]["id"]
-    rows.pop(root, None)
+    return paths_below(rows, root)
+
+
+def paths_below(items: Iterable[Mapping[str, Any] | sqlite3.Row], root: int) -> dict[str, str]:
+    """Return the paths as the drive names them; those of web links make way for files beside them."""
+    rows = {row["id"]: row for row in items if row["id"] != root}
 
     def path(row: Any) -> str:
         above = rows.get(row["parent"])
@@ -246,17 +248,17 @@ def service_tree(store: Store, root: int | None = None) -> dict[str, str]:
         above = rows.get(row["parent"])
         return is_ours(above) if above is not None else bool(row["parent"] == root)
 
-    files = {path(row) for row in rows.values() if row["kind"] == 1}
+    ours = [row for row in rows.values() if is_ours(row)]
+    files = {path(row) for row in ours if row["kind"] == 1}
     found = {}
-    for row in rows.values():
-        if is_ours(row):
-            name = path(row)
-            if row["kind"] == 2:
-                name += ".url"
-                if name in files:
-                    above, _, last = name.rpartition("/")
-                    name = f"{above}/{naming.link_beside(last, str(row['id']))}".lstrip("/")
-            found[name] = "" if name.endswith(".url") else row["sha1"] or ""
+    for row in ours:
+        name = path(row)
+        if row["kind"] == 2:
+            name += ".url"
+            if name in files:
+                above, _, last = name.rpartition("/")
+                name = f"{above}/{naming.link_beside(last, str(row['id']))}".lstrip("/")
+        found[name] = "" if name.endswith(".url") else row["sha1"] or ""
     return found
 
 

@@ -1,0 +1,27 @@
+"""What the service has, as a drive must show it."""
+
+from typing import Any
+
+from tests.simulation import judge
+
+ROOT, BASE = 1, 2
+FOLDER, FILE, LINK = 0, 1, 2
+
+
+def _item(number: int, parent: int, kind: int, name: str) -> dict[str, Any]:
+    return {"id": number, "parent": parent, "kind": kind, "name": name, "sha1": "x" if kind == FILE else None}
+
+
+def test_a_web_link_makes_way_for_a_file_beside_it() -> None:
+    rows = [_item(3, ROOT, LINK, "page"), _item(4, ROOT, FILE, "page.url")]
+    assert judge.paths_below(rows, ROOT) == {"page (link 3).url": "", "page.url": ""}
+
+
+def test_a_file_outside_of_the_drive_s_folder_is_not_beside_it() -> None:
+    rows = [
+        _item(BASE, ROOT, FOLDER, "base"),
+        _item(3, BASE, LINK, "page"),
+        _item(4, ROOT, FILE, "page.url"),
+    ]
+    assert judge.paths_below(rows, BASE) == {"page.url": ""}
+    assert judge.paths_below(rows, ROOT) == {"base": "", "base/page.url": "", "page.url": ""}
