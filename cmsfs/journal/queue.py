@@ -7,6 +7,7 @@ An operation waits for
   * its parent folder, until that exists at the service,
   * a pending move of any folder above it, which might otherwise create a cycle at the service,
   * a node that still has its name at the service and is about to give it up,
+  * (move) a node that may have its name at the service, since its creation was not answered yet,
   * (deletion of a folder) everything that still has to leave the folder at the service, except what is
     deleted with it (`tree_removal`),
   * (deletion of a file) files still to be uploaded whose bytes may only exist in the file to be deleted.
@@ -224,7 +225,9 @@ def waits_for(conn: Connection, op: Op, node: Node, parent: Node | None) -> Ino 
         return parent.ino
     if op.kind is OpKind.UPLOAD and node.remote_id is not None:
         return None
-    return move_cycles.moving_above(conn, parent) or _holder_of(conn, node, parent)
+    found = move_cycles.moving_above(conn, parent) or _holder_of(conn, node, parent)
+    # A new item finds out whose it is that has its name, by its contents.
+    return _maker_at(conn, node, parent) if found is None and op.kind is OpKind.MOVE else found
 
 
 def is_running(conn: Connection, ino: Ino) -> bool:
@@ -246,6 +249,13 @@ def _holder_of(conn: Connection, node: Node, parent: Node) -> Ino | None:
         (parent.remote_id, key, node.ino),
     ).fetchone()
     return row[0] if row else None
+
+
+def _maker_at(conn: Connection, node: Node, parent: Node) -> Ino | None:
+    """Return another node that may have our name at the service: it was sent there, and nothing is known
+    yet."""
+    key = wire_names.name_key(naming.remote_name(node))
+    return in_flight.maker_at(conn, parent.remote_id or "", key, besides=node.ino)
 
 
 def _leaver_of(conn: Connection, folder: Node) -> Ino | None:

@@ -114,6 +114,16 @@ def places(db: Database) -> set[tuple[str, str]]:
     return {(row["folder"], row["name_key"]) for row in rows}
 
 
+def maker_at(conn: Connection, folder: str, name_key: str, *, besides: Ino) -> Ino | None:
+    """Return another node for which a new item was sent to this place, and whose operation will find out."""
+    found = conn.execute(
+        "SELECT u.ino FROM unheard u JOIN op o ON o.ino = u.ino WHERE u.remote_id IS NULL AND u.folder = ?"
+        " AND u.name_key = ? AND u.ino <> ? AND o.state <> 'held' LIMIT 1",
+        (folder, name_key, besides),
+    ).fetchone()
+    return found[0] if found else None
+
+
 def belongs_to_other_node(db: Database, ino: Ino, folder: str, name: str, sha1: str | None) -> bool:
     """Whether these contents in this place were sent for another node, whose operation has not checked it
     yet."""

@@ -19,7 +19,7 @@ from cmsfs.models import wire_names
 from cmsfs.replica import inodes, tree
 from cmsfs.replica.merge import lineages, local_work, name_conflicts
 from cmsfs.replica.nodes import Ino, Node, NodeKind
-from cmsfs.replica.rows import node_rows
+from cmsfs.replica.rows import in_flight, node_rows
 from cmsfs.runtime import clock
 from cmsfs.vfs.heuristics.local_files import LocalFiles
 
@@ -177,6 +177,9 @@ def take_over(conn: Connection, node: Node, target: Node, *, due_ns: int) -> Non
     ops.record(conn, node.ino, ops.OpKind.UPLOAD, due_ns=due_ns)
     if surplus is not None:
         ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=due_ns)
+    if in_flight.is_pending(conn, target.ino):
+        # Before it took over the item that it hands on, it was sent as a file of its own, without an answer.
+        ops.record(conn, target.ino, ops.OpKind.TRASH, due_ns=due_ns)
 
 
 def bring_back(conn: Connection, local_names: LocalFiles, ino: Ino, left: Ino | None, *, due_ns: int) -> None:

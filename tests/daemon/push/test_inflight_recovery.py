@@ -14,6 +14,7 @@ from cmsfs.journal import sealing
 from cmsfs.service.provisioning import demo
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
+from cmsfs.vfs.tree import renaming
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
@@ -29,6 +30,9 @@ ENDS: Ends = {
     "rename, write": (["g", "old"], {"g": b"two"}),
     "replace": (["old"], {"old": b"one"}),
     "be replaced": (["f", "old"], {"f": b"new"}),
+    "replace, be replaced": (["old"], {"old": b"new"}),
+    "replace, be replaced, write": (["f", "old"], {"f": b"two", "old": b"new"}),
+    "exchange": (["f", "old"], {"f": b"old", "old": b"one"}),
 }
 
 
@@ -51,6 +55,14 @@ async def happen(drive: Drive, end: str) -> None:
         case "be replaced":
             await drive.write("new", b"new")
             await drive.rename("new", "f")
+        case "replace, be replaced" | "replace, be replaced, write":
+            await drive.rename("f", "old")
+            await drive.write("new", b"new")
+            await drive.rename("new", "old")
+            if end.endswith("write"):
+                await drive.write("f", b"two")
+        case "exchange":
+            await drive.rename("f", "old", renaming.EXCHANGE)
 
 
 async def check(drive: Drive, other: Remote, paths: list[str], contents: dict[str, bytes]) -> None:
