@@ -22,8 +22,9 @@ from cmsfs.replica import naming, tree
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Content, Node, NodeKind, remote_from_item
 from cmsfs.runtime import clock
+from daemon.core import root_check
 from daemon.push import inflight_recovery
-from daemon.push.context import PushContext
+from daemon.push.context import PushContext, reconsider
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,9 @@ async def restore(context: PushContext, task: queue.Task, base: Content | None) 
     """Restore the item that has these contents; return whether the upload can go on, as an operation that was
     put back.  Cancelled: it may be restored, and arrives as a remote change.
 
-    Raises `RemoteError` if the service does not answer; a refusal means no.
+    Raises `RemoteError` if the service does not answer, or the drive's folder is away; a refusal means no.
     """
+    await root_check.check(context.db, context.client, context.health)
     node = tree.find(context.db, task.op.ino)
     if base is None or base.remote_id is None or node is None or not context.profile.trash:
         return False
@@ -89,6 +91,10 @@ async def restore(context: PushContext, task: queue.Task, base: Content | None) 
                     NodeKind.FILE, base.remote_id, name=name, parent_id=folder_id
                 )
         except (errors.NotFound, errors.Forbidden, errors.Conflict) as error:
+            if task.op.attempts < LOST_ATTEMPTS and await context.find(NodeKind.FILE, base.remote_id):
+                # Somebody restored it meanwhile, or the drive's folder is back.
+                await context.db.write(lambda conn: reconsider(context, conn, task.op, "It was away."))
+                return True
             log.info("an item whose contents are needed cannot be restored from the trash: %s", error)
             return False
         log.warning("an item was restored from the trash, because its contents are needed here: %s", name)

@@ -1,11 +1,13 @@
 """A drive that begins at a folder, and what becomes of it while that folder is in the trash."""
 
 import errno
+import os
 
 import pytest
 import trio
 
 from cmsfs import errors
+from cmsfs.cache.blocks import BLOCK
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import NodeKind
 from daemon.core.health import HealthState
@@ -128,6 +130,39 @@ class TestInTheTrash:
             await drive.poll()
             assert shown(drive) is HealthState.ONLINE
             assert await drive.ino("plan") == ino
+
+    @pytest.mark.parametrize("is_noticed", [True, False])
+    async def test_change_of_what_was_not_downloaded_waits(
+        self, starting: Starting, other: Remote, network: Network, expect_log: ExpectLog, is_noticed: bool
+    ) -> None:
+        folder = await narrowed(starting, other)
+        content = bytes(range(256)) * 2000
+        large = await other.file("large", content, folder)
+        async with starting(agents=AGENTS, folder="Project") as drive:
+            assert await drive.names() == ["large", "old", "plan"]
+            network.is_down = True
+            opened = await drive.fs.open(await drive.ino("large"), os.O_WRONLY)
+            await drive.fs.write(opened.fh, 0, b"x" * BLOCK)
+            await drive.fs.flush(opened.fh)
+            await drive.fs.release(opened.fh)
+            await other.client.items.delete("folder", folder, recursive=True)
+            asked, answer = network.gate("GET", f"/files/{large}/content")
+            network.is_down = False
+            drive.agents.health.suspect()
+            await asked.wait()
+            if not is_noticed:
+                await restore(other, folder)
+            answer.set()
+            if is_noticed:
+                expect_log("The folder that this drive begins at")
+                await until_told(drive, HealthState.READ_ONLY)
+                await restore(other, folder)
+                await drive.poll()
+            await drive.sync()
+            assert drive.ops() == []
+        assert await other.paths() == ["Project/", "Project/large", "Project/old", "Project/plan"]
+        assert (await other.find("large")).id == large
+        assert await other.read("large") == b"x" * BLOCK + content[BLOCK:]
 
 
 class TestBackBeforeItIsNoticed:

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import trio
 
 from cmsfs import config
 from cmsfs.cache.blocks import BLOCK
@@ -119,6 +120,24 @@ async def test_without_restoring_the_change_is_held_and_kept(
     network.is_down = False
     await sync_held(drive, expect_log)
     assert drive.db.rows("SELECT error FROM op")[0]["error"] == LOST_BASE
+
+
+async def test_file_that_somebody_restores_meanwhile_is_not_held(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    restoring, restore = network.gate("POST", f"/files/{file}", before=True)
+    network.is_down = False
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await restoring.wait()
+        await other.client.items.restore("file", file)
+        restore.set()
+    assert drive.ops() == []
+    assert await other.paths() == await drive.names() == ["file"]
+    assert await other.read("file") == await drive.read("file") == changed(CONTENT)
+    assert (await other.find("file")).id == file
 
 
 async def test_purged_file_is_held_and_kept(
