@@ -8,8 +8,12 @@ WAL checkpoints (20 ms), durable commits, and transactions that start while the 
 loop does not wait for a long transaction either: other writers are suspended.  `write_back` does most of a
 checkpoint without suspending anybody.  Used by the replica and by the embedded service.
 
+A transaction that promises nothing yet (a file that is being made and not closed) may stay open until the
+next one, which is committed together with it: `write_lazily`.
+
 Rules: after `await db.write(f)` returns, reads on the loop see what `f` did.  Transactions run one at a time,
-in the order of their requests, wherever they run.
+in the order of their requests, wherever they run.  None is left open while a thread uses a connection for
+which it matters: whoever begins that calls `settle`.
 """
 
 import errno
@@ -84,8 +88,11 @@ class Database:
         # Length of the log, in bytes, at which a checkpoint is due, and at which `write_back` is.
         self._checkpoint_at = self._write_back_at = self._max_log_bytes
         self._backfiller: Connection | None = None
-        # Whether the log may become longer until `write_back` is called, which somebody does twice a second.
-        self.may_grow_log: Callable[[], bool] = lambda: False
+        # Whether `write_lazily` has left a transaction open, on the loop.
+        self.is_open = False
+        # Whether the disk has so much room that no commit fails for lack of it, and that the log may become
+        # longer until `write_back` is called, which somebody does twice a second.
+        self.has_much_room: Callable[[], bool] = lambda: False
         # Transactions since the log's length was last checked.
         self._txns_since_check = _CHECK_LOG_EVERY
         # Whether a truncated log may be unable to grow again for lack of disk space.
@@ -110,6 +117,7 @@ class Database:
 
     def version(self) -> int:
         """Return a number that changes with every commit, of this process or another."""
+        self.settle()
         # Asked on a connection that never commits: `data_version` ignores a connection's own commits.
         found: int = self._reader.execute("PRAGMA data_version").fetchone()[0]
         return found
@@ -128,26 +136,45 @@ class Database:
         self.written.pulse()
         return result
 
-    async def write_short(self, txn: Callable[[Connection], T]) -> T:
+    async def write_short(self, txn: Callable[[Connection], T], *, lazily: bool = False) -> T:
         """Like `write`, for a transaction of a few indexed statements: on the loop unless it could then wait
-        for the disk."""
+        for the disk.
+
+        With `lazily` a killed process may lose it until the next transaction, `settle`, or `sync_log`.
+        """
         await trio.lowlevel.checkpoint_if_cancelled()
         async with LockGuard(self._write_lock):
             most = _CHECKPOINT_EVERY_WHEN_FULL if self._is_disk_full else _CHECK_LOG_EVERY
             if self._log_syncs or (self._txns_since_check >= most and self._is_checkpoint_due()):
                 result = await self._run_in_thread(txn)
             else:
-                result = self._run(txn)
+                # What was answered must not fail later for lack of room.
+                result = self._run(txn, False, False, lazily and self.has_much_room())
         self.written.pulse()
         return result
 
+    def settle(self) -> None:
+        """Commit the transaction that was left open, if there is one; on the loop."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        try:
+            self._writer.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise self._failure(error) from error
+        finally:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+
     async def query(self, fn: Callable[[Connection], T]) -> T:
         """Run an unbounded read in a worker thread on a read-only connection."""
+        self.settle()
         return await threads.run_sync(self._read, fn, limiter=self._long_reads)
 
     async def checkpoint_log(self) -> None:
         """Checkpoint the log now: on a full disk, the log of the previous process may hold the last space."""
         async with self._write_lock:
+            self.settle()
             self._is_disk_full = self.make_room is not None and self.make_room()
             await threads.run_sync(self._checkpoint)
 
@@ -162,7 +189,8 @@ class Database:
     @contextmanager
     def log_syncing(self) -> Iterator[None]:
         """Keep the loop from writing to the log, so that it does not wait for an fsync that a thread does
-        with `fsync_log`."""
+        with `fsync_log`, of all commits so far."""
+        self.settle()
         self._log_syncs += 1
         try:
             yield
@@ -206,31 +234,46 @@ class Database:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Use the writing connection in a thread."""
+        self.settle()
         self._loop_conn = self._reader
         try:
             return await threads.run_sync(work)
         finally:
             self._loop_conn = self._writer
 
-    def _run(self, txn: Callable[[Connection], T], durable: bool = False, in_thread: bool = False) -> T:
-        """Run the transaction; in a thread, then checkpoint the log if that is due."""
+    def _run(
+        self,
+        txn: Callable[[Connection], T],
+        durable: bool = False,
+        in_thread: bool = False,
+        lazily: bool = False,
+    ) -> T:
+        """Run the transaction, together with one that was left open; in a thread, then checkpoint the log if
+        that is due."""
         conn = self._writer
+        joined, is_done = self.is_open, False
         self._is_disk_full = self.make_room is not None and self.make_room()
         self._txns_since_check += 1
         if durable:
             conn.execute("PRAGMA synchronous=FULL")
         try:
-            conn.execute("BEGIN IMMEDIATE")
+            conn.execute("SAVEPOINT joined" if joined else "BEGIN IMMEDIATE")
             result = txn(conn)
-            conn.execute("COMMIT")
+            is_done = True
+            if not lazily:
+                conn.execute("COMMIT")
+            elif joined:
+                conn.execute("RELEASE joined")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
-            raise
+            raise self._failure(error) from error
         finally:
             # After a disk error SQLite has already rolled back by itself.
-            if conn.in_transaction:
+            if conn.in_transaction and not is_done and joined:
+                conn.execute("ROLLBACK TO joined")
+                conn.execute("RELEASE joined")
+            elif conn.in_transaction and not (is_done and lazily):
                 conn.execute("ROLLBACK")
+            self.is_open = conn.in_transaction
             self.ended += 1
             if self.on_transaction_end is not None:
                 self.on_transaction_end()
@@ -240,6 +283,12 @@ class Database:
                 self._checkpoint()
         return result
 
+    def _failure(self, error: sqlite3.OperationalError) -> Exception:
+        """Return what to raise for an error of SQLite."""
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        return error
+
     def _is_checkpoint_due(self) -> bool:
         """Whether the log is empty (the next commit would fsync its header) or long enough to checkpoint."""
         if self._is_disk_full:
@@ -247,7 +296,7 @@ class Database:
         self._txns_since_check = 0
         length = self._log_length()
         if self._checkpoint_at <= length < MOST_LOGS * self._max_log_bytes:
-            return not self.may_grow_log()
+            return not self.has_much_room()
         return not 0 < length < self._checkpoint_at
 
     def _log_length(self) -> int:
@@ -292,6 +341,7 @@ class Database:
 
     def close(self) -> None:
         """Close every connection; the caller has stopped using the database."""
+        self.settle()
         for conn in (*self._idle_readers, self._backfiller, self._reader, self._writer):
             if conn is not None:
                 conn.close()

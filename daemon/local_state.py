@@ -51,7 +51,7 @@ async def open_state(settings: config.Settings, held: Collection[Ino] = ()) -> A
             db = await stack.enter_async_context(database.open_replica(places.replica_db))
             db.make_room = reserve.make_room
             db.limit_log_size(reserve.nbytes // 4)
-            db.may_grow_log = reserve.is_roomy
+            db.has_much_room = reserve.is_roomy
             await db.checkpoint_log()
             state = await _recovered(db, settings, places, reserve, held, is_lost=is_lost)
             await threads.run_sync(reserve.restore)

@@ -122,6 +122,8 @@ class RecordedDrive:
         else:
             self._record_begin(key, self._child(parent, name))
             opened, made = await self._drive.create(parent, name, mode, flags)
+            if opened.fh < FIRST:
+                await self._drive.flush(opened.fh)  # else a new file survives only when it is closed
             self._count_lookup(made)
         self._record_opened(key, opened.fh, made.ino, flags, 0)
         return opened, made

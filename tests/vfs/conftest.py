@@ -99,6 +99,7 @@ class Drive:
         self.commit = GroupCommit(db, root / "drafts")
         self.shelf = Shelf(db, self.blocks)
         self.reserve = DiskReserve(root)
+        db.has_much_room = self.reserve.is_roomy
         self.fs = Filesystem(
             *(db, self.blocks, self.drafts, self.commit, self.shelf, self.shelf, self.shelf),
             settle_seconds=0,

@@ -64,6 +64,8 @@ class Entries:
         self._allowed = allowed
         self._save_patterns = SavePatterns()
         self._settle_ns = int(context.settle_seconds * 10**9)
+        # The file that was made last: until it is closed, nothing of it is promised.
+        self._newest: Ino | None = None
 
     async def listed(self, folder: Ino, node: Node | None = None) -> None:
         """Wait until the folder is listed; `node`: the folder's node, if the caller has it."""
@@ -77,8 +79,13 @@ class Entries:
 
     # ---- creating ------------------------------------------------------------------------------
 
-    async def make(self, parent: Ino, name: str, kind: NodeKind, mode: int) -> tuple[Ino, int | None]:
-        """Create a file or folder; return its ino and, for a file, the id of its empty draft."""
+    async def make(
+        self, parent: Ino, name: str, kind: NodeKind, mode: int, *, lazily: bool = False
+    ) -> tuple[Ino, int | None]:
+        """Create a file or folder; return its ino and, for a file, the id of its empty draft.
+
+        `lazily`: it will be written or closed, and only then survives a killed process.
+        """
         left = self._save_patterns.who_left(parent, name)
 
         def insert(conn: Connection, ino: Ino, due: int, now: int, local: bool) -> None:
@@ -90,8 +97,9 @@ class Entries:
             if kind is not NodeKind.FOLDER:
                 save_patterns.bring_back(conn, self._local_names, ino, left, due_ns=due)
 
-        ino, draft = await self._insert(parent, name, kind, mode, insert)
+        ino, draft = await self._insert(parent, name, kind, mode, insert, lazily=lazily)
         if kind is NodeKind.FILE:
+            self._newest = ino
             self._save_patterns.note_birth(ino)
             if self._mass_changes is not None:
                 self._mass_changes.made(parent, name, ino)
@@ -115,6 +123,8 @@ class Entries:
         kind: NodeKind,
         mode: int,
         insert: Callable[[Connection, Ino, int, int, bool], None],
+        *,
+        lazily: bool = False,
     ) -> tuple[Ino, int | None]:
         naming.check(parent, name)
         self._quota.check_disk()
@@ -142,7 +152,7 @@ class Entries:
             insert(conn, ino, due, now, local)
             return ino, draft
 
-        return await self.change(txn)
+        return await self.change(txn, lazily=lazily)
 
     # ---- removing ------------------------------------------------------------------------------
 
@@ -288,9 +298,9 @@ class Entries:
 
     # ---- committing ----------------------------------------------------------------------------
 
-    async def change(self, txn: Callable[[Connection], T]) -> T:
+    async def change(self, txn: Callable[[Connection], T], *, lazily: bool = False) -> T:
         """Commit a change of the tree, schedule its group commit, and wake the push."""
-        result = await self._db.write_short(txn)
+        result = await self._db.write_short(txn, lazily=lazily)
         self._group_commit.note()
         self._push.wake()
         return result
@@ -311,7 +321,8 @@ class Entries:
             if changes.mtime_ns is not None:
                 ops.record_touch(conn, ino, due_ns=due)
 
-        await self.change(txn)
+        # As `cp -a` and `tar` do before they close a new file.
+        await self.change(txn, lazily=self._db.is_open and ino == self._newest)
 
     def due(self) -> int:
         """Return when a change made now is due to be sent, in nanoseconds."""

@@ -157,6 +157,8 @@ class FileIO:
         handle = self._handles.file(fh)
         if handle.writable:
             await self.writes.record(handle.file)
+        else:
+            self._db.settle()  # it may have been made by this open
 
     async def release(self, fh: int) -> None:
         """Close a handle; the last writer's close makes the upload due."""

@@ -259,7 +259,7 @@ class Filesystem:
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:
         """Create and open a file; counts as a lookup."""
-        ino, draft_id = await self._entries.make(parent, name, NodeKind.FILE, mode)
+        ino, draft_id = await self._entries.make(parent, name, NodeKind.FILE, mode, lazily=True)
         assert draft_id is not None
         draft = self._drafts.started(draft_id, ino, None)
         # atomic: no await until the reply

@@ -14,7 +14,7 @@ from cmsfs.cache.blocks import BLOCK
 from cmsfs.cache.eviction import BASE_BYTES
 from cmsfs.crashpoints import Point
 from cmsfs.journal import ops
-from cmsfs.journal.draft import Draft
+from cmsfs.journal.draft import ROW_BYTES, Draft
 from cmsfs.journal.drafts import Drafts
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
@@ -64,6 +64,8 @@ class FileWriter:
         """Write bytes at an offset; return their number."""
         handle = self._handles.file(fh)
         self._quota.check_disk(len(data))
+        if offset + len(data) > ROW_BYTES:
+            self._db.settle()  # the number of a draft that has a file must not be given to another one
         while True:
             draft = await self._draft_of(handle.file)
             if not handle.appends:
@@ -100,6 +102,7 @@ class FileWriter:
         """Record the written data: it survives this process at once, a power failure soon."""
         draft = file.draft
         if draft is None or draft.recorded_to >= (generation := draft.generation) or draft.dropped:
+            self._db.settle()  # the file may be new
             return
         due = clock.time_ns() + self._drafts.debounce_ns(draft, self._settle_seconds)
 

@@ -1,7 +1,9 @@
 """Requests that a daemon had begun when it died, asked once more of the next."""
 
+import contextlib
 import errno
 import os
+import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -225,3 +227,12 @@ async def test_a_handle_that_nobody_can_open_again_gives_an_error(
     await story.fs.release(9)
     story.fs.releasedir(10)
     assert story.record.handles() == []
+
+
+async def test_a_new_file_is_there_before_the_program_is_told(story: Story) -> None:
+    """The next daemon has to know its number."""
+    await story.drive.agents.commit.commit()
+    opened, made = await story.fs.create(ROOT, "new", 0o644, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    with contextlib.closing(sqlite3.connect(story.drive.db.path)) as conn:
+        assert conn.execute("SELECT name FROM node WHERE ino = ?", (made.ino,)).fetchall() == [("new",)]
+    await story.fs.release(opened.fh)
