@@ -85,6 +85,7 @@ def run(
     with (
         surroundings.temporary_home() as home,
         surroundings.paused_gc(),
+        surroundings.page_cache(is_warm=plan.seed % 4 == 0),
         surroundings.small_parts() if plan.parts else contextlib.nullcontext(),
         surroundings.small_pages() if plan.rough else contextlib.nullcontext(),
         contextlib.nullcontext() if plan.probes else surroundings.known_abilities(),

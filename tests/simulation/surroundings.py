@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import errno
 import gc
 import os
 import shutil
@@ -106,6 +107,24 @@ MOST_PARTS = 8
 
 # Larger files are read while they download, and their downloads can resume.
 PIECEWISE_FROM = 20_000
+
+
+@contextmanager
+def page_cache(*, is_warm: bool) -> Iterator[None]:
+    """Let all reads that must not wait for the disk succeed, or none: what the machine has in its memory, and
+    whether its file system can tell, is no part of a story."""
+    preadv = os.preadv
+
+    def read(fd: int, buffers: Any, offset: int, flags: int = 0) -> int:
+        if flags & os.RWF_NOWAIT and not is_warm:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return preadv(fd, buffers, offset, flags & ~os.RWF_NOWAIT)
+
+    os.preadv = read
+    try:
+        yield
+    finally:
+        os.preadv = preadv
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import planted
+from cmsfs.cache import content_files
+from tests.simulation import planted, surroundings
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +32,16 @@ def test_stories_end_well_and_the_same_twice() -> None:
     output = run("--seed", 1, "--stories", 2, "--twice", "--jobs", 2, "--table")
     assert "| stories | 2 |" in output
     assert "| red stories | 0 |" in output
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_reads_from_memory_do_not_depend_on_the_machine(tmp_path: Path, is_warm: bool) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"bytes")
+    with path.open("rb") as file, surroundings.page_cache(is_warm=is_warm):
+        found = content_files.read_now(file.fileno(), 0, 5)
+        assert found == bytearray(b"bytes") if is_warm else found is None
+        assert content_files.read(file.fileno(), 0, 5) == b"bytes"
 
 
 def test_a_client_that_overwrites_what_it_has_not_seen_is_found() -> None:
