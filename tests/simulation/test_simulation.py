@@ -67,6 +67,11 @@ def test_a_story_that_does_not_end_prints_where_it_is() -> None:
     assert "simulation.py" in done.stderr
 
 
+def test_a_folder_that_comes_back_where_it_was_made_anew_is_lived_through() -> None:
+    output = run("--seed", 2, "--stories", 1, "--plant", "early_children_collide", is_found=True)
+    assert "logged unexpected error" in output
+
+
 @pytest.mark.parametrize("bug", planted.PLANTED)
 def test_a_bug_can_be_planted(bug: str) -> None:
     with planted.planted(bug):
