@@ -27,6 +27,10 @@ from daemon.core.request_scheduler import RequestScheduler
 
 log = logging.getLogger(__name__)
 
+# Connections that are opened at a start, since a handshake takes two round trips: a program that lists a
+# folder then needs up to six for its pages, beside the long poll and what else a start asks for.
+READY = 8
+
 
 class LateService:
     """The account's service, and what ends with it.  Raises `ConfigError` for one without an address."""
@@ -72,6 +76,7 @@ class LateService:
                 gc_tuning.freeze_heap()
                 self._wire.become(client.wire)
                 self._opened.set()
+                await client.make_ready(READY)
                 await trio.sleep_forever()
         finally:
             self._wire.give_up()

@@ -40,6 +40,7 @@ class LoneFileWire(Wire):
 
     def __init__(self, wire: Wire, base_url: str, file_id: str) -> None:  # no super(): `wire` has that state
         self.counters, self.session = wire.counters, wire.session
+        self.make_ready = wire.make_ready
         self._wire = wire
         self._url = base_url
         self._root = f"{base_url}/folders/{wire_names.ROOT_ID}"

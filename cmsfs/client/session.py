@@ -77,6 +77,10 @@ class Client(Capabilities):
         self.offers = ServiceOffers()
         self.counters = wire.counters
 
+    async def make_ready(self, connections: int) -> None:
+        """Open connections, so that the first requests need not wait for handshakes; never fails."""
+        await self.wire.make_ready(self.endpoints.base_url, connections)
+
 
 @asynccontextmanager
 async def open_client(

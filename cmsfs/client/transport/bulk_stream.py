@@ -330,8 +330,19 @@ class BulkStream(httpcore.AsyncNetworkStream):
                 return self._socket.getpeername()
             case "is_readable":
                 # Readable while no response is expected: the peer has closed the connection.
-                return bool(self._ended or self._rest or self._socket.fileno() < 0 or self._poll.poll(0))
+                is_open = not self._ended and self._socket.fileno() >= 0
+                return not is_open or bool(self._rest or (self._poll.poll(0) and self._has_content()))
         return None
+
+    def _has_content(self) -> bool:
+        """Whether data has arrived, or the end of the stream, and not only what TLS tells on its own: the
+        tickets that follow a handshake."""
+        try:
+            data = self._layer.take()
+        except OSError:
+            return True
+        self._rest, self._ended = data or b"", data == b""
+        return data is not None
 
 
 def _as_httpcore(

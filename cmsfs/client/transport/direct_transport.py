@@ -12,9 +12,9 @@ response.
 """
 
 import abc
+import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import h11
@@ -22,6 +22,7 @@ import httpcore
 import httpx
 import trio
 
+from cmsfs import errors
 from cmsfs.client.transport import heads
 from cmsfs.client.transport.bodies import DIRECT
 from cmsfs.client.transport.bulk_stream import PIECE_BYTES, BulkStream, Sink
@@ -69,17 +70,30 @@ class DirectTransport(httpx.AsyncBaseTransport):
         """Cancelled: the connection is closed."""
         if DIRECT not in request.extensions or "transfer-encoding" in request.headers:
             return await self.inner.handle_async_request(request)
-        url, timeouts = request.url, request.extensions.get("timeout", {})
-        port = url.port or (443 if url.scheme == "https" else 80)
-        origin = (url.scheme, url.raw_host.decode("ascii"), port)
+        origin, timeouts = _origin(request.url), request.extensions.get("timeout", {})
         with _as_httpx():
             while (idle := await self._take_idle(origin)) is not None:
                 if (response := await idle.send(request, timeouts)) is not None:
                     return response
-            response = await (await self._connect(origin, timeouts)).send(request, timeouts)
+            response = await (await self._connect(origin, timeouts.get("connect"))).send(request, timeouts)
         if response is None:
             raise httpx.RemoteProtocolError("the connection was closed without an answer")
         return response
+
+    async def make_ready(self, url: httpx.URL, count: int, timeout: float | None) -> None:
+        """Open connections until so many are idle: a request then does not wait for a handshake first.
+
+        What cannot be opened is left to the requests.  Cancelled: what was opened stays.
+        """
+        origin = _origin(url)
+
+        async def open_one() -> None:
+            with contextlib.suppress(httpcore.NetworkError, httpcore.TimeoutException, errors.ProtocolError):
+                await self.put_back(await self._connect(origin, timeout))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(count - len(self._idle.get(origin, ()))):
+                nursery.start_soon(open_one)
 
     async def aclose(self) -> None:
         with trio.CancelScope(shield=True):  # closing does not block
@@ -99,9 +113,8 @@ class DirectTransport(httpx.AsyncBaseTransport):
             await connection.stream.aclose()
         return None
 
-    async def _connect(self, origin: Origin, timeouts: dict[str, float]) -> "_Connection":
+    async def _connect(self, origin: Origin, timeout: float | None) -> "_Connection":
         scheme, host, port = origin
-        timeout = timeouts.get("connect")
         stream = await self._backend.connect_tcp(host, port, timeout, socket_options=self._socket_options)
         if scheme == "https":
             stream = await stream.start_tls(self._context, host, timeout)
@@ -226,7 +239,7 @@ _METHODS = {
 _END = h11.EndOfMessage()
 
 
-@contextmanager
+@contextlib.contextmanager
 def _as_httpx() -> Iterator[None]:
     """Translate exceptions of httpcore to those of httpx."""
     try:
@@ -234,6 +247,10 @@ def _as_httpx() -> Iterator[None]:
     except (httpcore.NetworkError, httpcore.TimeoutException) as error:
         kind: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
         raise kind(str(error)) from error
+
+
+def _origin(url: httpx.URL) -> Origin:
+    return (url.scheme, url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80))
 
 
 def _length(head: h11.Response) -> int | None:

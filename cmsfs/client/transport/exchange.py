@@ -78,6 +78,12 @@ class Exchange:
         made.extensions[bodies.DIRECT] = True
         return made
 
+    async def make_ready(self, url: str, connections: int) -> None:
+        """Open connections for the first requests to this URL; none to a proxy, or without a network."""
+        transport: object = self._http._transport
+        if isinstance(transport, DirectTransport) and not self._http._mounts:
+            await transport.make_ready(address(url), connections, self._http.timeout.connect)
+
     async def send(
         self, request: httpx.Request, *, auth: httpx.Auth | None, stream: bool = True
     ) -> httpx.Response:

@@ -96,12 +96,12 @@ class Wire:
 
         self._http = http
         self._exchange = exchange.Exchange(http)
+        self.make_ready = self._exchange.make_ready
         self._auth = auth
         self._ours: set[tuple[str, str]] = set()  # schemes and hosts already verified to receive the token
         self._policy = policy
         self.counters = counters
-        self._pace = pace
-        self._addresses = download_urls.DownloadUrls()
+        self._pace, self._addresses = pace, download_urls.DownloadUrls()
         # Sent as a header, so that the service does not report a client's own changes to it.
         self.session = {wire_names.SESSION_HEADER: chance.token_hex(8)}
 

@@ -83,6 +83,31 @@ async def test_large_bodies_cross_in_large_pieces(reach, tls, layers):
     assert len(pieces) < len(BODY) / (4 * bulk_stream.RECORD_BYTES)
 
 
+async def test_tickets_of_tls_do_not_end_an_idle_connection(reach, tls):
+    end = trio.Event()
+
+    async def serve(stream):
+        # Not by trio, which sends tickets with the first data.
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        server = tls[0].wrap_bio(incoming, outgoing, server_side=True)
+        while True:
+            try:
+                server.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await stream.send_all(outgoing.read())
+                incoming.write(await stream.receive_some())
+        await stream.send_all(outgoing.read())
+        await end.wait()
+
+    stream = await (await reach(serve)).start_tls(tls[1], "127.0.0.1")
+    await trio.lowlevel.wait_readable(stream.get_extra_info("socket"))
+    assert not stream.get_extra_info("is_readable")
+    end.set()
+    await trio.lowlevel.wait_readable(stream.get_extra_info("socket"))
+    assert stream.get_extra_info("is_readable")
+
+
 @pytest.mark.parametrize("nbytes", [1, 100_000, bulk_stream.LOOP_BYTES + 100_000])
 async def test_bytes_before_a_stall_are_given_out(reach, tls, nbytes):
     async def stall(stream):

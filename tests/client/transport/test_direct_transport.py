@@ -2,10 +2,12 @@
 
 import hashlib
 import re
+import socket
 from collections.abc import Callable
 
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import errors
 from cmsfs.client import session
@@ -106,6 +108,28 @@ async def test_connections_serve_again(connect, make, body):
     for _ in range(3):
         assert await fetch(client) == body
     assert (server.requests, server.connections) == (3, 1)
+
+
+async def test_the_first_requests_find_connections(connect):
+    server, client = await connect(lambda _: plain())
+    await client.make_ready(3)
+    await client.make_ready(2)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (server.requests, server.connections) == (0, 3)
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(fetch, client)
+    assert (server.requests, server.connections) == (3, 3)
+
+
+async def test_connections_that_cannot_be_opened_are_left_to_the_requests():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    endpoints = session.ServiceEndpoints.of_server(f"http://127.0.0.1:{port}")
+    async with session.open_client(endpoints, policy=ONCE) as client:
+        await client.make_ready(2)
+        with pytest.raises(errors.Offline):
+            await fetch(client)
 
 
 async def test_a_body_without_length_ends_with_its_connection(connect):
