@@ -36,6 +36,7 @@ from daemon.core.request_scheduler import Priority
 from daemon.listing import search_windows
 from daemon.listing.deletion_check import DeletionCheck
 from daemon.listing.foreground import Foreground
+from daemon.listing.known_folders import known_folders
 from daemon.listing.walk_detector import RunningEnumeration, WalkDetector
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class EnumerationPlan(pydantic.BaseModel):
     """The remaining work.  `windows`: the last one is next."""
 
     generation: int
+    since: int | None = None  # the generation of the root's own listing, which came before
     windows: list[search_windows.SearchWindow]
     restless: list[Span] = []
     items: int = 0
@@ -104,11 +106,14 @@ class FullEnumeration:
         finally:
             self._waiters.remove(progress)
 
-    async def prepare(self) -> None:
-        """Before the root is listed separately: store that everything else is still to be listed."""
+    async def prepare(self, since: int) -> None:
+        """Before the root is listed separately: store that everything else is still to be listed.
+
+        `since`: the generation of that listing, which has begun: folders that it shows are not read again.
+        """
         # A running enumeration has stored that itself, and may be about to delete it.
         if not (self.is_running or tree.is_listed(self._db, ROOT) or self._left_over()):
-            await self._begun()
+            await self._begun(since)
 
     async def run(self) -> bool:
         """Return when the whole tree is listed; resumes an earlier run.  Raises `RemoteError`.
@@ -179,12 +184,13 @@ class FullEnumeration:
         log.info("resuming the full listing: %d windows left", len(plan.windows))
         return plan
 
-    async def _begun(self) -> EnumerationPlan:
+    async def _begun(self, since: int | None = None) -> EnumerationPlan:
         # Folders first, so that the tree gets its structure early.
         parts = [search_windows.SearchWindow(kind=kind) for kind in reversed(search_windows.KINDS)]
 
         def txn(conn: Connection) -> EnumerationPlan:
-            plan = EnumerationPlan(generation=kv_store.next_generation(conn), windows=parts)
+            generation = kv_store.next_generation(conn)
+            plan = EnumerationPlan(generation=generation, since=since, windows=parts)
             kv_store.put(conn, kv_store.CRAWL, plan.model_dump_json())
             return plan
 
@@ -213,7 +219,14 @@ class FullEnumeration:
                     plan.total += first.total_count
                 await self._give_up_if_listed()
                 ready = await self._windows.prepare(self._query, search_windows.CREATED, window, first=first)
-            found = None if ready.first is None else await self._taken(plan, ready.first, take)
+            if ready.first is None:
+                found = None
+            elif window == search_windows.FOLDERS and (
+                known := await known_folders(self._db, ROOT, plan.since or plan.generation, ready.first)
+            ):
+                found = await self._found_known(plan, enumeration, known)
+            else:
+                found = await self._taken(plan, ready.first, take)
         plan.windows.pop()
         if found is None:
             plan.windows += ready.parts
@@ -224,6 +237,19 @@ class FullEnumeration:
                 plan.restless.append((window.start, window.end))
         text = plan.model_dump_json()
         await self._db.write(lambda conn: kv_store.put(conn, kv_store.CRAWL, text))
+
+    async def _found_known(
+        self, plan: EnumerationPlan, enumeration: RunningEnumeration, folders: list[str]
+    ) -> search_windows.EnumerationResult:
+        """Take the folders as if their window had shown them."""
+
+        def txn(conn: Connection) -> None:
+            listing_diff.note_folders_seen(conn, folders, plan.generation)
+            tree.mark_seen(conn, folders, plan.generation)
+
+        await self._db.write(txn)
+        enumeration.took(len(folders))
+        return search_windows.EnumerationResult(items=len(folders), total=len(folders))
 
     async def _taken(
         self, plan: EnumerationPlan, first: EntryPage, take: search_windows.Take

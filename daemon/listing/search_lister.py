@@ -35,6 +35,7 @@ from daemon.listing.deletion_check import DeletionCheck
 from daemon.listing.folder_lister import FirstPage, FolderItems
 from daemon.listing.foreground import Foreground
 from daemon.listing.full_enumeration import FullEnumeration
+from daemon.listing.known_folders import known_folders
 from daemon.listing.walk_detector import WalkDetector
 
 log = logging.getLogger(__name__)
@@ -95,8 +96,9 @@ class SearchLister:
         self._foreground = foreground
         self._items = items
         self._opened = opened
-        # The first page, with the total but no entries, of folders listed alone because of their size.
-        self._large: dict[Ino, EntryPage] = {}
+        # Of folders listed alone because of their size: the generation of that listing, and the first page,
+        # with the total but no entries, of the search below.
+        self._large: dict[Ino, tuple[int, EntryPage]] = {}
 
     async def fill(self, folder: Ino, *, progress: Call, grown: Call) -> None:
         """See `Lister.fill`; small trees are listed completely."""
@@ -127,7 +129,7 @@ class SearchLister:
             # Without subfolders the folder listing returns five times as much per request.
             is_flat = not deep and first.total_count > PAGE
             if self._items is not None and (is_large or is_flat):
-                await self._alone(self._items, folder, first, own, deep=deep, progress=progress)
+                await self._alone(self._items, folder, generation, first, own, deep=deep, progress=progress)
                 return
             if not is_large or folder != ROOT:
                 await self._all_below(folder, query, generation, first, lambda _: progress())
@@ -143,7 +145,7 @@ class SearchLister:
         above = self._large.get(node.parent) if node.parent is not None else None
         if above is None or self._walks.is_walk:
             return False
-        return above.total_count > PAGE * tree.count_unlisted(self._db, node.parent or ROOT)
+        return above[1].total_count > PAGE * tree.count_unlisted(self._db, node.parent or ROOT)
 
     async def _begun_both(
         self, items: FolderItems, folder_id: str, query: Query
@@ -169,6 +171,7 @@ class SearchLister:
         self,
         items: FolderItems,
         folder: Ino,
+        generation: int,
         first: EntryPage,
         own: FirstPage | None,
         *,
@@ -176,11 +179,12 @@ class SearchLister:
         progress: Call,
     ) -> None:
         """List the folder itself, by larger pages than a search has, and leave its subfolders for later;
-        `first` is the first page of the search below it, `own` that of the folder, if known."""
+        `first` is the first page of the search below it, `own` that of the folder, if known; both are newer
+        than `generation`."""
         if folder == ROOT:
-            await self._whole.prepare()
+            await self._whole.prepare(generation)
         if first.total_count > search_windows.MOST:
-            self._large[folder] = EntryPage(entries=[], total_count=first.total_count)
+            self._large[folder] = generation, EntryPage(entries=[], total_count=first.total_count)
         if deep:
             self._opened(folder)
         await items.fill(folder, progress=progress, expected=0 if deep else first.total_count, first=own)
@@ -193,8 +197,8 @@ class SearchLister:
         if node is not None and node.remote_id is not None:
             query = Query(query=EVERYTHING, ancestor_folder_ids=[node.remote_id])
             with self._foreground.listing(), self._walks.enumerating(folder) as enumeration:
-                # The listing of the opened folder has usually just counted.
-                first = self._large.pop(folder, None)
+                # The listing of the opened folder has usually just counted, and shown the folders in it.
+                since, first = self._large.pop(folder, (None, None))
                 if first is None:
                     generation, first = await self._begun(query)
                 else:
@@ -202,7 +206,7 @@ class SearchLister:
                 if first.total_count > MOST_BELOW:
                     return
                 enumeration.total = first.total_count
-                await self._all_below(folder, query, generation, first, enumeration.took)
+                await self._all_below(folder, query, generation, first, enumeration.took, since)
 
     async def _begun(self, query: Query) -> tuple[int, EntryPage]:
         """Return the generation and first page of a new listing, in this order: items that we create from now
@@ -214,10 +218,17 @@ class SearchLister:
         return await self._windows.page(query, search_windows.CREATED, search_windows.SearchWindow())
 
     async def _all_below(
-        self, folder: Ino, query: Query, generation: int, first: EntryPage, took: Took
+        self,
+        folder: Ino,
+        query: Query,
+        generation: int,
+        first: EntryPage,
+        took: Took,
+        since: int | None = None,
     ) -> None:
+        """List everything below a folder, its own listing having begun with generation `since`."""
         for _ in range(search_windows.ATTEMPTS):
-            found, listing = await self._once(query, generation, first, took)
+            found, listing = await self._once(folder, query, generation, first, took, since or generation)
             if found.stable:
                 break
             generation, first = await self._begun(query)
@@ -230,7 +241,7 @@ class SearchLister:
         log.info("listed %d items, generation %d", found.items, listing.generation)
 
     async def _once(
-        self, query: Query, generation: int, first: EntryPage, took: Took
+        self, folder: Ino, query: Query, generation: int, first: EntryPage, took: Took, since: int
     ) -> tuple[search_windows.EnumerationResult, "_Listing"]:
         """Enumerate everything below a folder once; its first page is given."""
         listing = _Listing(generation, set())
@@ -239,6 +250,19 @@ class SearchLister:
             listing.folders.update(item.id for item in found if item.type == "folder")
             await self._remote_updates.apply(found, generation=listing.generation)
             took(len(found))
+
+        async def known(
+            window: search_windows.SearchWindow, page: EntryPage
+        ) -> search_windows.EnumerationResult | None:
+            if window != search_windows.FOLDERS:
+                return None
+            ids = await known_folders(self._db, folder, since, page)
+            if ids is None:
+                return None
+            await self._db.write(lambda conn: listing_diff.note_folders_seen(conn, ids, generation))
+            listing.folders.update(ids)
+            took(len(ids))
+            return search_windows.EnumerationResult(items=len(ids), total=len(ids))
 
         axis = search_windows.CREATED
         if first.total_count <= search_windows.MOST:
@@ -255,6 +279,7 @@ class SearchLister:
             within=parts,
             attempts=search_windows.ATTEMPTS,
             large=[search_windows.SearchWindow(kind="file")],
+            known=known,
         )
         return found, listing
 

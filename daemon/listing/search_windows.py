@@ -77,6 +77,10 @@ class SearchWindow(NamedTuple):
     largest: int | None = None
 
 
+# Of everything, what is taken first.
+FOLDERS = SearchWindow(kind="folder")
+
+
 @dataclass(slots=True)
 class EnumerationResult:
     """Summary of an enumeration: number of items, sum of reported totals, whether nothing changed, whether
@@ -132,12 +136,14 @@ class Windows:
         within: Sequence[SearchWindow] = (SearchWindow(),),
         attempts: int = 1,
         large: Container[SearchWindow] = (),
+        known: Callable[[SearchWindow, EntryPage], Awaitable[EnumerationResult | None]] | None = None,
     ) -> EnumerationResult:
         """Pass all matches to `take`, page by page, several pages concurrently; each item at least once.
 
         Windows in `within` are taken roughly in this order: while one is read, the next is prepared.  A
         window that changes is repeated, up to `attempts` times in all.  Of those that are probably `large`
-        only the sample for the split is requested.  Raises `RemoteError`.  Cancelled or failed: some pages
+        only the sample for the split is requested.  `known` gets each window with its first page, and may
+        return a result for it, which ends it.  Raises `RemoteError`.  Cancelled or failed: some pages
         have been taken.
         """
         if len(within) == 1 and within[0] not in large:
@@ -162,6 +168,9 @@ class Windows:
 
         async def work() -> None:
             async for window, first in windows:
+                if known is not None and (result := await known(window, first)) is not None:
+                    found.add(result)
+                    continue
                 found.add(await self.taken(query, axis, window, first, take, attempts=attempts, turns=turns))
 
         # Two at a time: the last pages of one window do not use all request slots.

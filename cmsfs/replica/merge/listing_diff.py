@@ -9,6 +9,7 @@ locally.
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from sqlite3 import Connection
 
 from cmsfs.replica import tree
@@ -82,6 +83,30 @@ def unseen(
         (after, last, generation),
     ).fetchall()
     return [(row[0], row[1]) for row in rows], conn.execute("SELECT max(ino) FROM node").fetchone()[0]
+
+
+def seen_folders(conn: Connection, folder: Ino, generation: int, *, limit: int) -> dict[str, datetime | None]:
+    """Return the folders below `folder`, here and at the service, that were seen since this generation, and
+    when the service says that they changed.  Call it in a thread."""
+    rows = conn.execute(
+        "WITH RECURSIVE below(ino, remote_id, seen, item) AS ("
+        "  SELECT ino, remote_id, seen, item FROM node WHERE ino = ?1"
+        "  UNION ALL SELECT n.ino, n.remote_id, n.seen, n.item FROM below AS b"
+        "  CROSS JOIN node AS n ON n.parent = b.ino AND n.kind = 'folder' AND n.base_parent = b.remote_id"
+        ") SELECT remote_id, json_extract(item, '$.modified_at') FROM below"
+        " WHERE ino != ?1 AND seen >= ?2 LIMIT ?3",
+        (folder, generation, limit),
+    ).fetchall()
+    return {row[0]: datetime.fromisoformat(row[1]) if row[1] else None for row in rows}
+
+
+def note_folders_seen(conn: Connection, remote_ids: list[str], generation: int) -> None:
+    """Mark these folders as seen by a listing of this generation."""
+    conn.execute(
+        "UPDATE node SET seen = max(seen, ?) WHERE ino IN (SELECT n.ino FROM json_each(?) AS j"
+        " CROSS JOIN node AS n ON n.kind = 'folder' AND n.remote_id = j.value)",
+        (generation, json.dumps(remote_ids)),
+    )
 
 
 def unseen_in(conn: Connection, folder: Ino, generation: int) -> list[Ino]:
