@@ -22,8 +22,10 @@ from cmsfs.replica.nodes import ROOT, Content, Ino, Node, NodeKind
 from cmsfs.sqlite import Database
 from daemon.fetch.single_flight import Work
 
-# Number of files in order that makes a walk: two neighbours are often opened by chance.
+# Number of files in order that makes a walk: two neighbours are often opened by chance.  One that comes after
+# skipped files counts less: of reads at random in a folder of forty files, every fourth is such a one.
 STEPS = 2
+NEXT, FAR = 1.0, 0.25
 
 # Window: a quarter of the files read so far, within these bounds; once the walk had to wait, as many files as
 # it had read then, if they are small.  48 in flight on a link of 40 ms are a thousand files a second.
@@ -65,7 +67,8 @@ class Walk:
     last: Node
     by_name: bool = False
     files_first: bool = False  # the files of a folder before the folders in it, as os.walk does
-    steps: int = 0
+    steps: float = 0.0
+    skipped: bool = False  # files before the last step
     wrong: int = 0  # consecutive files read in its folder that it had not predicted
     read: int = 1
     top: Ino = ROOT  # the folder below which everything read so far lies
@@ -117,10 +120,11 @@ class Prefetch:
                 self._walks.append(walk)
                 if walk.steps >= STEPS:
                     self._extend(walk)
+                elif walk.skipped:
+                    # Perhaps no step: then none of another one, either.
+                    self._doubt_others(walk, node)
                 return
-        for walk in self._walks:
-            if walk.last.parent == node.parent:
-                self._doubt(walk)
+        self._doubt_others(None, node)
         if len(self._walks) == WALKS:
             self._drop(self._walks[0])
         self._walks.append(Walk(node, top=node.parent))
@@ -169,7 +173,8 @@ class Prefetch:
             for entry in self._entries(folder, walk.last, by_name=by_name):
                 if entry.ino == node.ino:
                     walk.by_name = by_name
-                    walk.steps += 1
+                    walk.skipped = strangers > 0
+                    walk.steps += FAR if walk.skipped else NEXT
                     walk.files_first |= any(one.is_folder for one in skipped)
                     walk.passed_over |= {_ending(one) for one in skipped if not one.is_folder}
                     walk.passed_over.discard(_ending(node))
@@ -193,12 +198,20 @@ class Prefetch:
         walk.files_first = not walk.files_first
         return False
 
+    def _doubt_others(self, walk: Walk | None, node: Node) -> None:
+        """Count the file against the walks in its folder; if it may belong to one, against new ones only."""
+        for other in self._walks:
+            in_question = walk is None or other.steps < STEPS
+            if other is not walk and other.last.parent == node.parent and in_question:
+                self._doubt(other)
+
     def _doubt(self, walk: Walk) -> None:
         """Count an unpredicted file in the walk's folder: perhaps another program read it."""
         walk.wrong += 1
-        if walk.wrong >= STEPS:
+        # What is no walk yet has only as many files in order as were read without another one between.
+        if walk.wrong >= STEPS or walk.steps < STEPS:
             self._drop(walk)
-            walk.steps, walk.read, walk.had_read = 0, 1, 0
+            walk.steps, walk.read, walk.had_read = 0.0, 1, 0
 
     def _common(self, top: Ino, node: Node) -> Ino:
         """Return the lowest folder above both."""

@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from cmsfs import config
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import ROOT
+from cmsfs.replica.nodes import ROOT, Content
 from daemon.fetch import hydrate, prefetch
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
@@ -177,6 +177,24 @@ async def test_reads_in_no_order_fetch_nothing_ahead(drive: Drive, other: Remote
     for step in range(0, len(paths) * 23, 23):  # far apart, and back again
         await reader(paths[step % len(paths)])
     assert reader.fetched == reader.read
+
+
+async def test_one_file_after_another_at_random_is_rarely_taken_for_a_walk(
+    drive: Drive, other: Remote
+) -> None:
+    """Of the few files of a folder, the next one is often near the last by chance."""
+    await make(other, drive, FLAT[:40])
+    inos = [await drive.ino(path) for path in FLAT[:40]]
+    ahead: list[str] = []
+
+    def note(content: Content, nbytes: int) -> None:
+        ahead.append(content.sha1)
+
+    for seed in range(50):
+        prefetching = prefetch.Prefetch(drive.db, note)
+        for ino in random.Random(seed).sample(inos, len(inos)):
+            prefetching.began(ino)
+    assert len(ahead) / 50 < 4  # with two steps as near as that for a walk: 36
 
 
 async def test_two_programs_at_once_are_two_walks(drive: Drive, other: Remote, reader: Reader) -> None:
