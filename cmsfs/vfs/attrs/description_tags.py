@@ -13,7 +13,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from cmsfs.journal import ops
-from cmsfs.replica import item_details, tree
+from cmsfs.replica import item_details
 from cmsfs.replica.item_details import Described
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.rows import xattr_rows
@@ -35,6 +35,12 @@ _MEANINGS = {
     XDG_COMMENT: DESCRIPTION,
     XDG_TAGS: TAGS,
 }
+
+# Whether anything of the kind is stored for a node.
+_HAS_LOCAL = """
+  SELECT EXISTS (SELECT 1 FROM xattr WHERE ino = ?1) OR EXISTS (SELECT 1 FROM described WHERE ino = ?1)
+    OR EXISTS (SELECT 1 FROM wished WHERE ino = ?1)
+"""
 
 MAX_DESCRIPTION = 256
 MAX_TAGS = 100
@@ -104,9 +110,11 @@ def wish(conn: Connection, ino: Ino, place: str, value: str, *, due_ns: int) -> 
     ops.record(conn, ino, ops.OpKind.DESCRIBE, due_ns=due_ns)
 
 
-def queue_local(conn: Connection, ino: Ino, *, due_ns: int) -> None:
+def queue_local(conn: Connection, node: Node, *, due_ns: int) -> None:
     """Queue the description and tags of a file that is no longer local-only, as far as they are valid."""
-    node = tree.get(conn, ino)
+    ino = node.ino
+    if not conn.execute(_HAS_LOCAL, (ino,)).fetchone()[0]:
+        return
     if item_details.described_at(conn, ino) != Described():
         ops.record(conn, ino, ops.OpKind.DESCRIBE, due_ns=due_ns)
     for name in (XDG_COMMENT, XDG_TAGS):

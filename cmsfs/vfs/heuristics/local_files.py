@@ -58,20 +58,24 @@ def update_locality(
             node_rows.set_local(conn, below, 1)
             ops.drop(conn, below, *ops.OpKind)
     elif node.local and not covered:
-        make_remote(conn, local_names, node.ino, due_ns=due_ns)
+        make_remote(conn, local_names, node, due_ns=due_ns)
 
 
-def make_remote(conn: Connection, local_names: LocalFiles, ino: Ino, *, due_ns: int) -> None:
+def make_remote(conn: Connection, local_names: LocalFiles, node: Node, *, due_ns: int) -> None:
     """Make a node non-local and queue its upload, with everything below it that is not local itself."""
-    for below in tree.subtree(conn, ino):
-        node = tree.get(conn, below)
-        assert node.parent is not None
-        if below != ino and local_names.covers(tree.get(conn, node.parent), node.name, node.kind):
-            continue
-        node_rows.set_local(conn, below, 0)
-        kind = ops.OpKind.MKDIR if node.is_folder else ops.OpKind.UPLOAD
-        ops.record(conn, below, kind, due_ns=due_ns)
-        description_tags.queue_local(conn, below, due_ns=due_ns)
+    _make_one_remote(conn, node, due_ns=due_ns)
+    for ino in tree.subtree(conn, node.ino)[1:] if node.is_folder else ():
+        below = tree.get(conn, ino)
+        assert below.parent is not None
+        if not local_names.covers(tree.get(conn, below.parent), below.name, below.kind):
+            _make_one_remote(conn, below, due_ns=due_ns)
+
+
+def _make_one_remote(conn: Connection, node: Node, *, due_ns: int) -> None:
+    node_rows.set_local(conn, node.ino, 0)
+    kind = ops.OpKind.MKDIR if node.is_folder else ops.OpKind.UPLOAD
+    ops.record(conn, node.ino, kind, due_ns=due_ns)
+    description_tags.queue_local(conn, node._replace(local=0), due_ns=due_ns)
 
 
 def reapply_patterns(conn: Connection, local_names: LocalFiles) -> int:
@@ -88,7 +92,7 @@ def reapply_patterns(conn: Connection, local_names: LocalFiles) -> int:
             and not node.is_shelf
             and not local_names.covers(tree.get(conn, node.parent), node.name, node.kind)
         ):
-            make_remote(conn, local_names, node.ino, due_ns=0)
+            make_remote(conn, local_names, node, due_ns=0)
             changed += 1
     return changed
 

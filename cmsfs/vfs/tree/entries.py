@@ -242,7 +242,9 @@ class Entries:
         if node is None:
             raise errno_map.oserror(errno.ENOENT, call.old_name)
         naming.check(call.parent, call.name)
-        if (target := tree.find_child(self._db, call.parent, call.name)) is not None and target.is_folder:
+        clash = tree.find_clash(self._db, call.parent, call.name)
+        target = clash if clash is not None and clash.name == call.name else None
+        if target is not None and target.is_folder:
             await self.listed(target.ino)
         self._excluded.check(target)
         self._check_limits(call, node, target)
@@ -262,7 +264,7 @@ class Entries:
             into, is_so = _folder(conn, call.parent), self._db.ended == at
             moved = renaming.Moved(
                 node=node if is_so else _same_child(conn, call.old_parent, call.old_name, node),
-                target=_same_child(conn, call.parent, call.name, target),
+                target=clash if is_so else _same_child(conn, call.parent, call.name, target),
                 old=into if call.old_parent == call.parent else tree.get(conn, call.old_parent),
                 new=into,
             )
@@ -284,8 +286,9 @@ class Entries:
         if target is not None and target.ino != node.ino:
             is_swap = call.flags & renaming.EXCHANGE
             (self._limits.check_move if is_swap else self._limits.check_replaced)(target)
-        into = tree.find(self._db, call.parent)
-        if node.is_folder and node.local and into is not None:
+        if not (node.is_folder and node.local):
+            return
+        if (into := tree.find(self._db, call.parent)) is not None:
             stays_local = self._local_names.covers(into, call.name, node.kind)
             self._limits.check_new_folder(call.name, local=stays_local)
 

@@ -29,9 +29,9 @@ from cmsfs.vfs.tree.handles import Handles, OpenFile, PageVersion
 # files are closed within this time after they were made.
 MOMENT_NS = 10**8
 
-# A file's folder, and when its upload is due if it is ready and was never tried.
+# A file's folder, whether it is local-only, and when its upload is due if it is ready and was never tried.
 _PLACE_AND_DUE = """
-  SELECT n.parent, o.not_before FROM node AS n LEFT JOIN op AS o
+  SELECT n.parent, n.local, o.not_before FROM node AS n LEFT JOIN op AS o
     ON o.ino = n.ino AND o.kind = 'upload' AND o.state = 'ready' AND o.attempts = 0 AND o.error IS NULL
   WHERE n.ino = ?
 """
@@ -109,12 +109,12 @@ class FileWriter:
         def txn(conn: Connection) -> tuple[int, list[Change]]:
             generation, changes = draft.record(conn), list[Change]()
             row = conn.execute(_PLACE_AND_DUE, (draft.ino,)).fetchone()
-            parent, recorded_due = row if row is not None else (None, None)
+            parent, local, recorded_due = row if row is not None else (None, 0, None)
             if parent is None and lineages.is_displaced(conn, draft.ino):
                 lineages.name_displaced(conn, draft.ino, changes)
                 parent = tree.parent_at(conn, draft.ino)
             is_due = recorded_due is not None and 0 <= due - recorded_due < MOMENT_NS
-            if parent is not None and not is_due:
+            if parent is not None and not (is_due or local):
                 ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
             return generation, changes
 

@@ -2,12 +2,14 @@
 
 import errno
 import os
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
 from cmsfs.config import local_patterns
-from cmsfs.replica import tree
+from cmsfs.replica import item_details, tree
+from cmsfs.replica.item_details import Described
 from cmsfs.replica.nodes import ROOT
 from cmsfs.runtime import clock
 from cmsfs.vfs.heuristics import local_files
@@ -95,6 +97,47 @@ async def test_renamed_local_folder_is_sent(drive: Drive) -> None:
         ("mkdir", "/unpacked/inner"),
         ("upload", "/unpacked/inner/a"),
     ]
+
+
+async def traced(drive: Drive, call: Awaitable[None]) -> list[str]:
+    """Return the statements of a call."""
+    found: list[str] = []
+    await drive.db.write(lambda conn: conn.set_trace_callback(found.append))
+    await call
+    await drive.db.write(lambda conn: conn.set_trace_callback(None))
+    return found
+
+
+async def test_a_temporary_file_is_renamed_with_three_reads_of_rows(drive: Drive) -> None:
+    await drive.write_file("f.tmp", b"x")
+    statements = await traced(drive, drive.fs.rename(ROOT, "f.tmp", ROOT, "f", 0))
+    # The file, the name that it gets, and the folder.
+    rows = [one for one in statements if "base_sha1" in one and " FROM node WHERE" in one]
+    assert len(rows) == 3
+    assert not any("RECURSIVE" in one or "SELECT description" in one for one in statements)
+    assert drive.ops() == [("upload", "/f")]
+
+
+async def test_no_operation_is_tried_for_what_is_written_to_a_local_file(drive: Drive) -> None:
+    opened, _ = await drive.fs.create(ROOT, "f.tmp", 0o644, os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"x")
+    statements = await traced(drive, drive.fs.fsync(opened.fh))
+    assert any("UPDATE draft" in one for one in statements)
+    assert not any("INTO op" in one or "UPDATE op" in one for one in statements)
+    await drive.fs.release(opened.fh)
+
+
+@pytest.mark.parametrize("stored", ["by a program", "described", "wished"])
+async def test_what_is_said_of_a_local_file_is_sent_once_it_is_not(drive: Drive, stored: str) -> None:
+    ino = await drive.write_file("f.tmp", b"x")
+    if stored == "by a program":
+        await drive.fs.setxattr(ino, "user.xdg.comment", b"what it is")
+    elif stored == "described":
+        await drive.db.write(lambda conn: item_details.describe(conn, ino, Described("what it is")))
+    else:
+        await drive.db.write(lambda conn: item_details.request_value(conn, ino, "scope.plan.state", "new"))
+    await drive.fs.rename(ROOT, "f.tmp", ROOT, "f", 0)
+    assert drive.ops() == [("upload", "/f"), ("describe", "/f")]
 
 
 async def test_unsent_file_becomes_local_with_its_name(drive: Drive) -> None:

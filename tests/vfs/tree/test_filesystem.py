@@ -208,6 +208,18 @@ async def test_only_the_case_of_a_name_can_change(drive: Drive) -> None:
     assert drive.ops() == [("move", "/README")]
 
 
+async def test_rename_to_a_name_that_another_file_has_in_other_case(
+    drive: Drive, expect_log: Callable[[str], None]
+) -> None:
+    await drive.write_file("Taken", b"1")
+    await drive.write_file("f", b"2")
+    expect_log("case-insensitive")
+    with pytest.raises(OSError) as caught:
+        await drive.fs.rename(ROOT, "f", ROOT, "TAKEN", 0)
+    assert caught.value.errno == errno.EEXIST
+    assert drive.names() == ["Taken", "f"]
+
+
 async def test_rename_refuses_what_rename_refuses(drive: Drive) -> None:
     fs = drive.fs
     await drive.write_file("f", b"")
