@@ -11,6 +11,8 @@ from cmsfs import errors
 
 _ERRNO: list[tuple[type[errors.CmsfsError], int]] = [
     (errors.Offline, errno.ENETDOWN),
+    # Not ENOENT or ESTALE: everything is back with the folder.
+    (errors.RootGone, errno.ENETDOWN),
     (errors.RemoteTimeout, errno.ETIMEDOUT),
     # Not EAGAIN: programs take that for a file that does not block, and some for an empty one.
     (errors.RateLimited, errno.ETIMEDOUT),

@@ -23,6 +23,7 @@ from cmsfs.config.abilities import Ability
 from cmsfs.replica.nodes import Content
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
+from daemon.core import root_check
 from daemon.core.health import Health
 from daemon.fetch.offered_content import OfferedContent
 from daemon.fetch.single_flight import Work
@@ -69,6 +70,7 @@ class BlockDownloader:
     def __init__(
         self, db: Database, client: Client, blocks: BlockCache, health: Health, *, network_seconds: float
     ) -> None:
+        self._db = db
         self._client = client
         self._offered = OfferedContent(db, client)
         self._blocks = blocks
@@ -80,7 +82,8 @@ class BlockDownloader:
 
         Without space on the disk it is downloaded into memory, to be read but not kept.
 
-        Raises `RemoteError`, `IntegrityError` or OSError.  Cancelled: stored blocks stay.
+        Raises `RemoteError`, `IntegrityError` or OSError; `NotFound` and `Forbidden` only if the folder that
+        the drive begins at is there.  Cancelled: stored blocks stay.
         """
         try:
             async with self._blocks.reserved(run.nbytes, spare=not run.urgent, pinned=run.pinned) as room:
@@ -93,6 +96,7 @@ class BlockDownloader:
 
     async def _download(self, run: BlockRun, room: Reservation | None) -> None:
         began, empty_connections = trio.current_time(), 0
+        may_be_away = root_check.can_vanish(self._db)
         while True:
             first = run.first
             try:
@@ -106,6 +110,11 @@ class BlockDownloader:
             except errors.RemoteError as failure:
                 if run.first > run.last:
                     return  # the connection broke behind the last byte
+                if may_be_away and isinstance(failure, errors.NotFound | errors.Forbidden):
+                    # The answer may be from while the drive's folder was away, which may be back by now.
+                    may_be_away = False
+                    await root_check.check(self._db, self._client, self._health)
+                    continue
                 if run.first > first:
                     began, empty_connections = trio.current_time(), 0
                 empty_connections += 1

@@ -131,6 +131,28 @@ class TestInTheTrash:
             assert shown(drive) is HealthState.ONLINE
             assert await drive.ino("plan") == ino
 
+    async def test_read_of_what_was_not_downloaded_fails_as_without_the_service(
+        self, starting: Starting, other: Remote, expect_log: ExpectLog
+    ) -> None:
+        expect_log("The folder that this drive begins at")
+        folder = await narrowed(starting, other)
+        async with starting(agents=("health", "fs"), folder="Project") as drive:
+            assert await drive.names() == ["old", "plan"]
+            assert await drive.read("old") == b"old"
+            await other.client.items.delete("folder", folder, recursive=True)
+            for _ in range(2):
+                with pytest.raises(OSError) as refused:
+                    await drive.read("plan")
+                assert refused.value.errno == errno.ENETDOWN
+            assert shown(drive) is HealthState.READ_ONLY
+            assert await drive.read("old") == b"old"
+            assert drive.db.rows("SELECT * FROM doubt") == []
+            await restore(other, folder)
+            assert await drive.read("plan") == b"theirs"
+            assert shown(drive) is HealthState.READ_ONLY
+            await drive.poll()
+            assert shown(drive) is HealthState.ONLINE
+
     @pytest.mark.parametrize("is_noticed", [True, False])
     async def test_change_of_what_was_not_downloaded_waits(
         self, starting: Starting, other: Remote, network: Network, expect_log: ExpectLog, is_noticed: bool
@@ -193,6 +215,26 @@ class TestBackBeforeItIsNoticed:
             await drive.sync()
         assert await other.paths() == ["Project/", "Project/old", "Project/sub/", "Project/sub/plan"]
         assert (await other.find("plan")).id == plan
+
+    async def test_download_is_made_again(self, starting: Starting, other: Remote, network: Network) -> None:
+        folder = await narrowed(starting, other)
+        plan = (await other.find("plan")).id
+        async with starting(agents=("health", "fs"), folder="Project") as drive:
+            assert await drive.names() == ["old", "plan"]
+            await other.client.items.delete("folder", folder, recursive=True)
+            reading, read = network.gate("GET", f"/files/{plan}/content")
+            found: list[bytes] = []
+
+            async def look() -> None:
+                found.append(await drive.read("plan"))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(look)
+                await reading.wait()
+                await restore(other, folder)
+                read.set()
+            assert found == [b"theirs"]
+            assert shown(drive) is HealthState.ONLINE
 
     async def test_deletion_is_sent_again(self, starting: Starting, other: Remote, network: Network) -> None:
         folder = await narrowed(starting, other)
