@@ -81,4 +81,4 @@ def end(conn: Connection, found: Below) -> None:
         if deletions.is_detached_as(conn, ino, kind, item_id):
             node_rows.leave_base_folder(conn, ino)
             op_rows.delete_kinds(conn, ino, "trash")
-            in_flight.resolve(conn, ino)
+            in_flight.resolve(conn, ino, item_id)

@@ -175,8 +175,8 @@ class RemoteUpdates:
         return node.parent is None and node.base_parent is None and one.sequence < node.sequence
 
     async def follow_deletion(self, item: items.Item) -> None:
-        """Remove an item that we have just created, if its deletion was reported before the answer to that
-        arrived."""
+        """Remove an item that we have just created or changed, if its deletion was reported before the answer
+        to that arrived."""
         one = remote_from_item(item)
         sequence = self._deleted.get((one.kind, one.id), -1)
         if one.sequence < sequence:

@@ -70,10 +70,16 @@ def not_sent(conn: Connection, sent: SentRequest) -> None:
     )
 
 
-def resolve(conn: Connection, ino: Ino, remote_id: str | None = None) -> None:
-    """Delete all requests of a node, and those for versions of an item: their outcome is known."""
-    conn.execute("DELETE FROM unheard WHERE ino = ?", (ino,))
-    if remote_id is not None:
+def resolve(conn: Connection, ino: Ino, remote_id: str | None = None, *, of_others: bool = True) -> None:
+    """Delete a node's requests for a new item and those for versions of this item, also those `of_others`:
+    their outcome is known.
+
+    Those for versions of another item stay: the node has taken it over since the request.
+    """
+    conn.execute(
+        "DELETE FROM unheard WHERE ino = ? AND (remote_id IS NULL OR remote_id = ?)", (ino, remote_id)
+    )
+    if remote_id is not None and of_others:
         conn.execute("DELETE FROM unheard WHERE remote_id = ?", (remote_id,))
 
 

@@ -57,6 +57,8 @@ async def describe(context: PushContext, task: queue.Task) -> None:
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))
+    if answer is not None:
+        await context.remote_updates.follow_deletion(answer)
 
 
 async def _describe(context: PushContext, node: Node, item_id: str, wish: Described) -> items.Item | None:

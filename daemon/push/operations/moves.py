@@ -149,6 +149,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Item) -> N
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))
+    await context.remote_updates.follow_deletion(answer)
 
 
 async def step_aside(context: PushContext, task: queue.Task) -> None:

@@ -343,7 +343,7 @@ async def _done(
         else:
             holder = apply_remote.adopt(conn, node.ino, theirs, sent=node)
         # An upload of another file that took its place stays recorded.
-        in_flight.resolve(conn, node.ino, theirs.id if holder.ino == node.ino else None)
+        in_flight.resolve(conn, node.ino, theirs.id, of_others=holder.ino == node.ino)
         behind = holder.draft is None and holder.sha1 != holder.base_sha1
         if holder.ino != node.ino and holder.parent is not None and behind:
             ops.record(conn, holder.ino, ops.OpKind.UPLOAD, due_ns=clock.time_ns())
