@@ -1,4 +1,5 @@
-"""Leak checks for an idle drive: lookup counts, handles, tasks, deferred updates, requests, descriptors."""
+"""Leak checks for an idle drive: lookup counts, handles, tasks, deferred updates, requests, new items
+without a response, descriptors."""
 
 import math
 from collections import Counter
@@ -20,6 +21,13 @@ TASK_LIMITS = {"work": math.inf, "one": 2}
 _DEFERRED_UPDATES = """
   SELECT count(*) AS n FROM doubt
   WHERE NOT EXISTS (SELECT 1 FROM op WHERE op.ino = doubt.ino AND op.state = 'held')
+"""
+
+# New items that were sent without a response and that no operation looks up: if the service has them, they
+# come back as somebody else's.  Of an item that was deleted there, the versions that were sent stay known.
+_UNANSWERED = """
+  SELECT count(*) AS n FROM unheard
+  WHERE remote_id IS NULL AND NOT EXISTS (SELECT 1 FROM op WHERE op.ino = unheard.ino)
 """
 
 # Work that is in progress at the first look has ended after so many seconds.
@@ -48,6 +56,8 @@ def current_leaks(machine: "Machine") -> list[str]:
         found.append(f"{opened} inodes are open")
     if count := agents.state.db.rows(_DEFERRED_UPDATES)[0]["n"]:
         found.append(f"{count} deferred updates are left")
+    if count := agents.state.db.rows(_UNANSWERED)[0]["n"]:
+        found.append(f"{count} new items are without a response, and no operation asks for them")
     if waiting := {name: count for name, count in agents.pace.queues.items() if name != "changes"}:
         found.append(f"requests wait: {waiting}")
     if coming := agents.hydrator.coming():

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cmsfs.journal import deadlocks
-from cmsfs.replica.merge import decisions, deletions, local_work, placement
+from cmsfs.replica.merge import apply_remote, decisions, deletions, local_work, placement
 from cmsfs.replica.nodes import Node, Remote
 from cmsfs.replica.rows import op_rows
 from cmsfs.sqlite import Connection
@@ -73,6 +73,11 @@ def deletions_of_a_backup_believed(put: Put) -> None:
     put(RemoteUpdates, "forget_deleted", lambda self: None)
 
 
+def late_answer_is_the_base(put: Put) -> None:
+    """An answer that arrives after a later version of the item becomes the base of the next upload."""
+    put(apply_remote, "_was_overtaken", lambda there, answer, sent: False)
+
+
 EARLIER: tuple[Callable[[Put], None], ...] = (
     names_not_given_back,
     lost_folder_takes_unsent_along,
@@ -83,4 +88,5 @@ EARLIER: tuple[Callable[[Put], None], ...] = (
     clock_set_back_delays,
     numbers_of_a_backup_believed,
     deletions_of_a_backup_believed,
+    late_answer_is_the_base,
 )

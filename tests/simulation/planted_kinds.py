@@ -12,6 +12,9 @@ _POWER = {"kills": True, "power": True}
 _NETWORK = {"faults": 0.15}
 _FOLDERS = {"person": True, "folders": True, "filled": True}
 
+_ALONE = {"drives": 1, "person": False, "other": False, "second": False, "kills": False, "troubles": False}
+_LATE = {"crowded": True, "late": 0.5, "latency": 0.02, "faults": 0.0, "lies": 0.0}
+
 KINDS: dict[str, dict[str, Any]] = {
     "no_fsync_of_drafts": _POWER,
     "no_fsync_of_the_log": _POWER,
@@ -37,6 +40,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "base_too_new": {"person": True, "latency": 0.5},
     "damaged_download_shown": {"lies": 0.1},
     "odd_event_ends_its_page": {"lies": 0.1},
+    "late_answer_is_the_base": _ALONE | _LATE,
 }
 
 

@@ -200,7 +200,7 @@ class _Simulation:
     def set_network_conditions(self) -> None:
         """Set the network conditions of the plan."""
         for machine in self.machines:
-            conditions = NetworkConditions.of(self.plan.faults, self.plan.latency)
+            conditions = NetworkConditions.of(self.plan.faults, self.plan.latency, self.plan.late)
             if self.plan.large and self.plan.faults:
                 # Downloads of some blocks, which go on from there.
                 conditions = replace(conditions, cut_answer=0.2)

@@ -176,6 +176,7 @@ class Plan:
     tight: bool = False  # small caches
     filled: bool = False  # items exist before the drives
     latency: float = 0.02  # of the network, in seconds
+    late: float = 0.0  # probability that the response to a change takes long, and others overtake it
     crowded: bool = False  # everybody works on a few files, over a slow network
     rests: bool = False  # a quiet period with checks in the middle, too
     large: bool = False  # most files that programs write are large
@@ -238,7 +239,9 @@ class Plan:
         # A folder whose items expire may be purged itself; then nothing is left to compare.
         is_narrow = chance.random() < 0.08 and plan.person and not (plan.second or plan.ages or plan.login)
         is_revived = chance.random() < 0.05 and plan.person
-        return replace(plan, narrow=is_narrow, closed=chance.random() < 0.06, revived=is_revived)
+        closed = chance.random() < 0.06
+        late = 0.3 if chance.random() < 0.06 else 0.0
+        return replace(plan, narrow=is_narrow, closed=closed, revived=is_revived, late=late)
 
     def alone(self) -> "Plan":
         """Return the plan with only one drive's programs, and without kills, disk troubles and wrong

@@ -34,13 +34,15 @@ class NetworkConditions:
     failed: float = 0.0  # 5xx, carried out or not
     expired: float = 0.0  # 401
     late: float = 0.0  # the response takes long, and others overtake it
+    late_change: float = 0.0  # the same, of a request that changes something
     latency: float = 0.02
 
     @classmethod
-    def of(cls, faults: float, latency: float) -> "NetworkConditions":
+    def of(cls, faults: float, latency: float, late_change: float) -> "NetworkConditions":
         """Return conditions with about this probability of a fault, and this latency."""
         one = faults / 8
-        return cls(one, one, one, one, one / 4, one, one, one / 2, one / 2, latency=latency)
+        often = (one, one, one, one, one / 4, one, one, one / 2, one / 2)
+        return cls(*often, late_change=late_change, latency=latency)
 
 
 class Wire(httpx.AsyncBaseTransport):
@@ -130,7 +132,8 @@ class Wire(httpx.AsyncBaseTransport):
         if is_token and response.is_client_error:
             self.on_token_request(-1)
         await self._delay(conditions)
-        if kind == "late":
+        is_late = is_change and conditions.late_change and chance.random() < conditions.late_change
+        if kind == "late" or is_late:
             await trio.sleep(chance.random() * LATE_SECONDS)
         if self.is_down:
             kind = "lost"

@@ -55,3 +55,32 @@ async def test_program_that_was_renamed_here_and_moved_elsewhere_gets_the_last_p
     await drive.agents.deferred_updates.settle()
     assert await other.paths() == ["d/", "d/g", "g"]
     assert await drive.read("g") == b"two"
+
+
+async def test_time_of_a_file_that_became_a_backup_waits_for_its_upload(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """The item that the time was being sent to is the next version's by then, and the backup has none yet."""
+    ino = await drive.write("f", b"one")
+    await drive.sync()
+    kept = (await other.find("f")).id
+    sending, go_on = network.gate("PUT", f"/files/{kept}", before=True)
+    network.lose_answer("PUT", f"/files/{kept}")
+    await drive.fs.setattr(ino, SetAttr(mtime_ns=1_580_608_922 * 10**9))
+    await sending.wait()
+    await drive.rename("f", "f.bak")
+    network.is_down = True
+    await drive.write("f", b"two")
+    go_on.set()
+
+    async def has_failed() -> bool:
+        return not drive.db.rows("SELECT 1 FROM op WHERE state = 'running'")
+
+    assert await drive.agents.push.until(has_failed, seconds=20)
+    network.is_down = False
+    drive.agents.health.suspect()
+    await drive.sync()
+    assert await other.paths() == ["f", "f.bak"]
+    assert (await other.find("f")).id == kept
+    assert await other.read("f.bak") == b"one"
+    assert (await other.find_file("f.bak")).content_modified_at.timestamp() == 1_580_608_922
