@@ -80,6 +80,7 @@ async def _recovered(
         await _restore(db, places)
     last = await recovery.begin(db)
     drafts = Drafts(db, places.drafts)
+    drafts.has_much_room = reserve.is_roomy
     blocks = BlockCache(
         db=db,
         root=places.blocks,

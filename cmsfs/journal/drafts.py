@@ -9,7 +9,7 @@ still being created, and is not uploaded while it is open.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
@@ -55,6 +55,8 @@ class Drafts:
         self._versions: WeakValueDictionary[int, DraftVersion] = WeakValueDictionary()
         self._opened = DraftFiles()
         self._commit: Commit = functools.partial(db.write, durable=True)
+        # Whether the disk has so much room that the file of a small draft can be made later.
+        self.has_much_room: Callable[[], bool] = lambda: True
         # Nodes whose drafts are open for writing; also read from other threads, which is safe for a set.
         self.busy: set[Ino] = set()
         # Nodes whose unsent bytes were only appended (`O_APPEND`), with the content that the service had.
@@ -71,7 +73,7 @@ class Drafts:
         if (draft := self._live.get(draft_id)) is not None:
             return draft  # another task found the row before its creator got here
         draft = self._draft(draft_id, ino, base)
-        if base is None:
+        if base is None and self.has_much_room():
             draft._file.small, draft._file.is_made = bytearray(), False
         self._unsent_since[draft_id] = self.clock()
         return draft

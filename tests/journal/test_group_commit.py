@@ -233,6 +233,17 @@ async def test_a_small_file_that_was_not_made_is_in_its_row(desk: Desk) -> None:
     assert await desk.bytes_of("f") == b"in the row, and more"
 
 
+async def test_a_small_file_is_made_at_once_where_room_is_short(desk: Desk) -> None:
+    """When the disk is full, there is no room for it any more, and no file to seal."""
+    desk.drafts.has_much_room = lambda: False
+    draft = await desk.new("f", b"in its file")
+    assert draft.path.read_bytes() == b"in its file"
+    killed = Desk(desk.db, desk.root.parent)
+    assert await recovery.recover(desk.db, killed.drafts, desk.recovered) == 1
+    assert draft.path.read_bytes() == b"in its file"
+    killed.drafts.close()
+
+
 async def test_a_kill_leaves_a_small_file_in_its_row(desk: Desk) -> None:
     """Recovery needs no disk space for it, which there may not be before something is uploaded."""
     draft = await desk.new("f", b"in the row")
