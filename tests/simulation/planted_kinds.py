@@ -19,7 +19,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "no_fsync_of_drafts": _POWER,
     "no_fsync_of_the_log": _POWER,
     "no_fsync_of_names": _POWER,
-    "name_unlinked_early": _POWER,
+    "name_unlinked_early": _POWER | {"large": True},
     "drafts_not_mended": _POWER,
     "fsync_not_waited_for": _POWER,
     "begun_counts_as_running": {"kills": True},
