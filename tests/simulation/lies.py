@@ -40,6 +40,9 @@ _MALFORMED: tuple[Any, ...] = (
     {"type": "event", "event_id": "odd", "event_type": "SOMETHING_NEW", "source": {"type": "dog", "id": "3"}},
 )
 
+# The folder that a drive shows, as a result of a search in it; whatever is said of it changes nothing.
+_FOLDER = {"type": "folder", "etag": "9", "sequence_id": "9", "name": "a name", "item_status": "active"}
+
 
 class Liar:
     """Falsifies requests and responses, with probability `rate`."""
@@ -48,6 +51,8 @@ class Liar:
         self._chance = chance
         self._faults = faults
         self.rate = 0.0
+        # The folder that the drive shows.
+        self.root_id = "0"
         # Dropped events make the judge run a full comparison, which hides other faults: so for half of the
         # drives nothing is dropped.
         self.may_drop = chance.random() < 0.5
@@ -79,7 +84,7 @@ class Liar:
         if path.endswith("/events") and "application/json" in response.headers.get("content-type", ""):
             return await self._events(response)
         if path.endswith("/search"):
-            return await self._search(response)
+            return await self._search(request, response)
         if _ITEM.search(path) and self._draw("odd item"):
             await response.aclose()
             return _with_body(response, self._chance.choice(_MALFORMED_ITEMS))
@@ -124,7 +129,7 @@ class Liar:
             return _with_body(response, json.dumps(page).encode())
         return _with_body(response, json.dumps(page | {"chunk_size": len(entries)}).encode())
 
-    async def _search(self, response: httpx.Response) -> httpx.Response:
+    async def _search(self, request: httpx.Request, response: httpx.Response) -> httpx.Response:
         if self.may_drop and self._draw("empty answer"):
             self.has_dropped = True
             await response.aclose()
@@ -136,7 +141,7 @@ class Liar:
             return response
         page = json.loads(await _read_body(response))
         entries = page.get("entries", [])
-        what = self._chance.choice(["odd", "twice", "shuffled", "without one"])
+        what = self._chance.choice(["odd", "twice", "shuffled", "without one", "with the folder"])
         if what == "without one" and entries and self.may_drop:
             entries.pop(self._chance.randrange(len(entries)))
             self.has_dropped = True
@@ -144,6 +149,8 @@ class Liar:
             entries.append(self._chance.choice(entries))
         elif what == "shuffled":
             self._chance.shuffle(entries)
+        elif what == "with the folder" and request.url.params.get("ancestor_folder_ids") == self.root_id:
+            entries.insert(self._chance.randrange(len(entries) + 1), _FOLDER | {"id": self.root_id})
         else:
             entries.insert(self._chance.randrange(len(entries) + 1), self._chance.choice(_MALFORMED))
         return _with_body(response, json.dumps(page).encode())

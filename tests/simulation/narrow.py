@@ -17,7 +17,7 @@ async def begin(sim: "_Simulation", machine: Machine) -> None:
     """Create the folder, for this drive; the other drives' programs work in it, too."""
     folder = await sim.person.client.folders.create(NAME, "0")
     sim.person.protected.add(int(folder.id))
-    machine.root_id = folder.id
+    machine.root_id = machine.wire.liar.root_id = folder.id
     machine.settings = machine.settings.model_copy(update={"folder": NAME})
     for other in sim.machines:
         if other is not machine:

@@ -13,11 +13,11 @@ from cmsfs.replica.merge.decisions import Local, News, Verdict
 from daemon.push import error_policy
 
 # Which rows `decide` can reach: for an item without a node only `FACTS`; a node that is in no local folder
-# never has `PLACE`.  None for the root: this service's search does not list the folder that is searched.
+# never has `PLACE`.  For the root of a drive of one folder only `FACTS`, for that of an account nothing.
 _ASKED = {
     Local.UNKNOWN: {News.FACTS},
     Local.OFFERED: {News.FACTS},
-    Local.ROOT: set(),
+    Local.ROOT: {News.FACTS},
     Local.UNLINKED: set(News) - {News.PLACE},
 }
 MERGE = [
