@@ -126,11 +126,11 @@ class DeleteGuardPort(Protocol):
         Answered from what is known here, at once.
         """
 
-    async def ask(self, node: Node) -> bool:
-        """Move a file to the service's trash now.
+    async def ask(self, node: Node) -> int | None:
+        """Move a file to the service's trash now; return the sequence that it had there before.
 
-        True: it is there.  False: unknown, so send it like any other deletion.  `OSError` (EPERM): the
-        service rejects it; the reason is in the log.
+        None: unknown, so send it like any other deletion.  `OSError` (EPERM): the service rejects it; the
+        reason is in the log.
         """
 
 

@@ -21,7 +21,7 @@ from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
 from cmsfs.models import wire_names
 from cmsfs.replica import kv_store, tree
-from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.replica.nodes import Ino, Node, NodeKind, remote_from_item
 from cmsfs.replica.sharing import shares
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
@@ -29,7 +29,6 @@ from cmsfs.user_messages import explain
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.attrs import policies
 from daemon.account import leave
-from daemon.core import root_check
 from daemon.core.health import Health
 
 log = logging.getLogger(__name__)
@@ -112,28 +111,29 @@ class DeleteGuard:
             return False  # the journal keeps the order of operations
         return not self._depends_on(node.remote_id)
 
-    async def ask(self, node: Node) -> bool:
+    async def ask(self, node: Node) -> int | None:
         """See `ports.DeleteGuardPort.ask`."""
         assert node.remote_id is not None
         try:
             with trio.move_on_after(WAIT_SECONDS), self._health.request("delete"):
-                await self._delete(node.remote_id, node)
+                before = await self._delete(node.remote_id, node)
                 await self._note_accepted(node)
-                return True
-        except errors.NotFound:
-            # The drive's folder may be away: the journal finds out.
-            return not root_check.can_vanish(self._db)
+                return before
         except errors.Forbidden as error:
             self._remember_refusal(node)
             log.warning("this cannot be deleted: %s", explain(error).message)
             raise errno_map.oserror(errno.EPERM, node.name) from error
         except errors.RemoteError:
             pass
-        # The result is unknown; the journal sends the deletion again.
-        return False
+        # The result is unknown, also if it is not found: a folder above it may be away.  The journal sends
+        # the deletion again.
+        return None
 
-    async def _delete(self, file_id: str, node: Node) -> None:
-        """Delete the file unless its contents changed at the service; other changes do not matter."""
+    async def _delete(self, file_id: str, node: Node) -> int:
+        """Delete the file unless its contents changed at the service; other changes do not matter.
+
+        Returns its sequence before the deletion.
+        """
         try:
             await self._client.items.delete("file", file_id, etag=node.etag)
         except errors.PreconditionFailed:
@@ -141,6 +141,8 @@ class DeleteGuard:
             if theirs.sha1 != node.base_sha1:
                 raise
             await self._client.items.delete("file", file_id, etag=theirs.etag)
+            return remote_from_item(theirs).sequence
+        return node.sequence
 
     def _remember_refusal(self, node: Node) -> None:
         for place in filter(None, (node.ino, node.parent or self._folder(node))):

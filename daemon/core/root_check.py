@@ -7,6 +7,9 @@ ID.
 Rule: on a drive with such a root, nothing counts as gone before this check.
 """
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models import wire_names
@@ -14,6 +17,8 @@ from cmsfs.replica import tree
 from cmsfs.sqlite import Database
 from daemon.core import item_search
 from daemon.core.health import Health
+
+Answer = TypeVar("Answer")
 
 
 def can_vanish(db: Database) -> bool:
@@ -35,3 +40,29 @@ async def check(db: Database, client: Client, health: Health) -> None:
         except (errors.NotFound, errors.Forbidden, errors.Gone) as error:
             raise errors.RootGone(health.root_gone) from error
     health.begins(None)
+
+
+async def ask(
+    db: Database,
+    client: Client,
+    health: Health,
+    question: Callable[[], Awaitable[Answer]],
+    *,
+    gone: tuple[type[Exception], ...] = (errors.NotFound,),
+) -> Answer:
+    """Return the answer to a question.  That something is gone, as None or as one of the exceptions `gone`
+    says, counts only if it is also the answer once the drive's folder is known to be there: the first one may
+    be from while it was away.
+
+    Raises `RootGone`, and what the question raises.
+    """
+    try:
+        answer = await question()
+    except gone:
+        if not can_vanish(db):
+            raise
+    else:
+        if answer is not None or not can_vanish(db):
+            return answer
+    await check(db, client, health)
+    return await question()

@@ -7,6 +7,7 @@ Rule: only whole blocks are stored, and only from a response with exactly the re
 """
 
 import errno
+import functools
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ WHOLE_BYTES = 1024 * 1024
 
 # Maximum number of consecutive connections that fail without a single block.
 MAX_EMPTY_CONNECTIONS = 3
+
+# Answers that contents are gone, if the drive's folder is there.
+_GONE = (errors.NotFound, errors.Forbidden)
 
 # The share of the readers' deadline after which a silent connection is replaced.
 SILENCE_SHARE = 0.4
@@ -96,11 +100,11 @@ class BlockDownloader:
 
     async def _download(self, run: BlockRun, room: Reservation | None) -> None:
         began, empty_connections = trio.current_time(), 0
-        may_be_away = root_check.can_vanish(self._db)
+        attempt = functools.partial(self._attempt, run, room)
         while True:
             first = run.first
             try:
-                await self._attempt(run, room)
+                await root_check.ask(self._db, self._client, self._health, attempt, gone=_GONE)
                 if run.first > run.last:
                     return
                 # The file being filled was deleted: download the missing blocks again.
@@ -110,11 +114,6 @@ class BlockDownloader:
             except errors.RemoteError as failure:
                 if run.first > run.last:
                     return  # the connection broke behind the last byte
-                if may_be_away and isinstance(failure, errors.NotFound | errors.Forbidden):
-                    # The answer may be from while the drive's folder was away, which may be back by now.
-                    may_be_away = False
-                    await root_check.check(self._db, self._client, self._health)
-                    continue
                 if run.first > first:
                     began, empty_connections = trio.current_time(), 0
                 empty_connections += 1
@@ -138,7 +137,8 @@ class BlockDownloader:
         broke = isinstance(failure, errors.Offline | errors.ProtocolError) and run.answered
         return 0.1 * empty_connections if broke else None
 
-    async def _attempt(self, run: BlockRun, room: Reservation | None) -> None:
+    async def _attempt(self, run: BlockRun, room: Reservation | None) -> int:
+        """Receive blocks from one connection until it ends; return the number of the next one."""
         content, start = run.content, run.first * BLOCK
         is_whole = start == 0 and run.nbytes == content.size <= WHOLE_BYTES
         patience = self._network_seconds * SILENCE_SHARE
@@ -172,12 +172,12 @@ class BlockDownloader:
                         if room is not None and run.nbytes >= THREAD_WRITE_BYTES:
                             found = await self._write_in_thread(run, chunks, rest, room, silence)
                             if found is None:
-                                return
+                                return run.first
                             rest, heard = found, trio.current_time()
                             silence.deadline = heard + patience
                         pieces, held = [rest] if rest else [], len(rest)
                         wanted = max(1, min(max(wanted * 4, BLOCK), WRITE_BYTES, run.nbytes))
-                return
+                return run.first
             raise errors.RemoteTimeout(f"no data received for {patience:g} s")
 
     async def _write_in_thread(

@@ -8,6 +8,7 @@ of it exists, the listing is ignored; if all are gone, the user is asked (`merge
 Rule: nothing is removed here unless the service was asked about it by its ID.
 """
 
+import functools
 import json
 import logging
 from collections.abc import Iterable, Sequence
@@ -171,12 +172,9 @@ class DeletionCheck:
             node = tree.find(self._db, ino)
             if node is None or node.remote_id is None:
                 return
+            look = functools.partial(self._look, node, node.remote_id)
             try:
-                item = await self._look(node, node.remote_id)
-                if item is None and root_check.can_vanish(self._db):
-                    # The drive's folder may have been away when the service answered.
-                    await root_check.check(self._db, self._client, self._health)
-                    item = await self._look(node, node.remote_id)
+                item = await root_check.ask(self._db, self._client, self._health, look)
             except errors.NotShown:
                 return  # not confirmed as gone
             if item is None:

@@ -115,6 +115,7 @@ def _verdict(db: Database, key: ItemKey, told: _ItemEvents, newest: int) -> Item
     verdict = ItemVerdict(key, told.sequence)
     source = told.event.source or {}
     is_trashed = source.get("item_status") in ("trashed", "deleted")
+    verdict.is_restored = events.RESTORE in told.words and not is_trashed
     if told.words & _ACCESS and not is_trashed:
         # A change of access does not change the item, whose sequence number may be old.
         verdict.is_uncertain = True
@@ -133,7 +134,6 @@ def _verdict(db: Database, key: ItemKey, told: _ItemEvents, newest: int) -> Item
     ):
         # Already known: usually our own change.
         return None
-    verdict.is_restored = events.RESTORE in told.words
     if not told.words <= _COMPLETE or (node is None and not told.words & _NEW):
         return verdict
     verdict.item = _entry(db, key, node, source)

@@ -38,7 +38,7 @@ NAME_IN_USE = "item_name_in_use"
 KEPT_BOTH = "The name is taken at the service; both items are kept."
 
 # An existing item that cannot be requested is usually gone at the next attempt.
-UNTOLD_ATTEMPTS = 2
+UNTOLD_ATTEMPTS = 3
 
 # An item reported missing but found on request was restored meanwhile; repeated refusals have another cause.
 MISSING_ATTEMPTS = 3
@@ -108,6 +108,9 @@ async def keep_both(
     if isinstance(theirs, items.WebLink) and not anew and await _steps_beside(context, task, theirs):
         return
 
+    if theirs is None:
+        context.untold[task.op.seq] += 1
+
     def txn(conn: Connection) -> list[Change]:
         if anew:
             local_work.forget(conn, task.node.ino)
@@ -123,7 +126,7 @@ async def keep_both(
             )
         is_itself = theirs is not None and node.remote_id == theirs.id and node.kind == theirs.type
         stays = node.parent is not None and not has_moved(conn, task.node)
-        if stays and not is_itself and _is_in_the_way(theirs, node, task):
+        if stays and not is_itself and _is_in_the_way(context, theirs, node, task):
             name_conflicts.make_conflict_copy(conn, node, changes)
             if node.parent is not None:
                 placement.restore_name(conn, node.parent, node.name, changes, at_once=True)
@@ -154,11 +157,12 @@ async def _steps_beside(context: PushContext, task: queue.Task, link: items.WebL
     return True
 
 
-def _is_in_the_way(theirs: items.Item | None, node: Node, task: queue.Task) -> bool:
+def _is_in_the_way(context: PushContext, theirs: items.Item | None, node: Node, task: queue.Task) -> bool:
     """Whether theirs still occupies our target name, as far as is known."""
     if theirs is None:
-        # Gone on request, or the service does not identify it and keeps refusing.
-        return task.op.attempts > UNTOLD_ATTEMPTS
+        # Gone on request, or the service does not identify it and keeps refusing.  Attempts that met an item
+        # of ours, which had to leave first, do not count.
+        return context.untold[task.op.seq] > UNTOLD_ATTEMPTS
     where = theirs.parent.id if theirs.parent else None
     called = wire_names.name_key(naming.remote_name(node))
     folder = task.parent.remote_id if task.parent is not None else None
@@ -193,7 +197,9 @@ async def missing(context: PushContext, task: queue.Task, error: errors.NotFound
 async def _is_gone(context: PushContext, node: Node) -> bool:
     if node.remote_id is None or node.ino == ROOT:
         return False
-    return await context.find(node.kind, node.remote_id) is None
+    if await context.find(node.kind, node.remote_id) is not None:
+        return False
+    return not await context.may_be_back(node) or await context.find(node.kind, node.remote_id) is None
 
 
 async def _gone(context: PushContext, task: queue.Task, what: Node) -> None:

@@ -6,6 +6,7 @@ claimed task, send requests, and write the result in one transaction that also e
 Rule: such a function either ends the operation (done, put back, cancelled) or raises.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -111,6 +112,8 @@ class PushContext:
     passing: set[str] = field(default_factory=set)
     # How often each operation was retried after the situation had changed, by its number.
     reconsidered: Counter[int] = field(default_factory=Counter)
+    # How often the name of each was refused for an item that could not be requested.
+    untold: Counter[int] = field(default_factory=Counter)
 
     def goes_as_it_is(self, node: Node) -> bool:
         """Whether a file is uploaded although it is open for writing: its writers wait for that, or it has
@@ -131,17 +134,19 @@ class PushContext:
 
         Raises `RootGone` if the folder at which the drive begins is away.
         """
+        asked = functools.partial(self.get, kind, item_id)
         try:
-            return await self.get(kind, item_id)
-        except errors.NotFound:
-            if not root_check.can_vanish(self.db):
-                return None
-        # The answer may be from while the root was away; it may have come back since.
-        await root_check.check(self.db, self.client, self.health)
-        try:
-            return await self.get(kind, item_id)
+            return await root_check.ask(self.db, self.client, self.health, asked)
         except errors.NotFound:
             return None
+
+    async def may_be_back(self, node: Node) -> bool:
+        """Whether an item that was not found may be there by now: the folder that it has at the service, with
+        which it may have been away, is there.  Anything else counts as gone."""
+        folder = node.base_parent
+        if folder in (None, tree.root_id(self.db)):
+            return folder is not None and root_check.can_vanish(self.db)
+        return await self.find(NodeKind.FOLDER, folder) is not None
 
 
 def wait_ns(attempts: int) -> int:

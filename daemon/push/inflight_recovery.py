@@ -5,6 +5,7 @@ renamed, moved, deleted or has taken over another's identity meanwhile, nothing 
 appear as somebody else's item.  So before such a change is sent, the original place is checked.
 """
 
+import functools
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,21 +41,22 @@ class Superseded(errors.CmsfsError):
 async def recorded(context: PushContext, sent: SentRequest) -> AsyncIterator[None]:
     """Record durably, before the first byte is sent, that the request may arrive, whatever happens inside."""
     noted = context.noted.pop(sent.ino, None)
-    if noted != sent:
-        await context.db.write(lambda conn: _note(conn, sent, instead_of=noted))
+    is_first = noted == sent
+    if not is_first:
+        is_first = await context.db.write(lambda conn: _note(conn, sent, instead_of=noted))
         await context.db.sync_log()
     try:
         yield
     except errors.CmsfsError as error:
-        if _has_no_effect(error):
+        if is_first and _has_no_effect(error):
             await context.db.write(lambda conn: in_flight.not_sent(conn, sent))
         raise
 
 
-def _note(conn: Connection, sent: SentRequest, *, instead_of: SentRequest | None) -> None:
+def _note(conn: Connection, sent: SentRequest, *, instead_of: SentRequest | None) -> bool:
     if instead_of is not None:
         in_flight.not_sent(conn, instead_of)
-    in_flight.note(conn, sent)
+    return in_flight.note(conn, sent)
 
 
 def _has_no_effect(error: errors.CmsfsError) -> bool:
@@ -85,11 +87,8 @@ async def before_delete(context: PushContext, ino: Ino) -> None:
 
 
 async def _find_out(context: PushContext, sent: SentRequest) -> None:
-    theirs = await _holder(context, sent)
-    if theirs is None and root_check.can_vanish(context.db):
-        # The drive's folder may have been away when the service answered.
-        await root_check.check(context.db, context.client, context.health)
-        theirs = await _holder(context, sent)
+    asked = functools.partial(_holder, context, sent)
+    theirs = await root_check.ask(context.db, context.client, context.health, asked)
     is_ours = (
         theirs is not None
         and conflicts.may_be_ours(context.db, sent.ino, theirs)

@@ -106,6 +106,7 @@ class OperationRunner:
             if (after := queue.find(context.db, op.seq)) is None:
                 self._rounds.pop(op.seq, None)
                 context.reconsidered.pop(op.seq, None)
+                context.untold.pop(op.seq, None)
                 if (what := _TOLD.get(op.kind)) is not None:
                     size = job.task.node.size if op.kind is OpKind.UPLOAD else 0
                     context.remote_updates.happenings.sent(what, op.ino, size=size)

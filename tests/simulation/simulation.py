@@ -90,7 +90,7 @@ def run(
         surroundings.small_pages() if plan.rough else contextlib.nullcontext(),
         contextlib.nullcontext() if plan.probes else surroundings.known_abilities(),
         reached.counting_decisions(outcome.states),
-        logbook.checking_log(outcome.failures, plan, world),
+        logbook.checking_log(outcome.failures, plan, outcome.faults, world),
     ):
         simulation = _Simulation(world, plan, chosen, home, outcome)
         try:

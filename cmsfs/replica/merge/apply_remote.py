@@ -284,6 +284,7 @@ def _appear(conn: Connection, remote: Remote, generation: int, changes: list[Cha
         # the same contents from somebody else.
         _become_base(conn, holder, remote)
         op_rows.delete_kinds(conn, holder.ino, "mkdir", "upload", "move")
+        local_work.give_up_requests(conn, holder, folder=remote.parent_id, name=remote.name)
         # The folder may have children of somebody else that we do not know.
         tree.mark_unlisted(conn, holder.ino)
         return

@@ -109,9 +109,13 @@ def is_detached_as(conn: Connection, ino: Ino, kind: str, item_id: str) -> bool:
     return found.fetchone() is not None
 
 
-def mark_deleted(conn: Connection, ino: Ino, *, is_certain: bool = True) -> None:
+def mark_deleted(conn: Connection, ino: Ino, *, seen: int = 0, is_certain: bool = True) -> None:
     """Record that the service has executed our deletion: a page that still lists the node is older and
-    ignored; unless it is not `is_certain`, as the service does not show the item for another reason."""
+    ignored; unless it is not `is_certain`, as the service does not show the item for another reason.
+
+    `seen`: the sequence that it had when it was looked at before, if it had changed since the last news.
+    """
     conn.execute(
-        "UPDATE node SET sequence = sequence + ?, base_parent = NULL WHERE ino = ?", (int(is_certain), ino)
+        "UPDATE node SET sequence = max(sequence, ?) + ?, base_parent = NULL WHERE ino = ?",
+        (seen, int(is_certain), ino),
     )

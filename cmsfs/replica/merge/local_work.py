@@ -14,7 +14,7 @@ from sqlite3 import Connection
 
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
-from cmsfs.replica.rows import op_rows
+from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.sqlite import Database
 
 # Newer than any response: the item is requested in any case.
@@ -67,6 +67,16 @@ def recreate(conn: Connection, node: Node) -> None:
     op_rows.delete_kinds(conn, node.ino, "move", "touch", "trash")
     if node.is_folder:
         op_rows.record_once(conn, node.ino, "mkdir")
+
+
+def give_up_requests(conn: Connection, node: Node, *, folder: str | None, name: str) -> None:
+    """The node has become the item of this name in this folder: what was sent for it under a former name, and
+    may have been created, is surplus, which is looked for and deleted."""
+    in_flight.resolve_place(conn, node.ino, folder, name)
+    if in_flight.is_pending(conn, node.ino):
+        surplus = tree.insert(conn, None, node.name, node.kind, now_ns=node.mtime_ns)
+        in_flight.transfer_new_items(conn, node.ino, surplus)
+        op_rows.record_once(conn, surplus, "trash")
 
 
 # ---- deferred updates --------------------------------------------------------------

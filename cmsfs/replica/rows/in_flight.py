@@ -52,17 +52,27 @@ def link_digest(text: bytes) -> str:
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
-def note(conn: Connection, sent: SentRequest) -> None:
-    """Record a request that is about to be sent."""
+def note(conn: Connection, sent: SentRequest) -> bool:
+    """Record a request that is about to be sent; return False if an earlier attempt, whose response is
+    missing, has recorded the same.
+
+    Of a folder the earliest attempt stays: the folder may have been created since then.
+    """
     key = wire_names.name_key(sent.name) if sent.name is not None else None
-    conn.execute(
-        "INSERT INTO unheard(ino, sha1, remote_id, folder, name, name_key) VALUES (?, ?, ?, ?, ?, ?)",
+    added = conn.execute(
+        "INSERT INTO unheard(ino, sha1, remote_id, folder, name, name_key) SELECT ?1, ?2, ?3, ?4, ?5, ?6"
+        " WHERE NOT EXISTS (SELECT 1 FROM unheard WHERE ino = ?1 AND remote_id IS ?3 AND folder IS ?4"
+        f" AND name IS ?5 AND (sha1 = ?2 OR (sha1 GLOB '{_FOLDER}*' AND ?2 GLOB '{_FOLDER}*')))",
         (sent.ino, sent.sha1, sent.remote_id, sent.folder, sent.name, key),
     )
+    return added.rowcount > 0
 
 
 def not_sent(conn: Connection, sent: SentRequest) -> None:
-    """Delete a request that the service rejected, or that did not reach it."""
+    """Delete a request that the service rejected, or that did not reach it.
+
+    Only the attempt that recorded it may delete it: an earlier one may have reached the service.
+    """
     conn.execute(
         "DELETE FROM unheard WHERE rowid = (SELECT max(rowid) FROM unheard"
         " WHERE ino = ? AND sha1 = ? AND remote_id IS ? AND folder IS ? AND name IS ?)",
@@ -81,6 +91,19 @@ def resolve(conn: Connection, ino: Ino, remote_id: str | None = None, *, of_othe
     )
     if remote_id is not None and of_others:
         conn.execute("DELETE FROM unheard WHERE remote_id = ?", (remote_id,))
+
+
+def resolve_place(conn: Connection, ino: Ino, folder: str | None, name: str) -> None:
+    """Delete a node's requests for a new item of this name in this folder: their outcome is known."""
+    conn.execute(
+        "DELETE FROM unheard WHERE ino = ? AND remote_id IS NULL AND folder IS ? AND name_key = ?",
+        (ino, folder, wire_names.name_key(name)),
+    )
+
+
+def transfer_new_items(conn: Connection, old: Ino, new: Ino) -> None:
+    """Move requests of `old` for a new item to `new`, whose operation will find out about them."""
+    conn.execute("UPDATE unheard SET ino = ?2 WHERE ino = ?1 AND remote_id IS NULL", (old, new))
 
 
 def transfer_versions(conn: Connection, old: Ino, new: Ino) -> None:

@@ -174,9 +174,9 @@ class Entries:
             await self._allowed(node, NodeRight.LEAVE if is_left else NodeRight.DELETE)
             if folder and not is_left:
                 await self._check_unlocked(node, removes=True)
-        asked, gone = node, None
-        if node is not None and not (folder or is_left or follower) and await self._is_gone(node):
-            gone = node
+        asked, gone_as = node, None
+        if node is not None and not (folder or is_left or follower):
+            gone_as = await self._delete_now(node)
         due, now = self.due(), clock.time_ns()
 
         def txn(conn: Connection) -> Ino | None:
@@ -190,9 +190,9 @@ class Entries:
             if save_patterns.stepped_aside(conn, node):
                 return None
             tree.detach(conn, node.ino)
-            if gone is not None and (gone.ino, gone.remote_id) == (node.ino, node.remote_id):
+            if gone_as is not None and asked is not None and asked.remote_id == node.remote_id:
                 ops.drop(conn, node.ino, *ops.OpKind)
-                deletions.mark_deleted(conn, node.ino)
+                deletions.mark_deleted(conn, node.ino, seen=gone_as)
             else:
                 save_patterns.remove(conn, node, follower, due_ns=due)
             tree.touch(conn, parent, now)
@@ -214,13 +214,12 @@ class Entries:
         """Whether another user shares the node, so that removing it only removes it from this account."""
         return self._delete_guard is not None and await self._delete_guard.is_left(node)
 
-    async def _is_gone(self, node: Node) -> bool:
-        """Whether the file is already in the service's trash; asks the service only in case of doubt."""
-        return (
-            self._delete_guard is not None
-            and self._delete_guard.is_doubtful(node)
-            and await self._delete_guard.ask(node)
-        )
+    async def _delete_now(self, node: Node) -> int | None:
+        """In case of doubt move the file to the service's trash, and return the sequence that it had before;
+        None: the journal does it."""
+        if self._delete_guard is None or not self._delete_guard.is_doubtful(node):
+            return None
+        return await self._delete_guard.ask(node)
 
     def _follower(self, ino: Ino) -> save_patterns.Follower | None:
         """Return the file that has just taken the former name of this node."""

@@ -59,7 +59,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
             await _delete_whole(context, task, found)
             return
     await context.before_deletion(node.remote_id)
-    was_missing = False
+    was_missing, seen = False, 0
     for _ in range(ATTEMPTS):
         try:
             await _delete(context, node, etag)
@@ -67,8 +67,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
             # Somebody else deleted it first, or a folder above it, with which it may come back; or the whole
             # drive is temporarily unavailable.
             await root_check.check(context.db, context.client, context.health)
-            if not was_missing and root_check.can_vanish(context.db):
-                # Its folder may be back since the service answered.
+            if not was_missing and await context.may_be_back(node):
                 was_missing = True
                 continue
             await _done(context, task, by_us=False)
@@ -79,7 +78,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
                 await _return(context, task, theirs)
                 return
             if theirs is not None:
-                etag = theirs.etag
+                etag, seen = theirs.etag, remote_from_item(theirs).sequence
             # Otherwise it went meanwhile, and may come back with other contents.
             continue
         except errors.Forbidden as error:
@@ -93,7 +92,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
                 await _return(context, task, theirs)
                 return
         crashpoints.reached(Point.TRASH_SENT)
-        await _done(context, task)
+        await _done(context, task, seen=seen)
         return
     await context.db.write(
         lambda conn: reconsider(context, conn, task.op, "The item is being changed at the service.")
@@ -176,9 +175,13 @@ async def _look(context: PushContext, node: Node) -> items.Item | None:
     return await context.find(node.kind, node.remote_id or "")
 
 
-async def _done(context: PushContext, task: queue.Task, *, by_us: bool = True) -> None:
-    """Record the deletion; one by somebody else is also reported, and only that report says how it was."""
-    context.remote_updates.publish(await context.db.write(lambda conn: _record_done(conn, task, by_us=by_us)))
+async def _done(context: PushContext, task: queue.Task, *, seen: int = 0, by_us: bool = True) -> None:
+    """Record the deletion; one by somebody else is also reported, and only that report says how it was.
+
+    `seen`: the sequence of the item when it was looked at before.
+    """
+    changes = await context.db.write(lambda conn: _record_done(conn, task, seen=seen, by_us=by_us))
+    context.remote_updates.publish(changes)
     if by_us:
         _note_deleted(context, task.node)
 
@@ -190,14 +193,14 @@ def _note_deleted(context: PushContext, before: Node) -> None:
         context.remote_updates.note_deleted((node.kind, node.remote_id), node.sequence)
 
 
-def _record_done(conn: Connection, task: queue.Task, *, by_us: bool = True) -> list[Change]:
+def _record_done(conn: Connection, task: queue.Task, *, seen: int = 0, by_us: bool = True) -> list[Change]:
     changes: list[Change] = []
     now = tree.find_at(conn, task.node.ino)
     # The event of the deletion may come before its answer: then the node may be forgotten already.
     if now is not None and now.remote_id == task.node.remote_id:
         if now.is_folder and now.parent is None:
             changes = deletions.remove_below(conn, now.ino)
-        deletions.mark_deleted(conn, task.node.ino, is_certain=by_us)
+        deletions.mark_deleted(conn, task.node.ino, seen=seen, is_certain=by_us)
     in_flight.resolve(conn, task.node.ino, task.node.remote_id)
     queue.finish(conn, task.op)
     return changes

@@ -48,7 +48,8 @@ async def fetched(context: PushContext, task: queue.Task, node: Node) -> Path:
     """Download contents that are not cached: they came from the service and took over the identity of another
     item; the service still has them under the old one.
 
-    Raises `BytesRestored` if that had to be restored from the trash first.
+    Raises `BytesRestored` if that had to be restored from the trash first; `Conflict` if the name of a new
+    file is in use, perhaps by an earlier upload of it.
     """
     assert node.sha1 is not None
     if (where := tree.find_bytes(context.db, node.sha1)) is not None:
@@ -58,7 +59,7 @@ async def fetched(context: PushContext, task: queue.Task, node: Node) -> Path:
         except OSError as error:
             if error.errno != errno.ESTALE:
                 raise
-            if await restore(context, task, content):
+            if await restore(context, task, content, is_new=node.remote_id is None):
                 raise BytesRestored from error
             if task.op.attempts < LOST_ATTEMPTS:
                 raise  # another item may turn out to have them
@@ -68,11 +69,14 @@ async def fetched(context: PushContext, task: queue.Task, node: Node) -> Path:
     return path
 
 
-async def restore(context: PushContext, task: queue.Task, base: Content | None) -> bool:
+async def restore(
+    context: PushContext, task: queue.Task, base: Content | None, *, is_new: bool = False
+) -> bool:
     """Restore the item that has these contents; return whether the upload can go on, as an operation that was
     put back.  Cancelled: it may be restored, and arrives as a remote change.
 
-    Raises `RemoteError` if the service does not answer, or the drive's folder is away; a refusal means no.
+    Raises `RemoteError` if the service does not answer, or the drive's folder is away; a refusal means no,
+    except that for a file that `is_new` the name may be in use (`Conflict`), as for any upload of it.
     """
     await root_check.check(context.db, context.client, context.health)
     node = tree.find(context.db, task.op.ino)
@@ -95,6 +99,8 @@ async def restore(context: PushContext, task: queue.Task, base: Content | None) 
                 # Somebody restored it meanwhile, or the drive's folder is back.
                 await context.db.write(lambda conn: reconsider(context, conn, task.op, "It was away."))
                 return True
+            if is_new and isinstance(error, errors.Conflict):
+                raise
             log.info("an item whose contents are needed cannot be restored from the trash: %s", error)
             return False
         log.warning("an item was restored from the trash, because its contents are needed here: %s", name)

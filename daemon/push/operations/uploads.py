@@ -142,8 +142,8 @@ def _note(
             sent = SentRequest(node.ino, sealed.sha1, folder=parent.remote_id, name=naming.remote_name(node))
         else:
             continue
-        in_flight.note(conn, sent)
-        noted[node.ino] = sent
+        if in_flight.note(conn, sent):
+            noted[node.ino] = sent
 
 
 async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:

@@ -4,12 +4,14 @@ from typing import Any
 
 import httpx
 import pytest
+import trio
 
-from cmsfs import config
+from cmsfs import config, errors
 from cmsfs.models.enterprise import retention
+from cmsfs.replica import tree
 from daemon.content import delete_guard
 from daemon.desktop.notifications import Notifications
-from tests.support.daemon_drive import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.errno_probe import attempt
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
@@ -166,6 +168,53 @@ async def test_retained_file_accepts_new_versions(drive: Drive, other: Remote) -
     (version,) = await other.client.versions.past(number)
     with pytest.raises(Exception, match="retention policy protects"):
         await other.client.versions.delete(number, version.id)
+
+
+@pytest.mark.parametrize("folder", ["", "Project"], ids=["account", "folder"])
+async def test_file_that_is_not_found_is_left_to_the_journal(
+    starting: Starting, other: Remote, network: Network, expect_log: ExpectLog, folder: str
+) -> None:
+    """It may be away with its folder, which may come back: then it is deleted as well."""
+    expect_log("the item is restored")
+    project = await other.folder("Project")
+    docs = await other.folder("docs", project)
+    number = await other.file("f", b"1", docs)
+    if folder:
+        async with starting(agents=(), folder=folder) as before:
+            await before.db.write(lambda conn: tree.set_root(conn, project))
+    place = "docs" if folder else "Project/docs"
+    others: dict[str, Any] = {"folder": folder} if folder else {}
+    async with starting(agents=("health", "push", "fs"), **others) as drive:
+        assert await drive.names(place) == ["f"]
+        node = drive.node(await drive.ino(f"{place}/f"))
+        # So that the next one is made while the program waits.
+        drive.agents.delete_guard.deletion_refused(node, errors.Forbidden(403, "forbidden", "No."))
+        await other.client.items.delete("folder", docs, recursive=True)
+        deleting, deleted = network.gate("DELETE", f"/files/{number}")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive.unlink, f"{place}/f")
+            await deleting.wait()
+            await other.client.items.restore("folder", docs)
+            deleted.set()
+        await drive.sync()
+        assert await drive.names(place) == []
+    assert await other.paths() == ["Project/", "Project/docs/"]
+
+
+async def test_page_from_before_a_deletion_that_was_waited_for_brings_nothing_back(
+    drive: Drive, other: Remote, expect_log: ExpectLog
+) -> None:
+    expect_log("the item is restored")
+    number = await other.file("f", b"1")
+    await drive.names()
+    node = drive.node(await drive.ino("f"))
+    drive.agents.delete_guard.deletion_refused(node, errors.Forbidden(403, "forbidden", "No."))
+    await other.client.items.describe("file", number, description="new")
+    before = await other.find("f")
+    await drive.unlink("f")
+    assert drive.ops() == [] and await other.paths() == []
+    await drive.agents.remote_updates.apply([before])
+    assert await drive.names() == []
 
 
 async def test_unanswered_check_leaves_deletion_to_journal(

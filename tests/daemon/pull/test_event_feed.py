@@ -299,7 +299,10 @@ async def test_unsent_work_in_lost_folder_is_kept(
     assert await ben.read("f") == b"one"
 
 
-async def test_restored_folder_has_again_what_was_missing_meanwhile(drive: Drive, other: Remote) -> None:
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_restored_folder_has_again_what_was_missing_meanwhile(
+    drive: Drive, other: Remote, ben: Remote, is_shared: bool
+) -> None:
     """A file that was requested while its folder was in the trash, and counted as gone."""
     docs = await other.folder("docs")
     await other.file("f", b"x", parent=docs)
@@ -311,6 +314,8 @@ async def test_restored_folder_has_again_what_was_missing_meanwhile(drive: Drive
     await drive.agents.deferred_updates.settle()
     assert await drive.names("docs") == []
     await other.client.items.restore("folder", docs)
+    if is_shared:
+        await other.client.collaborations.create("folder", docs, "editor", user_id=str(ben.user))
     await drive.poll()
     assert await drive.names("docs") == ["f"]
 

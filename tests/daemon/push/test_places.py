@@ -84,3 +84,25 @@ async def test_time_of_a_file_that_became_a_backup_waits_for_its_upload(
     assert (await other.find("f")).id == kept
     assert await other.read("f.bak") == b"one"
     assert (await other.find_file("f.bak")).content_modified_at.timestamp() == 1_580_608_922
+
+
+async def test_item_whose_folder_was_away_when_it_was_looked_for_is_renamed(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """It does not count as deleted, since its folder is back by the time that is looked at."""
+    docs = await other.folder("docs")
+    plan = await other.file("plan", b"x", docs)
+    assert await drive.names("docs") == ["plan"]
+    renaming, rename = network.gate("PUT", f"/files/{plan}", before=True)
+    await drive.rename("docs/plan", "docs/new")
+    await renaming.wait()
+    await other.client.items.delete("folder", docs, recursive=True)
+    looking, looked = network.gate("GET", f"/files/{plan}")
+    rename.set()
+    await looking.wait()
+    await other.client.items.restore("folder", docs)
+    looked.set()
+    await drive.sync()
+    assert await drive.names("docs") == ["new"]
+    assert await other.paths() == ["docs/", "docs/new"]
+    assert (await other.find("new")).id == plan

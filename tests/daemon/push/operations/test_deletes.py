@@ -89,3 +89,37 @@ async def test_file_that_is_away_while_it_is_looked_at_is_deleted_only_as_it_was
         tell.set()
     assert await other.paths() == await drive.names() == ["file"]
     assert await drive.read("file") == b"not seen"
+
+
+async def test_page_from_before_our_deletion_brings_no_item_back_that_had_changed_before(
+    drive: Drive, other: Remote
+) -> None:
+    """The change was seen here only when the deletion was refused for it."""
+    number = await other.file("file", b"x")
+    assert await drive.read("file") == b"x"
+    await other.client.items.describe("file", number, description="new")
+    before = await other.find("file")
+    await drive.unlink("file")
+    await drive.sync()
+    assert await other.paths() == []
+    await drive.agents.remote_updates.apply([before])
+    assert await drive.names() == []
+
+
+async def test_deletion_that_was_answered_while_its_folder_was_away_is_sent_again(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    docs = await other.folder("docs")
+    number = await other.file("file", b"x", docs)
+    assert await drive.names("docs") == ["file"]
+    await other.client.items.delete("folder", docs, recursive=True)
+    deleting, deleted = network.gate("DELETE", f"/files/{number}")
+    await drive.unlink("docs/file")
+    await deleting.wait()
+    await other.client.items.restore("folder", docs)
+    # The folder is listed while the deletion is under way.
+    await drive.poll()
+    deleted.set()
+    await drive.sync()
+    assert await drive.names("docs") == []
+    assert await other.paths() == ["docs/"]

@@ -190,3 +190,22 @@ async def test_without_restoring_the_backup_is_held_and_its_old_name_is_free(
     assert [(kind, state) for kind, state, _ in drive.ops()] == [("upload", "held")]
     assert await other.paths() == ["file"] and await other.read("file") == b"newer"
     assert await drive.names() == ["file", "file.2"]
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_backup_whose_name_is_in_use_is_restored_only_if_the_holder_has_other_contents(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog, is_ours: bool
+) -> None:
+    """An earlier upload of it may have the name, or somebody else's file."""
+    await left_as_a_backup(drive, other, network)
+    await other.file("file.2", CONTENT if is_ours else b"theirs")
+    if not is_ours:
+        expect_log(RESTORED)
+    await drive.sync()
+    await drive.poll()
+    names = await other.paths()
+    assert await drive.names() == names
+    assert drive.ops() == []
+    copies = [name for name in names if CONFLICT_MARK in name]
+    assert len(copies) == len(names) - 1 == (0 if is_ours else 1)
+    assert {await drive.read(name) for name in names} == {CONTENT, *([] if is_ours else [b"theirs"])}

@@ -1,0 +1,102 @@
+"""Push: requests whose answers are missing, and that are sent again or not needed any more."""
+
+import httpx
+import pytest
+import trio
+
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
+
+LATER = 3600.0
+
+
+async def failed(drive: Drive, attempts: int) -> None:
+    async def is_so() -> bool:
+        return bool(drive.db.rows("SELECT * FROM op WHERE attempts >= ?", attempts))
+
+    assert await drive.agents.push.until(is_so, seconds=20)
+
+
+def sent(drive: Drive) -> int:
+    return len(drive.db.rows("SELECT * FROM unheard"))
+
+
+@pytest.mark.parametrize("what", ["version", "file", "folder"])
+async def test_attempts_without_an_answer_are_one_request(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """And it stays known when a later attempt did not reach the service."""
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", LATER)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", LATER)
+    if what == "version":
+        await drive.write("f", b"one")
+        await drive.sync()
+    part = "/folders" if what == "folder" else "/content"
+    for attempt in (1, 2):
+        # The client asks twice each time; what was done the first time, the service refuses the second.
+        network.instead = lambda request: httpx.Response(503) if request.method == "POST" else None
+        if attempt == 1:
+            await (drive.mkdir("f") if what == "folder" else drive.write("f", b"two"))
+        else:
+            await drive.agents.push.retry_all()
+        await failed(drive, attempt)
+        assert sent(drive) == 1
+    network.instead = None
+    network.is_down = True
+    await drive.agents.push.retry_all()
+    await failed(drive, 3)
+    assert sent(drive) == 1
+    network.is_down = False
+    drive.agents.health.suspect()
+    await drive.sync()
+    assert sent(drive) == 0
+    assert await other.paths() == ["f/" if what == "folder" else "f"]
+    assert network.count("POST", part)
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+async def test_item_under_a_former_name_is_not_left_when_somebody_has_made_the_same(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch, is_folder: bool
+) -> None:
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", LATER)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", LATER)
+    await drive.names()
+    arrived, go = network.gate("POST", "/folders" if is_folder else "/content", before=True)
+    network.lose_answer("POST", "/folders" if is_folder else "/content")
+    await (drive.mkdir("old") if is_folder else drive.write("old", b"x"))
+    with trio.fail_after(20):
+        await arrived.wait()
+    go.set()
+    await failed(drive, 1)
+    await drive.rename("old", "new")
+    made = await (other.folder("new") if is_folder else other.file("new", b"x"))
+    await drive.poll()
+    assert drive.node(await drive.ino("new")).remote_id == made
+    await drive.sync()
+    await drive.poll()
+    assert await other.paths() == [("new/" if is_folder else "new")]
+    assert await drive.names() == ["new"]
+    assert drive.ops() == [] and sent(drive) == 0
+
+
+async def test_name_that_is_refused_for_an_item_that_is_gone_is_tried_again(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts that failed for other reasons do not make it a conflict copy."""
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", 0.001)
+    refused = {"type": "error", "status": 409, "code": "item_name_in_use", "message": "In use."}
+    answers = [httpx.Response(503) for _ in range(8)]
+    answers.append(httpx.Response(409, json=refused | {"context_info": {"conflicts": GONE}}))
+
+    def instead(request: httpx.Request) -> httpx.Response | None:
+        return answers.pop(0) if request.method == "POST" and answers else None
+
+    network.instead = instead
+    await drive.write("f", b"one")
+    await drive.sync()
+    assert answers == []
+    assert await other.paths() == await drive.names() == ["f"]
+
+
+GONE = {"type": "file", "id": "999999", "name": "f"}
