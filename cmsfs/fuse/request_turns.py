@@ -3,8 +3,11 @@
 pyfuse3 runs many tasks that read a request and handle it, with a lock around the reading.  A `trio.Lock`
 passes to another task with every request, which takes another iteration of trio's loop and costs about as
 much as a lookup.  Here a task that has read a request keeps its turn until its handler has to wait
-(`hand_over`, called by `run_handler`), which most never do; then it reads the next one.  While requests
-arrive as fast as they are answered, some are read without asking trio whether there is one.
+(`hand_over`, called by `run_handler`), which most never do; then it reads the next one.
+
+A program makes its next call some microseconds after the answer to the last one, and another iteration of
+trio's loop, in which this process goes to sleep and is woken, takes longer than that.  So the next request is
+looked for a few times before trio is asked for it: copying small files takes a fifth less time.
 
 `install` replaces trio in pyfuse3's module by this, as `pyfuse3.asyncio` does with its own substitute.
 
@@ -20,10 +23,19 @@ from typing import Any, ClassVar, TypeVar
 import pyfuse3
 import trio
 
+from cmsfs.runtime import clock
+
 R = TypeVar("R")
 
-# Maximum number of requests read in a row before other tasks run; each takes up to a millisecond.
-IN_A_ROW = 4
+# Other tasks run after this many requests in a row, and after this time.
+IN_A_ROW = 16
+IN_A_ROW_SECONDS = 0.001
+
+# How many times the next request is looked for, for 60 µs in all.
+LOOKS = 100
+
+# Where that is in vain, it is not done for a while, twice as long after each time: at most so many requests.
+MOST_SKIPPED = 63
 
 
 class Turn:
@@ -37,7 +49,9 @@ class Turn:
         self._has_request = False
         self._waiting = trio.lowlevel.ParkingLot()
         self._poll: tuple[int, select.poll] | None = None
-        self._in_a_row = 0
+        self._in_a_row, self._until = 0, 0.0
+        # How many requests are not looked for, from the last time in vain, and of those how many are left.
+        self._skipped = self._skips = 0
 
     async def __aenter__(self) -> None:
         if self._is_taken:
@@ -66,13 +80,32 @@ class Turn:
             poll = select.poll()
             poll.register(descriptor, select.POLLIN)
             self._poll = descriptor, poll
-        if self._in_a_row < IN_A_ROW and self._poll[1].poll(0):
+        if self._may_go_on() and self.comes_soon(self._poll[1].poll):
             self._in_a_row += 1
             await trio.lowlevel.checkpoint_if_cancelled()
         else:
-            self._in_a_row = 0
             await trio.lowlevel.wait_readable(descriptor)
+            self._in_a_row, self._until = 0, clock.monotonic() + IN_A_ROW_SECONDS
         self._has_request = True
+
+    def _may_go_on(self) -> bool:
+        """Whether other tasks have run a short while ago."""
+        return self._in_a_row < IN_A_ROW and clock.monotonic() < self._until
+
+    def comes_soon(self, look: Callable[[float], list[tuple[int, int]]]) -> bool:
+        """Whether there is a request, or comes one while it is worth looking; `look` looks for it once."""
+        if look(0):
+            return True
+        if self._skips:
+            self._skips -= 1
+            return False
+        for _ in range(LOOKS):
+            if look(0):
+                self._skipped = 0
+                return True
+        # On a processor that the program shares with us it cannot come meanwhile.
+        self._skips = self._skipped = min(2 * self._skipped + 1, MOST_SKIPPED)
+        return False
 
 
 class _Workers:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import trio
 
+from cmsfs.fuse import request_turns
 from tests.support import memory_drive
 
 
@@ -60,8 +61,42 @@ async def test_other_tasks_run_while_requests_come(fs, drive, top, outside):
         nursery.start_soon(work)
         await outside(_look_up_many, top, 200)
         nursery.cancel_scope.cancel()
-    # At no time were more than a few requests served between two steps of it.
-    assert max(after - before for before, after in itertools.pairwise(steps)) <= 10
+    # Between two steps of it requests were served twice at most: before it in one pass, after it in another.
+    most = 2 * request_turns.IN_A_ROW + 2
+    assert max(after - before for before, after in itertools.pairwise(steps)) <= most
+
+
+class CountedLooks:
+    """What tells whether there is a request: at the looks with these numbers there is."""
+
+    def __init__(self, *there: int) -> None:
+        self.count, self._there = 0, there
+
+    def look(self, milliseconds: float) -> list[tuple[int, int]]:
+        self.count += 1
+        return [(0, 1)] if self.count in self._there else []
+
+
+def _looks(turn: request_turns.Turn, requests: CountedLooks) -> int:
+    before = requests.count
+    turn.comes_soon(requests.look)
+    return requests.count - before
+
+
+def test_next_request_is_looked_for_less_and_less_often_while_that_is_in_vain():
+    turn, requests = request_turns.Turn(), CountedLooks()
+    looked = [_looks(turn, requests) > 1 for _ in range(1000)]
+    times = [number for number, is_looked_for in enumerate(looked) if is_looked_for]
+    assert times[:6] == [0, 2, 6, 14, 30, 62]
+    assert {after - before for before, after in itertools.pairwise(times[6:])} == {
+        request_turns.MOST_SKIPPED + 1
+    }
+
+
+def test_next_request_is_looked_for_every_time_again_once_it_came_meanwhile():
+    turn, requests = request_turns.Turn(), CountedLooks(request_turns.LOOKS + 1 + 1 + 5)
+    assert [_looks(turn, requests) for _ in range(3)] == [request_turns.LOOKS + 1, 1, 5]
+    assert [_looks(turn, requests) for _ in range(3)] == [request_turns.LOOKS + 1, 1, request_turns.LOOKS + 1]
 
 
 async def test_unmount_ends_all_tasks_that_read_requests(tmp_path, mounting, outside):
