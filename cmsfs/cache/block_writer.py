@@ -7,6 +7,7 @@ change verified bytes.  The bits of the last missing blocks are set only after t
 SHA-1; a content that arrives in one piece is therefore never read unverified.
 """
 
+import contextlib
 import functools
 import logging
 from collections import Counter, OrderedDict
@@ -84,6 +85,16 @@ class BlockWriter:
             index = end + 1
         self._note_written(sha1)
 
+    def prepare(self, sha1: str, size: int) -> None:
+        """Create the file of a content of which nothing is present, while its first bytes are on the way:
+        that takes longer than writing a small file.  Never fails."""
+        content = self._contents.get(sha1, size)
+        if content.bits is None or any(content.bits) or content.writing or content.file.fd >= 0:
+            return
+        with contextlib.suppress(OSError):  # `write_blocks` meets it again
+            self._files.borrow(content.file, size=size, writable=True, create=True)
+            self._files.give_back(content.file)
+
     async def wrote(self, content: content_index.CachedContent, nbytes: int) -> None:
         """Account for `nbytes` that were written to the file and marked in the bitmap."""
         self._note_written(content.sha1)
@@ -107,7 +118,8 @@ class BlockWriter:
         self, content: content_index.CachedContent, first: int, last: int, data: memoryview
     ) -> None:
         file, single = content.file, len(data) == content.size
-        nothing_here = content.bits is not None and not any(content.bits)
+        # A prepared file is as one with blocks: if it is damaged, another one is begun.
+        nothing_here = content.bits is not None and not any(content.bits) and file.fd < 0
         try:
             fd = self._files.borrow(file, size=content.size, writable=True, create=nothing_here)
             try:

@@ -86,7 +86,7 @@ class BlockCache:
         # Local contents are added as dirty, and become evictable or are removed once marked clean.
         self.adopt_dirty, self.disown_dirty = self._dirty.adopt, self._dirty.disown
         self.settle_clean, self.drop_clean = self._dirty.settle, self._dirty.drop
-        self.write_blocks = self._writer.write_blocks
+        self.write_blocks, self.prepare = self._writer.write_blocks, self._writer.prepare
         self.landing = landing.Landings(self._writer, self._contents, self._files).begun
         # By SHA-1: how often, since the start, a content failed verification when it became complete.
         # Whoever read parts of it before the number grew may have read wrong bytes.

@@ -228,4 +228,8 @@ class BlockDownloader:
             room.left -= len(data)
         # atomic: no await between storing the blocks and notifying waiters
         run.first += -(-len(data) // BLOCK)
-        run.moved()
+        if run.moved():
+            # Readers continue now; all else about the response can wait.  The first of two checkpoints may
+            # end before the readers have run.
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()

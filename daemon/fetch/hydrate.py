@@ -10,6 +10,7 @@ Rule: raises only `OSError`, immediately if the service is known to be unreachab
 
 import errno
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -54,6 +55,9 @@ PINNED_RUNS = 4
 
 # A download that received bytes this recently continues, whatever the state of the connection.
 SILENT_SECONDS = 2.0
+
+# A reader's request has been sent this long after it was made.  What the daemon does before that delays it.
+SENT_SECONDS = 0.002
 
 STOPPING = "the daemon is shutting down"
 
@@ -100,6 +104,8 @@ class Hydrator:
         self._spare_small = trio.CapacityLimiter(PREFETCH_SMALL)
         self._pinned = trio.CapacityLimiter(PINNED)
         self._prefetch = Prefetch(db, self._prefetched)
+        # Files being read that the prefetch is not told of yet, in the order in which they were begun.
+        self._begun: deque[Ino] = deque()
 
     # ---- listings ------------------------------------------------------------------------------
 
@@ -213,14 +219,22 @@ class Hydrator:
         if not self._health.may_work:
             return
         if content is None or content.sha1 in self._fetches or not self._is_missing(content):
+            self._note_begun()
             self._prefetch.began(ino)
         else:
-            self._nursery.start_soon(self._prefetch_next, ino)
+            self._begun.append(ino)
+            self._nursery.start_soon(self._use_the_wait, content)
 
-    async def _prefetch_next(self, ino: Ino) -> None:
-        # Its reader's own request, which starts now, is sent before these.
-        await trio.lowlevel.checkpoint()
-        self._prefetch.began(ino)
+    async def _use_the_wait(self, content: Content) -> None:
+        """Do what is to be done before the bytes arrive, once the request for them is on its way."""
+        await trio.sleep(SENT_SECONDS)
+        if not self._blocks.is_short:
+            self._blocks.prepare(content.sha1, content.size)
+        self._note_begun()
+
+    def _note_begun(self) -> None:
+        while self._begun:
+            self._prefetch.began(self._begun.popleft())
 
     def _is_missing(self, content: Content) -> bool:
         return bool(self._blocks.missing(content.sha1, content.size, 0, 0, readable=True))

@@ -81,9 +81,9 @@ class Work(RequestContext):
         except trio.WouldBlock:
             await limiter.acquire_on_behalf_of(self)
 
-    def moved(self) -> None:
-        """Wake waiters after another part is available."""
-        self._waiters.unpark_all()
+    def moved(self) -> bool:
+        """Wake waiters after another part is available; return whether there were any."""
+        return bool(self._waiters.unpark_all())
 
     def end(self, error: OSError | None = None) -> None:
         """Mark the task as finished or failed."""

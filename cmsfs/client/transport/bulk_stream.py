@@ -58,6 +58,10 @@ class Sink(Protocol):
 class _Layer(Protocol):
     """A layer between the socket and the reader; non-blocking."""
 
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes have been read from the socket that were not taken yet."""
+
     def take(self) -> bytes | None:
         """Return received bytes; empty at the end of the stream, None if there are none yet."""
 
@@ -73,6 +77,10 @@ class _Plain:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+
+    @property
+    def has_more(self) -> bool:
+        return False
 
     def take(self) -> bytes | None:
         try:
@@ -97,6 +105,12 @@ class _Tls:
         self._below = below
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=hostname)
+        # Whether it can decrypt nothing before more has been received: asking it would cost an exception.
+        self._is_starved = False
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._incoming.pending or self.tls.pending() or self._below.has_more)
 
     def continue_handshake(self) -> bool:
         """Continue the handshake as far as possible; whether it is done.  Raises `ssl.SSLError`."""
@@ -109,6 +123,8 @@ class _Tls:
                     return False
 
     def take(self) -> bytes | None:
+        if self._is_starved and not self._fill():
+            return None
         while True:
             try:
                 return self.tls.read(RECORD_BYTES)
@@ -136,6 +152,7 @@ class _Tls:
 
     def _fill(self) -> bool:
         data = self._below.take()
+        self._is_starved = data is None
         if data is None:
             return False
         if data:
@@ -176,7 +193,9 @@ class BulkStream(httpcore.AsyncNetworkStream):
                 self._ended = True
                 return b""
             if self._answered < LOOP_BYTES:
-                data = self._gathered(data, min(LOOP_BYTES, max_bytes), until=0.0)
+                # A short record is the end of what the service has sent at once: mostly all of it.
+                if len(data) >= RECORD_BYTES or len(data) > max_bytes or self._layer.has_more:
+                    data = self._gathered(data, min(LOOP_BYTES, max_bytes), until=0.0)
                 await trio.lowlevel.checkpoint_if_cancelled()
             else:
                 until = clock.monotonic() + GATHER_SECONDS
