@@ -165,6 +165,7 @@ class Database:
         finally:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
+                self.ended += 1
 
     async def query(self, fn: Callable[[Connection], T]) -> T:
         """Run an unbounded read in a worker thread on a read-only connection."""

@@ -7,6 +7,7 @@ from cmsfs.cache.blocks import BlockCache
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica.changes import Change
+from cmsfs.replica.current_folder import CurrentFolder
 from cmsfs.replica.inodes import Inodes
 from cmsfs.sqlite import Database
 from cmsfs.vfs.ports import HydratorPort, Wakeable
@@ -19,6 +20,7 @@ class TreeContext:
     """The local state, the ports, and settings."""
 
     db: Database
+    folder: CurrentFolder
     blocks: BlockCache
     drafts: Drafts
     group_commit: GroupCommit

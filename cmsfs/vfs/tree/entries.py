@@ -32,12 +32,6 @@ from cmsfs.vfs.tree.context import TreeContext
 
 T = TypeVar("T")
 
-# Whether the folder is listed completely, and not local, as the shelf is, which is listed with the root.
-_LISTED_ITSELF = """
-  SELECT 1 FROM listing WHERE ino = ?1 AND listed_at >= 0
-  AND NOT EXISTS (SELECT 1 FROM node INDEXED BY node_local WHERE ino = ?1 AND local)
-"""
-
 
 class Entries:
     """Changes of directory entries."""
@@ -54,7 +48,7 @@ class Entries:
         self._mass_changes = mass_changes
         self._delete_guard = delete_guard
         self._folder_locks = folder_locks
-        self._db = context.db
+        self._db, self._folder = context.db, context.folder
         self._group_commit = context.group_commit
         self._hydrator = context.hydrator
         self._push = context.push
@@ -69,12 +63,10 @@ class Entries:
 
     async def listed(self, folder: Ino, node: Node | None = None) -> None:
         """Wait until the folder is listed; `node`: the folder's node, if the caller has it."""
-        if node is None and self._db.row(_LISTED_ITSELF, folder) is not None:
-            return
-        node = node or tree.find(self._db, folder)
+        node = node or self._folder.find(folder)
         if node is not None and node.is_shelf:
             folder = ROOT  # shared items are listed with the root
-        if not tree.is_listed(self._db, folder):
+        if not self._folder.is_listed(folder):
             await self._hydrator.listing(folder)
 
     # ---- creating ------------------------------------------------------------------------------
@@ -129,7 +121,7 @@ class Entries:
         naming.check(parent, name)
         self._quota.check_disk()
         at = self._db.ended
-        if (above := tree.find(self._db, parent)) is not None:
+        if (above := self._folder.find(parent)) is not None:
             is_save = self._save_patterns.who_left(parent, name) is not None
             shared_folder.check_making(above, name, kind, self._local_names, is_save=is_save)
             if kind is NodeKind.FOLDER:
@@ -152,7 +144,7 @@ class Entries:
             insert(conn, ino, due, now, local)
             return ino, draft
 
-        return await self.change(txn, lazily=lazily)
+        return await self.change(txn, lazily=lazily, touches=(parent, now))
 
     # ---- removing ------------------------------------------------------------------------------
 
@@ -187,6 +179,7 @@ class Entries:
                 raise errno_map.oserror(errno.ENOTDIR if folder else errno.EISDIR, name)
             if folder and tree.has_children(conn, node.ino):
                 raise errno_map.oserror(errno.ENOTEMPTY, name)
+            tree.touch(conn, parent, now)
             if save_patterns.stepped_aside(conn, node):
                 return None
             tree.detach(conn, node.ino)
@@ -195,10 +188,10 @@ class Entries:
                 deletions.mark_deleted(conn, node.ino, seen=gone_as)
             else:
                 save_patterns.remove(conn, node, follower, due_ns=due)
-            tree.touch(conn, parent, now)
             return node.ino
 
-        removed = await self.change(txn)
+        is_alone = follower is None and gone_as is None and not folder
+        removed = await self.change(txn, touches=(parent, now) if is_alone else None)
         if removed is not None and not folder:
             self._save_patterns.note_left(removed, parent, name)
         if removed is not None and self._mass_changes is not None and node is not None:
@@ -257,10 +250,11 @@ class Entries:
         if target is not None and target.ino != node.ino:
             await self._check_unlocked(target, removes=not call.flags & renaming.EXCHANGE)
         left = self._save_patterns.who_left(call.parent, call.name)
-        due = self.due()
+        due, now, known = self.due(), clock.time_ns(), self._folder.find(call.parent)
 
         def txn(conn: Connection) -> Ino | None:
-            into, is_so = _folder(conn, call.parent), self._db.ended == at
+            is_so = self._db.ended == at
+            into = _folder(conn, call.parent, known if is_so else None)
             moved = renaming.Moved(
                 node=node if is_so else _same_child(conn, call.old_parent, call.old_name, node),
                 target=clash if is_so else _same_child(conn, call.parent, call.name, target),
@@ -268,10 +262,18 @@ class Entries:
                 new=into,
             )
             return renaming.apply(
-                conn, call, moved, self._local_names, due_ns=due, was_born_here=recently, left=left
+                conn,
+                call,
+                moved,
+                self._local_names,
+                due_ns=due,
+                now_ns=now,
+                was_born_here=recently,
+                left=left,
             )
 
-        displaced = await self.change(txn)
+        is_alone = clash is None and left is None and not node.is_folder and call.parent == call.old_parent
+        displaced = await self.change(txn, touches=(call.parent, now) if is_alone else None)
         if call.flags & renaming.EXCHANGE and target is not None:
             self._save_patterns.note_left(target.ino, call.parent, call.name)
         self._save_patterns.note_left(node.ino, call.old_parent, call.old_name)
@@ -300,9 +302,23 @@ class Entries:
 
     # ---- committing ----------------------------------------------------------------------------
 
-    async def change(self, txn: Callable[[Connection], T], *, lazily: bool = False) -> T:
-        """Commit a change of the tree, schedule its group commit, and wake the push."""
-        result = await self._db.write_short(txn, lazily=lazily)
+    async def change(
+        self, txn: Callable[[Connection], T], *, lazily: bool = False, touches: tuple[Ino, int] | None = None
+    ) -> T:
+        """Commit a change of the tree, schedule its group commit, and wake the push.
+
+        `touches`: all that it does to folders is to set the times of this one.
+        """
+        began = -1
+
+        def noted(conn: Connection) -> T:
+            nonlocal began
+            began = self._db.ended
+            return txn(conn)
+
+        result = await self._db.write_short(noted, lazily=lazily)
+        if touches is not None:
+            self._folder.keep(began, *touches)
         self._group_commit.note()
         self._push.wake()
         return result
@@ -324,7 +340,8 @@ class Entries:
                 ops.record_touch(conn, ino, due_ns=due)
 
         # As `cp -a` and `tar` do before they close a new file.
-        await self.change(txn, lazily=self._db.is_open and ino == self._newest)
+        is_new = ino == self._newest
+        await self.change(txn, lazily=self._db.is_open and is_new, touches=(ino, 0) if is_new else None)
 
     def due(self) -> int:
         """Return when a change made now is due to be sent, in nanoseconds."""

@@ -20,6 +20,7 @@ from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.group_commit import GroupCommit
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
+from cmsfs.replica.current_folder import CurrentFolder
 from cmsfs.replica.inodes import Inodes
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.sqlite import Database
@@ -79,6 +80,7 @@ class Filesystem:
         self.excluded = naming.ExcludedFolders(db, exclude)
         context = TreeContext(
             db=db,
+            folder=CurrentFolder(db),
             blocks=blocks,
             drafts=drafts,
             group_commit=group_commit,
@@ -92,7 +94,7 @@ class Filesystem:
             publish=publish,
         )
         self._db, self._drafts, self._group_commit, self._account = db, drafts, group_commit, account
-        self._rights = account.rights
+        self._folder, self._rights = context.folder, account.rights
         self._handles = Handles()
         self._snapshots = Snapshots(db, self.excluded.hides)
         self._reaper = Reaper(context)
@@ -129,7 +131,7 @@ class Filesystem:
         if name in (".", ".."):
             return self._looked_up(self.above(parent) if name == ".." else self._undeleted(parent))
         node = tree.find_child(self._db, parent, name)
-        if node is None and not tree.is_listed(self._db, parent):
+        if node is None and not self._folder.is_listed(parent):
             await self._entries.listed(parent)
             node = tree.find_child(self._db, parent, name)
         if node is None or self.excluded.hides(node):
@@ -235,8 +237,7 @@ class Filesystem:
         return ino
 
     def _node(self, ino: Ino) -> Node:
-        node = tree.find(self._db, ino)
-        if node is None:
+        if (node := self._folder.find(ino)) is None:
             raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
         return node
 

@@ -12,7 +12,6 @@ from cmsfs.journal import ops
 from cmsfs.replica import naming as replica_naming
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
-from cmsfs.runtime import clock
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.heuristics import local_files, save_patterns
 from cmsfs.vfs.heuristics.local_files import LocalFiles
@@ -51,6 +50,7 @@ def apply(
     local_names: LocalFiles,
     *,
     due_ns: int,
+    now_ns: int,
     was_born_here: bool,
     left: Ino | None = None,
 ) -> Ino | None:
@@ -64,7 +64,7 @@ def apply(
         raise errno_map.oserror(errno.ENOENT, call.old_name)
     if call.flags & EXCHANGE:
         shared_folder.check_exchange(old, new)
-        _exchange(conn, node, call, nodes, local_names, due_ns=due_ns)
+        _exchange(conn, node, call, nodes, local_names, due_ns=due_ns, now_ns=now_ns)
         return None
     if target is not None and target.ino == node.ino:
         target = None
@@ -88,7 +88,7 @@ def apply(
     if target is None:
         save_patterns.bring_back(conn, local_names, node.ino, left, due_ns=due_ns)
     for ino in {call.old_parent, call.parent}:
-        tree.touch(conn, ino, clock.time_ns())
+        tree.touch(conn, ino, now_ns)
     return target.ino if target is not None else None
 
 
@@ -120,6 +120,7 @@ def _exchange(
     local_names: LocalFiles,
     *,
     due_ns: int,
+    now_ns: int,
 ) -> None:
     target = nodes.target
     if target is None or target.name != call.name:
@@ -137,4 +138,4 @@ def _exchange(
         local_files.update_locality(conn, local_names, tree.get(conn, ino), folder, due_ns=due_ns)
         ops.record_move(conn, tree.get(conn, ino), due_ns=due_ns)
     for ino in {call.old_parent, call.parent}:
-        tree.touch(conn, ino, clock.time_ns())
+        tree.touch(conn, ino, now_ns)

@@ -48,7 +48,7 @@ class FileWriter:
         pages: MutableMapping[Ino, PageVersion],
         read_content: Callable[[Content, int, int], Awaitable[bytes | bytearray]],
     ) -> None:
-        self._db = context.db
+        self._db, self._folder = context.db, context.folder
         self._drafts = context.drafts
         self._group_commit = context.group_commit
         self._hydrator = context.hydrator
@@ -106,20 +106,24 @@ class FileWriter:
             return
         due = clock.time_ns() + self._drafts.debounce_ns(draft, self._settle_seconds)
 
-        def txn(conn: Connection) -> tuple[int, list[Change]]:
+        def txn(conn: Connection) -> tuple[int, list[Change], int | None]:
+            began: int | None = self._db.ended
             generation, changes = draft.record(conn), list[Change]()
             row = conn.execute(_PLACE_AND_DUE, (draft.ino,)).fetchone()
             parent, local, recorded_due = row if row is not None else (None, 0, None)
             if parent is None and lineages.is_displaced(conn, draft.ino):
                 lineages.name_displaced(conn, draft.ino, changes)
+                began = None
                 parent = tree.parent_at(conn, draft.ino)
             is_due = recorded_due is not None and 0 <= due - recorded_due < MOMENT_NS
             if parent is not None and not (is_due or local):
                 ops.record(conn, draft.ino, ops.OpKind.UPLOAD, due_ns=due)
-            return generation, changes
+            return generation, changes, began
 
         while True:
-            recorded, changes = await self._db.write_short(txn)
+            recorded, changes, began = await self._db.write_short(txn)
+            if began is not None:
+                self._folder.keep(began, draft.ino, 0)
             draft.recorded(recorded)
             if changes:
                 self._publish(changes)
