@@ -149,8 +149,8 @@ class EventFeed:
 
         def txn(conn: Connection) -> None:
             _keep(conn, position, asked_at)
-            # What was listed without a position, or followed by another feed, may have changed until now.
-            if missed or tree.has_listings(conn):
+            reconciler.schedule_for_listings(conn)
+            if missed:
                 reconciler.schedule(conn, reconciler.FULL)
 
         await self._context.db.write(txn)

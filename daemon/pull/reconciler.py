@@ -86,6 +86,13 @@ def schedule(conn: Connection, what: str) -> None:
         kv_store.put(conn, kv_store.SWEEP_DUE, FULL if before == RUNNING else what)
 
 
+def schedule_for_listings(conn: Connection) -> None:
+    """Request a full sweep if folders were listed, or are being listed, before a feed knew where it begins:
+    what changed since was reported to nobody."""
+    if tree.has_listings(conn) or kv_store.at(conn, kv_store.CRAWL) is not None:
+        schedule(conn, FULL)
+
+
 class Reconciler:
     """The agent that compares the tree with the service periodically.
 

@@ -69,9 +69,7 @@ class SearchFeed:
 
         def txn(conn: Connection) -> None:
             _advance(conn, newest, newest)
-            # What was listed without a cursor, or followed by another feed, may have changed until now.
-            if tree.has_listings(conn):
-                reconciler.schedule(conn, reconciler.FULL)
+            reconciler.schedule_for_listings(conn)
 
         await self._context.db.write(txn)
 

@@ -181,6 +181,26 @@ async def test_changes_between_the_first_listing_and_the_first_poll_are_found(
         assert await drive.names() == ["new"]
 
 
+async def test_changes_between_the_windows_of_an_interrupted_listing_are_found(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    """A drive that started offline has listed the folders, then loses the network until after the changes."""
+    network.is_down = True
+    async with starting() as drive:
+        network.is_down = False
+        async with trio.open_nursery() as nursery:
+            arrived, _ = network.gate("GET", "type=file", before=True)
+            nursery.start_soon(drive.agents.crawler.once)
+            await arrived.wait()
+            nursery.cancel_scope.cancel()
+        await other.file("f", b"x", parent=await other.folder("new"))
+        await drive.agents.pull.begin()
+        await drive.agents.crawler.once()
+        assert await drive.agents.reconciler.is_full_due()
+        await drive.agents.reconciler.once(full=True)
+        assert await drive.names("new") == ["f"]
+
+
 @pytest.mark.parametrize("settings", ["search"], indirect=True)
 async def test_cursor_at_rest_reads_no_older_changes(
     starting: Starting, other: Remote, mock_clock: trio.testing.MockClock
