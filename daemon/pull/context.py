@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from cmsfs import errors
 from cmsfs.client.session import Client
 from cmsfs.models.content import entries, items
+from cmsfs.replica import kv_store
 from cmsfs.replica.nodes import ItemKey
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 from daemon.core import concurrency
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates, RemovedItem
@@ -37,6 +39,13 @@ class PullContext:
     remote_updates: RemoteUpdates
     health: Health
     new_folders: NewFolders
+    # Set when a sweep is due.
+    sweep_due: Signal = field(default_factory=Signal)
+
+    def wake_sweep(self) -> None:
+        """Let a sweep that was scheduled begin at once."""
+        if kv_store.get(self.db, kv_store.SWEEP_DUE) is not None:
+            self.sweep_due.set()
 
     async def ask(self, keys: Iterable[ItemKey]) -> ItemAnswers:
         """Request the current state of these items.  Raises `RemoteError`."""

@@ -154,6 +154,7 @@ class EventFeed:
                 reconciler.schedule(conn, reconciler.FULL)
 
         await self._context.db.write(txn)
+        self._context.wake_sweep()
         self._position = position
         # A service restored from a backup continues from an older number.
         self._applied_ids.clear()

@@ -27,7 +27,6 @@ from cmsfs.models.content.search import Query
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.runtime import clock
-from cmsfs.wakeup import Signal
 from daemon.core import request_scheduler
 from daemon.core.request_scheduler import Priority
 from daemon.listing import search_windows
@@ -117,7 +116,7 @@ class Reconciler:
         self._windows = search_windows.Windows(context.client.search, context.health, purpose="sweep")
         self._query = Query(query=EVERYTHING, ancestor_folder_ids=[tree.root_id(context.db)])
         self._sweeping = trio.Lock()
-        self._wanted = Signal()
+        self._wanted = context.sweep_due
         self._quick_at = float("-inf")
         self.differences = 0  # found since the start
 
@@ -148,10 +147,6 @@ class Reconciler:
             return ""
         await self._context.db.write(lambda conn: schedule(conn, FULL))
         return "The tree is still being listed; it will be compared with the service after that."
-
-    def soon(self) -> None:
-        """Check soon: something may have been missed."""
-        self._wanted.set()
 
     async def once(self, *, full: bool) -> int | None:
         """Compare now and apply the differences; return the number of changes.  Raises `RemoteError`.

@@ -72,6 +72,7 @@ class SearchFeed:
             reconciler.schedule_for_listings(conn)
 
         await self._context.db.write(txn)
+        self._context.wake_sweep()
 
     async def once(self) -> bool:
         """Poll; return whether both results were stable, so that the cursors advanced."""

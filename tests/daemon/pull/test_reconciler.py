@@ -182,3 +182,25 @@ async def test_comparison_requested_during_another_one_is_made_after_it(
     assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
     await drive.agents.reconciler.once(full=True)
     assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None
+
+
+@pytest.mark.parametrize("settings", ["events"], indirect=True)
+async def test_a_sweep_begins_when_the_events_are_found_to_be_incomplete(
+    drive: Drive, other: Remote, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    mock_clock.rate = 1
+    gone = await other.file("gone", b"x")
+    assert await drive.names() == ["gone"]
+    await drive.poll()
+    nursery.start_soon(drive.agents.reconciler.run)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(reconciler.SETTLE_SECONDS)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    await other.client.items.delete("file", gone)
+    await drive.db.write(partial(kv_store.put, key=kv_store.EVENTS_POSITION, value="of another service"))
+    drive.agents.pull._feed._position = None  # type: ignore[attr-defined]
+    await drive.poll()
+    with trio.fail_after(reconciler.LOOK_SECONDS / 4):
+        while await drive.names():
+            await drive.changed.wait()
+            await trio.testing.wait_all_tasks_blocked(0.01)
