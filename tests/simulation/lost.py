@@ -79,11 +79,18 @@ def lost_with_cache(sim: "_Simulation", machine: Machine) -> set[str]:
 
 
 def lost_with_versions(sim: "_Simulation", machine: Machine) -> set[str]:
-    """Return paths that exist only here, whose bytes only the service had until somebody purged them."""
+    """Return paths that exist only here, whose bytes only the service had until somebody purged them; or put
+    them in the trash, if the file is never uploaded, so that no upload restores them from there."""
     db, found = machine.agents.state.db, set()
     had = {row["sha1"] for row in sim.service.store.read("SELECT sha1 FROM version")}
-    only_here = "SELECT ino, sha1 FROM node WHERE kind = 'file' AND parent IS NOT NULL AND remote_id IS NULL"
+    only_here = """
+      SELECT ino, sha1, EXISTS (SELECT 1 FROM op WHERE op.ino = node.ino) AS is_sent FROM node
+       WHERE kind = 'file' AND parent IS NOT NULL AND remote_id IS NULL AND sha1 IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM content WHERE content.sha1 = node.sha1 AND dirty)
+    """
     for row in db.rows(only_here):
-        if row["sha1"] in sim.ledger.replaced and row["sha1"] not in had:
+        is_there = row["sha1"] in had
+        is_trashed = is_there and not (row["is_sent"] or sim.service.store.read(_ALIVE, row["sha1"]))
+        if is_trashed or (row["sha1"] in sim.ledger.replaced and not is_there):
             found.add(tree.path(db, row["ino"]).lstrip("/"))
     return found
