@@ -88,8 +88,10 @@ class Database:
         # Length of the log, in bytes, at which a checkpoint is due, and at which `write_back` is.
         self._checkpoint_at = self._write_back_at = self._max_log_bytes
         self._backfiller: Connection | None = None
-        # Whether `write_lazily` has left a transaction open, on the loop.
+        # Whether a lazy `write_short` has left a transaction open, on the loop; and what was done in it, each
+        # with its result.
         self.is_open = False
+        self._left_open: list[tuple[Callable[[Connection], Any], Any]] = []
         # Whether the disk has so much room that no commit fails for lack of it, and that the log may become
         # longer until `write_back` is called, which somebody does twice a second.
         self.has_much_room: Callable[[], bool] = lambda: False
@@ -140,7 +142,8 @@ class Database:
         """Like `write`, for a transaction of a few indexed statements: on the loop unless it could then wait
         for the disk.
 
-        With `lazily` a killed process may lose it until the next transaction, `settle`, or `sync_log`.
+        With `lazily` a killed process may lose it until the next transaction, `settle`, or `sync_log`.  If
+        that fails to commit, `txn` is called once more: it has to do and return the same.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         async with LockGuard(self._write_lock):
@@ -154,18 +157,17 @@ class Database:
         return result
 
     def settle(self) -> None:
-        """Commit the transaction that was left open, if there is one; on the loop."""
+        """Commit the transaction that was left open, if there is one; on the loop.  If that fails, it stays
+        open."""
         if not self.is_open:
             return
-        self.is_open = False
         try:
             self._writer.execute("COMMIT")
+            self._left_open.clear()
         except sqlite3.OperationalError as error:
             raise self._failure(error) from error
         finally:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-                self.ended += 1
+            self._reopen()
 
     async def query(self, fn: Callable[[Connection], T]) -> T:
         """Run an unbounded read in a worker thread on a read-only connection."""
@@ -263,8 +265,11 @@ class Database:
             is_done = True
             if not lazily:
                 conn.execute("COMMIT")
-            elif joined:
-                conn.execute("RELEASE joined")
+                self._left_open.clear()
+            else:
+                if joined:
+                    conn.execute("RELEASE joined")
+                self._left_open.append((txn, result))
         except sqlite3.OperationalError as error:
             raise self._failure(error) from error
         finally:
@@ -274,7 +279,7 @@ class Database:
                 conn.execute("RELEASE joined")
             elif conn.in_transaction and not (is_done and lazily):
                 conn.execute("ROLLBACK")
-            self.is_open = conn.in_transaction
+            self._reopen()
             self.ended += 1
             if self.on_transaction_end is not None:
                 self.on_transaction_end()
@@ -283,6 +288,23 @@ class Database:
             if in_thread and self._is_checkpoint_due():
                 self._checkpoint()
         return result
+
+    def _reopen(self) -> None:
+        """Do anew what was left open if it was rolled back, because a commit failed: who asked for it was
+        told that it is done, and goes on with the numbers of the new rows."""
+        conn = self._writer
+        try:
+            if self._left_open and not conn.in_transaction:
+                self.ended += 1
+                conn.execute("BEGIN IMMEDIATE")
+                if any(txn(conn) != result for txn, result in self._left_open):
+                    raise sqlite3.IntegrityError("a transaction had another result")
+        except Exception:
+            log.exception("what was not committed yet is lost")
+            self._left_open.clear()
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
+        self.is_open = conn.in_transaction
 
     def _failure(self, error: sqlite3.OperationalError) -> Exception:
         """Return what to raise for an error of SQLite."""
@@ -342,11 +364,13 @@ class Database:
 
     def close(self) -> None:
         """Close every connection; the caller has stopped using the database."""
-        self.settle()
-        for conn in (*self._idle_readers, self._backfiller, self._reader, self._writer):
-            if conn is not None:
-                conn.close()
-        self._idle_readers.clear()
+        try:
+            self.settle()
+        finally:
+            for conn in (*self._idle_readers, self._backfiller, self._reader, self._writer):
+                if conn is not None:
+                    conn.close()
+            self._idle_readers.clear()
 
 
 def _max_log_pages() -> int:

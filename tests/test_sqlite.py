@@ -1,6 +1,5 @@
 """The database under trio: transactions, their failures, and who sees what."""
 
-import contextlib
 import errno
 import sqlite3
 import threading
@@ -320,79 +319,3 @@ async def test_who_waits_for_the_next_transaction_hears_of_it(tmp_path: Path) ->
                 nursery.start_soon(db.written.wait)
                 await trio.testing.wait_all_tasks_blocked()
                 await write(lambda conn: conn.execute("INSERT INTO t VALUES (1)"))
-
-
-# ---- a transaction that is left open -------------------------------------------------------------
-
-
-def _add(number: int) -> Callable[[sqlite.Connection], Any]:
-    return lambda conn: conn.execute("INSERT INTO t VALUES (?, 0)", (number,))
-
-
-def _committed(db: sqlite.Database) -> list[int]:
-    """What a process that is killed now leaves."""
-    with contextlib.closing(sqlite3.connect(db.path)) as conn:
-        return [row[0] for row in conn.execute("SELECT a FROM t ORDER BY a")]
-
-
-async def test_a_lazy_write_is_committed_with_the_next_one(tmp_path: Path) -> None:
-    async with sqlite.open_database(tmp_path / "db", SCHEMA) as db:
-        db.has_much_room = lambda: True
-        await db.write_short(_add(1))
-        await db.write_short(_add(2), lazily=True)
-        await db.write_short(_add(3), lazily=True)
-        assert [row["a"] for row in db.rows("SELECT a FROM t ORDER BY a")] == [1, 2, 3]
-        assert _committed(db) == [1]
-        await db.write_short(_add(4))
-        assert _committed(db) == [1, 2, 3, 4]
-
-
-async def test_a_failure_undoes_its_own_transaction_only(tmp_path: Path) -> None:
-    def fail(conn: sqlite.Connection) -> None:
-        _add(9)(conn)
-        raise KeyError("x")
-
-    async with sqlite.open_database(tmp_path / "db", SCHEMA) as db:
-        db.has_much_room = lambda: True
-        await db.write_short(_add(1))
-        for lazily in (True, False):
-            await db.write_short(_add(2), lazily=True)
-            with pytest.raises(KeyError):
-                await db.write_short(fail, lazily=lazily)
-        db.settle()
-        assert _committed(db) == [1, 2, 2]
-
-
-@pytest.mark.parametrize("how", ["settle", "query", "write", "durable", "sync", "write_back", "close"])
-async def test_what_needs_a_commit_makes_it(tmp_path: Path, how: str) -> None:
-    async with sqlite.open_database(tmp_path / "db", SCHEMA) as db:
-        db.has_much_room = lambda: True
-        await db.write_short(_add(1))
-        await db.write_short(_add(2), lazily=True)
-        match how:
-            case "settle":
-                db.settle()
-            case "query":
-                assert await db.query(lambda conn: conn.execute("SELECT count(*) FROM t").fetchone()[0]) == 2
-            case "write" | "durable":
-                await db.write(_add(3), durable=how == "durable")
-                assert _committed(db) == [1, 2, 3]
-            case "sync":
-                with db.log_syncing():
-                    assert _committed(db) == [1, 2]
-                    await db.write_short(_add(3), lazily=True)  # in a thread, which leaves nothing open
-                    assert _committed(db) == [1, 2, 3]
-            case "write_back":
-                db.limit_log_size(1)
-                await db.write_back()
-                await db.checkpoint_log()
-        if how != "close":
-            assert _committed(db)[:2] == [1, 2]
-    assert _committed(db)[:2] == [1, 2]
-
-
-async def test_nothing_is_left_open_where_room_is_short(tmp_path: Path) -> None:
-    async with sqlite.open_database(tmp_path / "db", SCHEMA) as db:
-        await db.write_short(_add(1))
-        await db.write_short(_add(2), lazily=True)
-        assert _committed(db) == [1, 2]

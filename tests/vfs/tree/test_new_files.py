@@ -2,7 +2,10 @@
 
 import contextlib
 import os
+import resource
 import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +71,36 @@ async def test_the_number_of_a_draft_with_a_file_is_not_given_again(drive: Drive
     await drive.fs.write(opened.fh, ROW_BYTES, b"x")
     assert drive.draft_of(made.ino).path.exists()
     assert list(left(drive)) == ["f"]
+
+
+@contextlib.contextmanager
+def full_log(drive: Drive) -> Iterator[None]:
+    """Inside, no commit fits into the log."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (Path(f"{drive.db.path}-wal").stat().st_size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("data", [b"", b"some"])
+async def test_a_new_file_outlives_a_commit_that_fails(drive: Drive, data: bytes) -> None:
+    """Whoever made that commit is told; the file's own program only if it is its close."""
+    opened, made = await drive.fs.create(ROOT, "f", 0o644, os.O_WRONLY)
+    if data:
+        await drive.fs.write(opened.fh, 0, data)
+    await drive.fs.setattr(made.ino, SetAttr(mode=0o600), opened.fh)
+    with full_log(drive):
+        with pytest.raises(sqlite3.OperationalError):
+            await drive.db.query(lambda conn: None)
+        with pytest.raises(sqlite3.OperationalError):
+            await drive.fs.flush(opened.fh)
+    assert drive.names() == ["f"]
+    assert left(drive) == {}
+    _, other = await drive.fs.create(ROOT, "g", 0o644, os.O_WRONLY)
+    assert other.ino != made.ino
+    await drive.fs.flush(opened.fh)
+    assert left(drive)["f"][:2] == (len(data), 0o600)
+    assert drive.draft_of(made.ino).size == len(data)
+    assert await drive.read_file("f") == data
