@@ -109,6 +109,12 @@ def find(db: Database, seq: int) -> Op | None:
     return op_of(row) if row else None
 
 
+def is_as_claimed(conn: Connection, op: Op) -> bool:
+    """Whether the operation has not been requested anew or dropped since it was claimed."""
+    row = conn.execute("SELECT revision FROM op WHERE seq = ?", (op.seq,)).fetchone()
+    return row is not None and row["revision"] == op.revision
+
+
 def states(db: Database, ino: Ino) -> list[Op]:
     """Return the operations of one node."""
     return [op_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM op WHERE ino = ?", ino)]

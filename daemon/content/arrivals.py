@@ -2,9 +2,25 @@
 
 from sqlite3 import Connection
 
+import trio
+
+from cmsfs import errors
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import Node, NodeKind, Remote
+from cmsfs.replica.nodes import Node, NodeKind, Remote, remote_from_item
 from daemon.push.context import PushContext
+
+# A program waits that has had no answer to a change of the item.
+LOOK_SECONDS = 2.0
+
+
+async def looked_at(context: PushContext, item: Remote) -> Remote:
+    """Return an item as the service has it now; as it was, if the service does not say so soon."""
+    with trio.move_on_after(LOOK_SECONDS):
+        try:
+            return remote_from_item(await context.get(item.kind, item.id))
+        except errors.CmsfsError:
+            pass
+    return item
 
 
 async def arrived(context: PushContext, item: Remote) -> Node | None:

@@ -37,7 +37,7 @@ from cmsfs.vfs.ports import AccountPort, TrashPages
 from cmsfs.vfs.tree import naming as vfs_naming
 from cmsfs.vfs.virtual import trash
 from daemon.account import leave
-from daemon.content.arrivals import arrived
+from daemon.content.arrivals import arrived, looked_at
 from daemon.core.health import Health
 from daemon.push.context import PushContext
 from daemon.push.dispatcher import Dispatcher
@@ -198,10 +198,12 @@ class RemoteTrash:
         try:
             moved = await self._move(answer, folder, wanted)
         except BaseException:
-            # Wherever it is now, there it is to be seen.
+            # Wherever it is now, there it is to be seen: it may have been moved without an answer.
             with trio.CancelScope(shield=True):
-                await self._arrived(answer, None)
-            log.warning("it was restored to its original folder, and could not be moved from there")
+                now = await looked_at(self.context, answer)
+                await self._arrived(now, None)
+            if now.parent_id != folder.remote_id:
+                log.warning("it was restored to its original folder, and could not be moved from there")
             raise
         return await self._arrived(moved, folder)
 

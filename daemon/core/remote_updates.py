@@ -1,9 +1,10 @@
 """Applies remote items to the tree and then invalidates the kernel's caches; the only way in.
 
-Listings and polls pass their pages to `apply`.  Items that the push is creating at this moment are deferred:
+Listings and polls pass their pages to `apply`. Items that the push is creating at this moment are deferred:
 an item on a page may be our own, whose response is still in flight, and would be taken for somebody else's
-item of the same name.  The same applies to requests without a response (`replica.rows.in_flight`), until the
-push has found out.  Deferred updates (`merge.local_work`) are settled later.
+item of the same name; and so are items that it is moving for a node that does not have them any more. The
+same applies to requests without a response (`replica.rows.in_flight`), until the push has found out. Deferred
+updates (`merge.local_work`) are settled later.
 
 Rule: publish after the commit.
 """
@@ -20,7 +21,7 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import entries, items
 from cmsfs.replica import changes, kv_store, tree
 from cmsfs.replica.merge import apply_remote, deletions, local_work
-from cmsfs.replica.nodes import ItemKey, NodeKind, Remote, remote_from_item
+from cmsfs.replica.nodes import Ino, ItemKey, NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import offers
 from cmsfs.sqlite import Database
@@ -52,6 +53,8 @@ class RemoteUpdates:
         self._db = db
         self._hub = hub
         self._making: Counter[_Place] = Counter()
+        # Items that are being moved or renamed, and the nodes that had them at the request.
+        self._moving: dict[ItemKey, Ino] = {}
         self._deleted: OrderedDict[ItemKey, int] = OrderedDict()
         # Items in a listing whose reported deletion is newer.
         self._disputed: OrderedDict[ItemKey, None] = OrderedDict()
@@ -70,6 +73,24 @@ class RemoteUpdates:
             self._making[place] -= 1
             if not self._making[place]:
                 del self._making[place]
+
+    @contextmanager
+    def moving(self, key: ItemKey, ino: Ino) -> Iterator[None]:
+        """Context while the item of this node is being renamed or moved."""
+        self._moving[key] = ino
+        try:
+            yield
+        finally:
+            self._moving.pop(key, None)
+
+    def is_moved_for_another(self, key: ItemKey, ino: Ino) -> bool:
+        """Whether the item that this node has is being moved at this moment to where another node was, which
+        had it before: until the answer its place says nothing about that of the node."""
+        return self._moving.get(key, ino) != ino
+
+    def is_moving(self, key: ItemKey) -> bool:
+        """Whether the item is being renamed or moved."""
+        return key in self._moving
 
     def is_being_made(self, folder: str, name_key: str) -> bool:
         """Whether an item of this name in this folder may be our own, whose response is pending."""
@@ -212,7 +233,8 @@ class RemoteUpdates:
                 if is_listing:
                     self._disputed[one.kind, one.id] = None
                 continue
-            (later if making and self._is_ours(one, making) else now).append(one)
+            is_ours = (making and self._is_ours(one, making)) or (self._moving and self._is_passing(one))
+            (later if is_ours else now).append(one)
         return now, later, never
 
     def _is_from_before_deletion(self, one: Remote, believed: apply_remote.Believed) -> bool:
@@ -228,6 +250,10 @@ class RemoteUpdates:
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
         place = (one.parent_id, wire_names.name_key(one.name))
         return place in making and tree.find_remote(self._db, one.kind, one.id) is None
+
+    def _is_passing(self, one: Remote) -> bool:
+        node = tree.find_remote(self._db, one.kind, one.id)
+        return node is not None and self.is_moved_for_another((one.kind, one.id), node.ino)
 
     def _vanish(self, conn: Connection, one: RemovedItem) -> list[changes.Change]:
         node = tree.remote_at(conn, one.kind, one.id)

@@ -64,6 +64,8 @@ class DeferredUpdates:
         ]
 
     def _is_made(self, doubt: DeferredUpdate) -> bool:
+        if self._context.remote_updates.is_moving((doubt.kind, doubt.id)):
+            return True
         if doubt.folder is None or doubt.name_key is None:
             return False
         return self._context.remote_updates.is_being_made(doubt.folder, doubt.name_key)

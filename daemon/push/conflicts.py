@@ -67,7 +67,8 @@ def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:
 
 
 def is_leaving(context: PushContext, task: queue.Task, node: Node, theirs: items.Item) -> bool:
-    """Whether the conflicting item is also ours, and a pending operation will move or delete it."""
+    """Whether the conflicting item is also ours, and a pending operation will move or delete it; or one that
+    another node had before is moving it at this moment."""
     folder = task.parent.remote_id if task.parent is not None else None
     name = naming.remote_name(node)
     if isinstance(theirs, items.File) and in_flight.belongs_to_other_node(
@@ -77,6 +78,8 @@ def is_leaving(context: PushContext, task: queue.Task, node: Node, theirs: items
     holder = tree.find_remote(context.db, NodeKind(theirs.type), theirs.id)
     if holder is None or holder.ino == node.ino:
         return False
+    if context.remote_updates.is_moved_for_another((holder.kind, theirs.id), holder.ino):
+        return True
     leaving = (ops.OpKind.MOVE, ops.OpKind.TRASH)
     return any(op.kind in leaving and op.state != "held" for op in queue.states(context.db, holder.ino))
 

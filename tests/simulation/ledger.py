@@ -126,11 +126,12 @@ class Ledger(ledger.Ledger):
 
     def record_read(self, data: bytes, where: str) -> None:
         """A program has read this as the complete contents of a file."""
-        if sha1(data) not in self.labels and not data.startswith(b"[InternetShortcut]"):
+        is_foreign = sha1(data) not in self.labels and not data.startswith(b"[InternetShortcut]")
+        if is_foreign:
             self.foreign.append(f"{where} shows {_label(data)}")
-            if self.has_torn_writes:
-                # A part of a write: nobody knows what was there before.
-                self.sources.setdefault(sha1(data), set()).add(ANY)
+        if self.has_torn_writes and (is_foreign or not data):
+            # A part of a write, perhaps nothing of it: nobody knows what was there before.
+            self.sources.setdefault(sha1(data), set()).add(ANY)
 
     def may_follow_any(self, data: bytes) -> None:
         """Whoever writes this content may have seen any other."""

@@ -108,7 +108,7 @@ async def _undo(context: PushContext, task: queue.Task) -> None:
 
 async def _update(context: PushContext, node: Node, *, name: str | None, parent_id: str | None) -> items.Item:
     assert node.remote_id is not None
-    with context.health.request("move"):
+    with context.remote_updates.moving((node.kind, node.remote_id), node.ino), context.health.request("move"):
         return await context.client.items.update(node.kind, node.remote_id, name=name, parent_id=parent_id)
 
 

@@ -321,6 +321,14 @@ def _is_clean(node: Node) -> bool:
     return node.parent is not None and node.draft is None and node.sha1 == node.base_sha1
 
 
+def _was_handed_on(conn: Connection, task: queue.Task, node: Node) -> bool:
+    """Whether the node has given its item to another during the upload, as a backup does to the file that is
+    saved.  One whose item was only deleted has the same upload as before."""
+    now = tree.get(conn, node.ino)
+    is_anew = bool(now.local) or not queue.is_as_claimed(conn, task.op)
+    return is_anew and node.remote_id is not None and now.remote_id != node.remote_id
+
+
 async def _done(
     context: PushContext, task: queue.Task, node: Node, answer: items.File, *, found: bool = False
 ) -> None:
@@ -336,7 +344,10 @@ async def _done(
             push_multipart.forget(conn, node.ino)
         changes: list[Change] = []
         other = tree.remote_at(conn, theirs.kind, theirs.id)
-        if other is not None and other.ino != node.ino and _is_clean(other):
+        is_gone = other is None and _was_handed_on(conn, task, node)
+        if is_gone:
+            holder = tree.get(conn, node.ino)
+        elif other is not None and other.ino != node.ino and _is_clean(other):
             # The item went to the trash and came back meanwhile, and ours has become a new one.
             changes = apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
             holder = tree.get(conn, other.ino)
@@ -363,10 +374,17 @@ async def _done(
                 # A multipart upload creates the file under the name it had when the session started.
                 ops.record_move(conn, now, due_ns=clock.time_ns())
         # It may have been moved remotely during the upload: then it moves here, too.
-        if holder.parent is None:
+        if is_gone:
+            pass  # nothing here has the item
+        elif holder.parent is None:
             # Deleted here during the upload; as a file that stays on this machine, with no request for that.
             op_rows.record_once(conn, holder.ino, ops.OpKind.TRASH)
-        elif (tree.get(conn, holder.parent).remote_id, holder.name) != (theirs.parent_id, theirs.name):
+        elif (tree.get(conn, holder.parent).remote_id, holder.name) == (theirs.parent_id, theirs.name):
+            pass
+        elif context.remote_updates.is_moved_for_another((theirs.kind, theirs.id), holder.ino):
+            # By ourselves, before the holder had it.
+            ops.record_move(conn, tree.get(conn, holder.ino), due_ns=clock.time_ns())
+        else:
             changes += apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         return changes, sealing.release_content(conn, sha1)
 

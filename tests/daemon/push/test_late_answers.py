@@ -97,3 +97,74 @@ async def test_of_an_item_that_was_deleted_meanwhile(
     await drive.sync()
     assert await drive.names() == await other.paths() == ["next"]
     assert drive.ops() == []
+
+
+@pytest.mark.parametrize("backup", ["doc.bak", "doc~"])
+async def test_of_a_backup_whose_former_item_is_deleted_by_then(
+    drive: Drive, other: Remote, network: Network, backup: str
+) -> None:
+    """The file that took its item over was removed: the backup does not get the item back, nor its name."""
+    await drive.write("doc", b"one")
+    await drive.sync()
+    kept = (await other.find("doc")).id
+    late, go_on = network.gate("POST", f"/files/{kept}/content")
+    await drive.write("doc", b"two")
+    with trio.fail_after(5):
+        await late.wait()
+    await drive.rename("doc", backup)
+    saved = await drive.write("doc", b"three")
+    assert drive.node(saved).remote_id == kept
+    await drive.unlink("doc")
+    with trio.fail_after(5):
+        while await other.paths():
+            await trio.lowlevel.checkpoint()
+        drive.fs.forget([(saved, drive.fs.inodes.lookups(saved))])
+        while drive.db.rows("SELECT 1 FROM node WHERE ino = ?", saved):
+            await trio.lowlevel.checkpoint()
+    await drive.write("doc", b"four")
+    go_on.set()
+    await drive.sync()
+    await drive.poll()
+    assert await drive.names() == ["doc", backup]
+    # The other one stays on this machine.
+    assert await other.paths() == (["doc", "doc.bak"] if backup == "doc.bak" else ["doc"])
+    assert [await drive.read(name) for name in ("doc", backup)] == [b"four", b"two"]
+    assert drive.db.rows("SELECT * FROM unheard") == []
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+async def test_of_a_renaming_of_an_item_that_another_file_takes_over(
+    drive: Drive, other: Remote, network: Network, is_sent: bool
+) -> None:
+    """It keeps its place here, and a new file has the name that the item had for a moment."""
+    await drive.write("b", b"one")
+    await drive.sync()
+    kept = (await other.find("b")).id
+    late, go_on = network.gate("PUT", f"/files/{kept}")
+    await drive.rename("b", "a")
+    with trio.fail_after(5):
+        await late.wait()
+    sending, send = network.gate("POST", f"/files/{kept}/content", before=True)
+    await drive.rename("a", "b")
+    await drive.write("new", b"two")
+    await drive.rename("new", "b")
+    with trio.fail_after(5):
+        await sending.wait()
+    await drive.write("a", b"three")
+    if is_sent:
+        send.set()
+
+    async def is_refused() -> bool:
+        versions = network.count("POST", f"/files/{kept}/content")
+        return network.count("POST", "/files/content") >= 2 and (not is_sent or versions >= 2)
+
+    assert await drive.agents.push.until(is_refused, seconds=5)
+    await drive.poll()
+    assert await drive.names() == ["a", "b"]
+    go_on.set()
+    send.set()
+    await drive.sync()
+    await drive.poll()
+    assert await drive.names() == await other.paths() == ["a", "b"]
+    assert [await other.read(name) for name in ("a", "b")] == [b"three", b"two"]
+    assert (await other.find("b")).id == kept

@@ -1,0 +1,29 @@
+"""Restoring items from the trash, when an answer of the service is missing."""
+
+import trio
+
+from cmsfs.replica.nodes import ROOT
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
+
+
+async def test_item_that_was_moved_without_an_answer_is_shown_where_it_is(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """A program gives up waiting; what it does next with the folder knows of the item in it."""
+    await other.folder("elsewhere")
+    number = await other.file("a", b"one")
+    await other.client.items.delete("file", number)
+    assert await drive.names("elsewhere") == []
+    shown = drive.agents.shown
+    trash = (await shown.lookup(ROOT, ".trash")).ino
+    await shown.lookup(trash, "a")
+    moved, _ = network.gate("PUT", f"/files/{number}")
+    into = await drive.ino("elsewhere")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shown.rename, trash, "a", into, "a", 0)
+        with trio.fail_after(5):
+            await moved.wait()
+        nursery.cancel_scope.cancel()
+    assert await drive.names("elsewhere") == ["a"]
+    assert drive.node(await drive.ino("elsewhere/a")).remote_id == number
