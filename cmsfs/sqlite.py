@@ -54,7 +54,7 @@ _FRAME_BYTES = 4096 + 24
 # adds only about ten pages.
 _CHECK_LOG_EVERY = 16
 
-# On a full disk the log is not truncated, so its length tells nothing: checkpoint every so many transactions.
+# On a full disk the log must not grow: checkpoint every so many transactions.
 _CHECKPOINT_EVERY_WHEN_FULL = 4
 
 # Small, because a long read scans a table only once and several may run at a time.
@@ -323,11 +323,8 @@ class Database:
         return not 0 < length < self._checkpoint_at
 
     def _log_length(self) -> int:
-        # With `journal_size_limit=0` SQLite truncates the file when it restarts the log.
-        try:
-            return os.stat(self._log).st_size  # noqa: PTH116 - at each commit, a third of the time
-        except FileNotFoundError:
-            return 0
+        """Return how many bytes of the log's file are in use."""
+        return database_files.log_length(self._log)
 
     def _checkpoint(self) -> None:
         """Checkpoint the log and restart it.
@@ -337,7 +334,9 @@ class Database:
         """
         self._txns_since_check = 0
         try:
-            self._writer.execute(f"PRAGMA journal_size_limit={-1 if self._is_disk_full else 0}")
+            # Cut only where room is getting short.
+            most = -1 if self._is_disk_full or self.has_much_room() else self._max_log_bytes
+            self._writer.execute(f"PRAGMA journal_size_limit={most}")
             busy, frames, done = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if frames == done and not busy:
                 version = self._writer.execute("PRAGMA user_version").fetchone()[0]
