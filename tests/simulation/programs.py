@@ -80,7 +80,7 @@ class Programs(Holding):
             found = await kernel.read(file)
         finally:
             await kernel.close(file)
-        self._expect(path, found, after)
+        after = self._expect(path, found, after)
         self._record_write(path, after, sha1(before))
 
     async def do_log(self, kernel: Kernel, where: int, size: int) -> None:
@@ -101,15 +101,21 @@ class Programs(Holding):
             found = await kernel.read(file)
         finally:
             await kernel.close(file)
-        self._expect(path, found, after)
+        after = self._expect(path, found, after)
         self._record_write(path, after, sha1(before))
 
-    def _expect(self, path: str, found: bytes, expected: bytes) -> None:
+    def _expect(self, path: str, found: bytes, expected: bytes) -> bytes:
+        """Return what the file has by the program's own reading."""
+        if found != expected and self.is_rotten and self.machine.wire.faults["damaged download"]:
+            # What the disk could not keep until it was complete was read without having been verified.
+            self.ledger.record_derived(found, expected)
+            return found
         if found != expected:
             self.wrong.append(
                 f"{self.machine.name}: {path} shows {self.ledger.label(found)} to whoever wrote"
                 f" {self.ledger.label(expected)}"
             )
+        return expected
 
     async def do_truncate(self, kernel: Kernel, where: int, size: int) -> None:
         """`truncate -s` on a file that was read before."""
@@ -147,7 +153,7 @@ class Programs(Holding):
             found = await kernel.read(file)
         finally:
             await kernel.close(file)
-        self._expect(path, found, after)
+        after = self._expect(path, found, after)
         self._record_write(path, after, sha1(before))
 
     async def do_save(self, kernel: Kernel, where: int, size: int) -> None:

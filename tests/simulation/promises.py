@@ -54,6 +54,7 @@ class Promises:
         # Of a program that works in a folder.
         self.cwd: Inode | None = None
         self.is_large = False  # most files are
+        self.is_rotten = False  # the disk could not read some of its cached contents
         self._incarnation = 0
         self.done = 0
         self.refused = 0

@@ -324,6 +324,7 @@ class _Simulation:
             case "rot":
                 self.troubles.rotten.update(machine.folders)
                 self.rotten.add(machine.name)
+                self.programs[machine.name].is_rotten = True
             case "well":
                 self.troubles.repair(*machine.folders)
             case "clock":
