@@ -170,7 +170,13 @@ class Composition(Answers):
         self.guard = Guard(settings, db, blocks, nursery)
         sealer = Sealer(drafts, blocks, self.hydrator, self.commit, self.guard.check_contents)
         self.base_bytes = BaseBytes(db, blocks, self.hydrator, self.health)
-        self.delete_guard = DeleteGuard(db, client, self.health, self.base_bytes.depends_on)
+        self.delete_guard = DeleteGuard(
+            db,
+            client,
+            self.health,
+            self.base_bytes.depends_on,
+            lambda: self.item_details.learn_before_deletion(),
+        )
         self.copy_detector = CopyDetector()
         self.background_readers = BackgroundReaders(db, blocks, may_download=settings.background_downloads)
         metadata_writer = MetadataWriter(client, self.health)

@@ -120,10 +120,10 @@ class DeleteGuardPort(Protocol):
         `OSError` (EACCES): it cannot be left; the reason is in the log.
         """
 
-    def is_doubtful(self, node: Node) -> bool:
+    async def is_doubtful(self, node: Node) -> bool:
         """Whether to delete at the service before a program is told that a file is deleted.
 
-        Answered from what is known here, at once.
+        Answered from what is known here; soon after a start, when policies have been read.
         """
 
     async def ask(self, node: Node) -> int | None:

@@ -12,7 +12,7 @@ Rule: a deletion without such a doubt makes no request here.
 import errno
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -52,11 +52,17 @@ class DeleteGuard:
     """Implements `DeleteGuardPort` of the vfs; the push reports refused deletions to it."""
 
     def __init__(
-        self, db: Database, client: Client, health: Health, depends_on: Callable[[str], bool]
+        self,
+        db: Database,
+        client: Client,
+        health: Health,
+        depends_on: Callable[[str], bool],
+        learn_policies: Callable[[], Awaitable[None]],
     ) -> None:
         """`depends_on`: whether another local file still needs contents of an item; the journal handles
-        that."""
+        that.  `learn_policies` waits until policies have been read once since the start."""
         self._depends_on = depends_on
+        self._learn_policies = learn_policies
         self._db = db
         self._client = client
         self._health = health
@@ -100,10 +106,11 @@ class DeleteGuard:
                 pass  # the journal will send it
         return True
 
-    def is_doubtful(self, node: Node) -> bool:
+    async def is_doubtful(self, node: Node) -> bool:
         """See `ports.DeleteGuardPort.is_doubtful`."""
         if node.kind is not NodeKind.FILE or node.remote_id is None or not self._health.can_ask:
             return False
+        await self._learn_policies()
         # Runs for every deletion, and ends here for nearly all.
         if not (self._was_refused(node) or self._is_protected(node)):
             return False

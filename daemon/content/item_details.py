@@ -44,6 +44,10 @@ REFUSED_SECONDS = 3600
 # How often they are read when nobody asks.
 LOOK_SECONDS = 3600.0
 
+# They are first read this long after the start, unless somebody deletes or asks earlier: programs that look
+# around a drive that has just been mounted wait for the service.
+START_SECONDS = 10.0
+
 # Somebody waits in a system call.
 WAIT_SECONDS = 5.0
 
@@ -75,6 +79,9 @@ class ItemDetails:
         self._nursery = nursery
         self._asking: dict[object, trio.Event] = {}
         self._history = ItemHistory(client)
+        # Whether the first reading of policies is still to come, and that it is wanted now.
+        self._is_put_off = False
+        self._wanted = trio.Event()
 
     async def learn(self, node: Node, about: DetailSubject) -> None:
         """As `ports.ItemDetailsPort.learn`."""
@@ -166,10 +173,21 @@ class ItemDetails:
 
     async def run(self) -> None:
         """Have policies known before anybody asks: what they protect is deleted with care; for ever."""
+        await self._health.reachable()
+        self._is_put_off = True
+        with trio.move_on_after(START_SECONDS):
+            await self._wanted.wait()
         while True:
             await self._health.reachable()
             await self.learn_policies()
+            self._is_put_off = False
             await trio.sleep(LOOK_SECONDS)
+
+    async def learn_before_deletion(self) -> None:
+        """Wait for the first reading of policies, which is put off after a start; never fails."""
+        if self._is_put_off:
+            self._wanted.set()
+            await self.learn_policies()
 
     async def learn_policies(self) -> None:
         """As `ports.ItemDetailsPort.learn_policies`."""

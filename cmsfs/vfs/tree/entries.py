@@ -210,7 +210,7 @@ class Entries:
     async def _delete_now(self, node: Node) -> int | None:
         """In case of doubt move the file to the service's trash, and return the sequence that it had before;
         None: the journal does it."""
-        if self._delete_guard is None or not self._delete_guard.is_doubtful(node):
+        if self._delete_guard is None or not await self._delete_guard.is_doubtful(node):
             return None
         return await self._delete_guard.ask(node)
 

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import config, errors
 from cmsfs.models.enterprise import retention
@@ -146,6 +147,31 @@ async def test_held_item_of_strict_service_is_refused_at_once(
     assert strict.refused == 2
     assert await drive.names("held") == ["a", "b"]
     assert drive.ops() == []
+
+
+async def test_a_deletion_soon_after_the_start_waits_for_policies(
+    drive: Drive, other: Remote, network: Network, nursery: trio.Nursery, expect_log: ExpectLog
+) -> None:
+    expect_log("cannot be deleted: The service does not allow this: A hold says no")
+    folder = await other.folder("held")
+    for name in ("a", "b"):
+        await other.file(name, b"1", folder)
+    policy = await other.client.legal_holds.create("Case 42")
+    await other.client.legal_holds.assign(policy.id, "folder", folder)
+    await drive.names("held")
+    nursery.start_soon(drive.agents.item_details.run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert network.count("GET", "/legal_hold_policies") == 0
+    network.inner = Strict(network.inner)
+    async with trio.open_nursery() as both:
+        for name in ("a", "b"):
+            both.start_soon(refused, drive, f"held/{name}")
+    assert await drive.names("held") == ["a", "b"]
+    assert network.count("GET", "/legal_hold_policies") == 1
+
+
+async def refused(drive: Drive, path: str) -> None:
+    assert await attempt(drive.unlink(path)) == "EPERM"
 
 
 async def test_retained_file_accepts_new_versions(drive: Drive, other: Remote) -> None:
