@@ -146,7 +146,10 @@ class PushContext:
         folder = node.base_parent
         if folder in (None, tree.root_id(self.db)):
             return folder is not None and root_check.can_vanish(self.db)
-        return await self.find(NodeKind.FOLDER, folder) is not None
+        try:
+            return await self.find(NodeKind.FOLDER, folder) is not None
+        except (errors.Forbidden, errors.Gone, errors.NotShown):
+            return False
 
 
 def wait_ns(attempts: int) -> int:

@@ -1,5 +1,6 @@
 """Deletions carried out at the service."""
 
+import httpx
 import trio
 
 from cmsfs.replica import tree
@@ -123,3 +124,22 @@ async def test_deletion_that_was_answered_while_its_folder_was_away_is_sent_agai
     await drive.sync()
     assert await drive.names("docs") == []
     assert await other.paths() == ["docs/"]
+
+
+async def test_deletion_of_an_item_that_is_gone_ends_though_its_folder_may_not_be_seen(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    docs = await other.folder("docs")
+    number = await other.file("file", b"x", docs)
+    assert await drive.names("docs") == ["file"]
+    await other.client.items.delete("file", number)
+
+    def refuse(request: httpx.Request) -> httpx.Response | None:
+        is_asked = request.method == "GET" and request.url.path.endswith(f"/folders/{docs}")
+        error = {"type": "error", "status": 403, "code": "access_denied_insufficient_permissions"}
+        return httpx.Response(403, json=error) if is_asked else None
+
+    network.instead = refuse
+    await drive.unlink("docs/file")
+    await drive.sync()
+    assert drive.ops() == []
