@@ -4,6 +4,7 @@ It must show the same as a new drive of that account, except for unsent changes 
 shared.
 """
 
+import re
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,6 +16,9 @@ from tests.simulation.machines import Machine
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import _Simulation
+
+# What a drive adds to the name of an item beside another one of that name.
+_NUMBER = re.compile(r" \(id \d+\)")
 
 
 async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
@@ -41,7 +45,8 @@ async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
         shown = await judging.drive_tree(machine, failures, is_rotten=machine.name in sim.rotten)
         expected = await judging.drive_tree(fresh, failures)
         await fresh.stop()
-    here, there = (_without(found, own) for found in (shown, expected))
+    here = _by_plain_names(_without(shown, own), own)
+    there = _without(expected, [path for path in own if path not in here])
     if here != there:
         labels = sim.ledger.labels
 
@@ -68,6 +73,21 @@ def _own(machine: Machine) -> list[str]:
         if node is not None and node.is_lost:
             found.append(tree.path(db, node.ino).lstrip("/"))
     return found
+
+
+def _by_plain_names(found: dict[str, str], own: list[str]) -> dict[str, str]:
+    """Return the paths with the names at the service of items that were named differently here, because
+    something that is `own` has the name."""
+    plain = {}
+    for path, sha1 in found.items():
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            name = _NUMBER.sub("", "/".join(parts[:count]))
+            if name in own:
+                path = "/".join([name, *parts[count:]])
+                break
+        plain[path] = sha1
+    return plain
 
 
 def _without(found: dict[str, str], own: list[str]) -> dict[str, str]:
