@@ -170,13 +170,15 @@ async def _check_kernel_cache(
 
 
 def _has_removals_unseen_by_search(machine: Machine, store: Store) -> bool:
-    """Return whether a drive that polls by search still shows items that were purged, or that were trashed
-    with a folder they had just been moved to: it learns of these only by the next full comparison."""
+    """Return whether a drive that polls by search still shows items that were purged, that were trashed with
+    a folder they had just been moved to, or that another account moved to itself: it learns of these only by
+    the next full comparison."""
     if machine.root_id is not None:
         return narrow.has_left(machine, store)
     if config.profile(machine.settings).feed == "events":
         return False
-    there = {row["id"] for row in store.read("SELECT id FROM item WHERE status != 2")}
+    ours = store.read("SELECT id FROM item WHERE status != 2 AND owner = ?", machine.user)
+    there = {row["id"] for row in ours}
     known = machine.agents.state.db.rows(
         "SELECT remote_id FROM node WHERE remote_id IS NOT NULL AND parent IS NOT NULL AND ino > 2"
     )
