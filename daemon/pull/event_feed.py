@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from sqlite3 import Connection
 
+import trio
+
 from cmsfs import errors
 from cmsfs.client.content.events import PAGE
 from cmsfs.models.content import events
@@ -77,20 +79,26 @@ class EventFeed:
         self._access_changed = access_changed
         self.brought = self.read = 0
         self._position: events.Position | None = None
+        # Of two positions the later one would leave out what came between them.
+        self._beginning = trio.Lock()
         self._me: str | None = None
         self._applied_ids: OrderedDict[str, None] = OrderedDict()
         self._newest: OrderedDict[ItemKey, int] = OrderedDict()
 
-    async def begin(self) -> None:
-        """Set the position to the present if none is stored; call it before the first listing."""
-        if kv_store.get(self._context.db, kv_store.EVENTS_POSITION) is None:
-            await self._begin_anew(missed=False)
+    async def begin(self, *, is_late: bool = False) -> None:
+        """Set the position to the present if none is stored; call it before the first listing.
+
+        `is_late`: something may have been listed, or its listing be under way.
+        """
+        async with self._beginning:
+            if kv_store.get(self._context.db, kv_store.EVENTS_POSITION) is None:
+                await self._begin_anew(missed=is_late)
 
     async def once(self) -> bool:
         """Read the stream to its end."""
         if self._position is None:
             # A poll may be requested before the first one, after a start without a network.
-            await self.begin()
+            await self.begin(is_late=True)
         read_at = kv_store.get(self._context.db, kv_store.EVENTS_READ_AT)
         anew = read_at is not None and clock.time() - float(read_at) > KEPT_SECONDS
         if anew:

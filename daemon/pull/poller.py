@@ -62,8 +62,9 @@ class Feed(Protocol):
     brought: int  # number of polls that found changes
     read: int  # number of items read by the last poll
 
-    async def begin(self) -> None:
-        """Store where to begin, if that is not known.  Raises `RemoteError`."""
+    async def begin(self, *, is_late: bool = False) -> None:
+        """Store where to begin, if that is not known; `is_late`: not before the first listing.  Raises
+        `RemoteError`."""
 
     async def once(self) -> bool:
         """Apply new changes; return whether that was all.  Raises `RemoteError`.
@@ -121,7 +122,7 @@ class Poller:
             await self._health.reachable()
             told = False
             try:
-                await self.begin()
+                await self._feed.begin(is_late=True)
                 if not self._is_redundant():
                     await self.poll()
                     told = self._feed.can_wait

@@ -54,9 +54,17 @@ class SearchFeed:
         # The value of each cursor, and when (monotonic clock) it was first used.
         self._known: dict[str, tuple[str, float]] = {}
         self._deep_at = float("-inf")
+        self._beginning = trio.Lock()
 
-    async def begin(self) -> None:
-        """Set missing cursors to the newest existing change; call it before the first listing."""
+    async def begin(self, *, is_late: bool = False) -> None:
+        """Set missing cursors to the newest existing change; call it before the first listing.
+
+        `is_late`: something may have been listed, or its listing be under way.
+        """
+        async with self._beginning:
+            await self._begin(is_late=is_late)
+
+    async def _begin(self, *, is_late: bool) -> None:
         if kv_store.get(self._context.db, kv_store.CHANGES_SINCE) is not None:
             return
         query = _everything(self._context.db).model_copy(update={"limit": 1, "fields": list(FIELDS)})
@@ -70,6 +78,8 @@ class SearchFeed:
         def txn(conn: Connection) -> None:
             _advance(conn, newest, newest)
             reconciler.schedule_for_listings(conn)
+            if is_late:
+                reconciler.schedule(conn, reconciler.FULL)
 
         await self._context.db.write(txn)
         self._context.wake_sweep()

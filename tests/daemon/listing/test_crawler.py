@@ -387,3 +387,45 @@ async def _fill(service: Store, user: int, count: int) -> None:
 
 def _forget_all(conn: Connection) -> None:
     conn.execute("DELETE FROM listing")
+
+
+@single_folders
+async def test_what_comes_between_a_listing_and_the_first_event_position_is_found(
+    starting: Starting, other: Remote, network: Network, nursery: trio.Nursery
+) -> None:
+    """After a start without a network both are requested at once, and the listing is answered later."""
+    await other.file("old", b"x")
+    network.is_down = True
+    async with starting(agents=("fs",)) as drive:
+        network.is_down = False
+        listed, go = network.gate("GET", "/folders/0/items")
+        nursery.start_soon(drive.agents.crawler.once)
+        await listed.wait()
+        await other.file("new", b"y")
+        nursery.start_soon(drive.agents.pull.run)
+        with trio.fail_after(5):
+            while kv_store.get(drive.db, kv_store.EVENTS_POSITION) is None:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        go.set()
+        assert "old" in await drive.names()
+        await drive.agents.crawler.once()
+        assert await drive.agents.reconciler.is_full_due()
+        await drive.agents.reconciler.once(full=True)
+        assert await drive.names() == ["new", "old"]
+
+
+@single_folders
+async def test_the_first_of_two_event_positions_counts(
+    starting: Starting, other: Remote, network: Network, nursery: trio.Nursery
+) -> None:
+    network.is_down = True
+    async with starting(agents=("fs",)) as drive:
+        network.is_down = False
+        asked, go = network.gate("GET", "/events")
+        nursery.start_soon(drive.agents.pull.begin)
+        await asked.wait()
+        nursery.start_soon(drive.agents.pull.begin)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        go.set()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert network.count("GET", "/events") == 1
