@@ -104,8 +104,7 @@ async def _flush(blocks: BlockCache, reserve: DiskReserve) -> None:
 async def _release(db: Database, blocks: BlockCache) -> None:
     while True:
         try:
-            for sha1 in await db.write(_unneeded):
-                await blocks.settle_clean(sha1)
+            await blocks.settle_clean(*await db.write(_unneeded))
         except Exception:
             log.exception("local contents could not be released")
         await trio.sleep(RELEASE_SECONDS)

@@ -96,9 +96,13 @@ class LocalContents:
     async def settle(self, *contents: str) -> None:
         """Move contents that are marked clean to the cache's folder, where they may be evicted.
 
-        No effect on a content that has become dirty again.  Cancelled: they stay in the drafts folder until
-        the next start.
+        No effect on a content that has become dirty again.  Cancelled or failed (`OSError`): they stay in the
+        drafts folder until the next start.
         """
+        if not contents:
+            return
+        # If a power failure takes back that they were sent, they must still be there.
+        await self._db.sync_log()
         for sha1 in contents:
             content = self._contents.find(sha1)
             # atomic: no await from here to the rename.

@@ -291,3 +291,32 @@ async def test_prefetch_respects_cache_limit(open_cache: OpenCache, sample: Make
         async with cache.reserved(BLOCK, spare=True):
             pass
         cache.close(film.sha1)
+
+
+async def test_local_content_is_not_evictable_before_its_upload_is_durable(
+    cache: Cache,
+    db: sqlite.Database,
+    sample: MakeSample,
+    tmp_path: Path,
+    folders: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a power failure the row may call it unsent again."""
+    content = sample(BLOCK + 3)
+    await cache.adopt(db, content, tmp_path / "draft")
+    await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
+    logged = db.path.with_name(f"{db.path.name}-wal").read_bytes()
+    durable: list[bytes] = []
+    fsync = os.fsync
+
+    def watched(fd: int) -> None:
+        fsync(fd)
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        assert (folders[1] / content.sha1).exists()
+        if path.name.endswith("-wal"):
+            durable.append(path.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", watched)
+    await cache.settle_clean(content.sha1)
+    assert durable == [logged]
+    assert not (folders[1] / content.sha1).exists()
