@@ -91,6 +91,8 @@ class BlockWriter:
         content = self._contents.get(sha1, size)
         if content.bits is None or any(content.bits) or content.writing or content.file.fd >= 0:
             return
+        if self._contents.is_disowned(sha1):
+            return
         with contextlib.suppress(OSError):  # `write_blocks` meets it again
             self._files.borrow(content.file, size=size, writable=True, create=True)
             self._files.give_back(content.file)
@@ -118,6 +120,11 @@ class BlockWriter:
         self, content: content_index.CachedContent, first: int, last: int, data: memoryview
     ) -> None:
         file, single = content.file, len(data) == content.size
+        if self._contents.is_disowned(content.sha1):
+            # A process that is killed would leave the old row with the new file.
+            await self._contents.flush()
+            if content.dropped:
+                return
         # A prepared file is as one with blocks: if it is damaged, another one is begun.
         nothing_here = content.bits is not None and not any(content.bits) and file.fd < 0
         try:

@@ -2,7 +2,8 @@
 
 `Contents` answers what is here from memory, and writes rows behind: a change is noted at once and
 reaches the table with the next `flush`, many in one transaction.  A row is always written after the
-bytes that it speaks of, so a crash loses the knowledge of some blocks and never invents any.
+bytes that it speaks of, and removed before another file takes their place (`is_disowned`), so a crash
+loses the knowledge of some blocks and never invents any.
 
 Rule: everything but `flush` runs on the loop without an await, so each call is atomic; who awaits
 between two calls looks again at `dropped`.
@@ -131,6 +132,10 @@ class ContentIndex:
         content = self._load(row)
         self._enter(content)
         return content
+
+    def is_disowned(self, sha1: str) -> bool:
+        """Whether the table may still speak of a file that was dropped: a flush comes before a new one."""
+        return any(rows.get(sha1, self) is None for rows in (self._pending, self._in_flight))
 
     def _fresh(self, sha1: str, size: int) -> CachedContent:
         bits = bitmap.empty(size) if size else None
@@ -307,7 +312,7 @@ class ContentIndex:
                 await self._db.write(txn)
             except BaseException:
                 for sha1, content in batch.items():
-                    if self._live.get(sha1) is content:
+                    if content is None or self._live.get(sha1) is content:
                         self._pending.setdefault(sha1, content)
                 raise
             finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cmsfs import errors, sqlite
-from cmsfs.cache import content_table
+from cmsfs.cache import content_files, content_table
 from cmsfs.cache.blocks import BLOCK
 from cmsfs.replica import database
 from cmsfs.replica.nodes import Content
@@ -289,3 +289,72 @@ async def test_an_older_format_keeps_whole_contents_and_drops_parts(
         assert db.row("SELECT 1 FROM content WHERE pinned AND sha1 = ?", pinned.sha1) is not None
         await cache.put(pinned)
         assert await cache.get(pinned) == pinned.data
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+async def test_file_begun_anew_after_damage_is_not_taken_for_the_former_one(
+    open_cache: OpenCache,
+    sample: MakeSample,
+    folders: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_prepared: bool,
+) -> None:
+    """The process is killed after the file was made and before its bytes are in it."""
+    content = sample(2 * BLOCK)
+    first = open_cache()
+    await first.recover(clean_shutdown=True, same_boot=True)
+    await first.put(content)
+    await first.flush()
+    os.truncate(folders[0] / content.sha1[:2] / content.sha1, 5)
+    with pytest.raises(errors.MissingBlocks):
+        await first.get(content)
+    if is_prepared:
+        first.prepare(content.sha1, content.size)
+    else:
+
+        def fail(*_: object) -> str:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(content_files, "write", fail)
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                await first.put(content, 0)
+    first.abandon()
+    cache = open_cache()
+    await cache.recover(clean_shutdown=False, same_boot=True)
+    with pytest.raises(errors.MissingBlocks):
+        await cache.get(content)
+    await cache.aclose()
+
+
+async def test_flush_that_fails_still_disowns_a_file_that_was_dropped(
+    open_cache: OpenCache,
+    db: sqlite.Database,
+    sample: MakeSample,
+    folders: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = sample(2 * BLOCK)
+    first = open_cache()
+    await first.recover(clean_shutdown=True, same_boot=True)
+    await first.put(content)
+    await first.flush()
+    os.truncate(folders[0] / content.sha1[:2] / content.sha1, 5)
+    with pytest.raises(errors.MissingBlocks):
+        await first.get(content)
+
+    async def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(db, "write", full)
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            await first.put(content, 0)
+    first.prepare(content.sha1, content.size)
+    first.abandon()
+    cache = open_cache()
+    await cache.recover(clean_shutdown=False, same_boot=True)
+    with pytest.raises(errors.MissingBlocks):
+        await cache.get(content)
+    await cache.aclose()
