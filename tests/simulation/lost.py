@@ -28,7 +28,8 @@ _RESTORABLE = """
 """
 
 _ALIVE = """
-  SELECT 1 FROM version JOIN item ON item.id = version.file WHERE version.sha1 = ? AND item.status = 0
+  SELECT item.owner FROM version JOIN item ON item.id = version.file
+   WHERE version.sha1 = ? AND item.status = 0
 """
 
 
@@ -37,13 +38,14 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
 
     A drive restores that from the trash where the API offers that, so there only these are lost: purged
     ones, those in a folder in the trash, and those that a failing disk had.  Somebody has to have deleted or
-    replaced it, or moved it to another account.
+    replaced it, or moved it to another account.  A token that is limited to a folder restores nothing.
     """
     db = machine.agents.state.db
     has_trash = config.profile(machine.settings).trash
+    restorable = _ALIVE if machine.settings.is_narrowed else _RESTORABLE
     found = {}
     for row in db.rows(_LOST_BASES, error_policy.LOST_BASE, _MISSING):
-        owners = {one["owner"] for one in sim.service.store.read(_RESTORABLE, row["sha1"])}
+        owners = {one["owner"] for one in sim.service.store.read(restorable, row["sha1"])}
         is_taken = bool(owners) and machine.user not in owners and not sim.is_second(machine)
         is_restorable = has_trash and bool(owners) and not is_taken
         is_given_up = is_taken or row["sha1"] in sim.ledger.replaced | sim.ledger.thrown_away

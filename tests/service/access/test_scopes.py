@@ -173,6 +173,8 @@ async def test_folder_token_sees_its_subtree(api, tree):
         ("PUT", f"/files/{tree['deep']}", {"parent": {"id": "0"}}, 404),
         ("OPTIONS", "/files/content", {"name": "a", "parent": {"id": "0"}}, 404),
         ("DELETE", f"/files/{tree['beside']}", None, 404),
+        ("DELETE", f"/files/{tree['deep']}", None, 204),
+        ("POST", f"/files/{tree['deep']}", {"parent": {"id": tree["in"]}}, 403),  # from the trash
     ):
         assert await api.status(token, method, path, json=body) == expected, (method, path)
 
