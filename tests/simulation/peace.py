@@ -77,6 +77,8 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
             machine.agents.pull.seconds = max(PEACE_POLL_SECONDS, machine.settings.poll_seconds)
             await machine.agents.resume()
             await machine.agents.retry(None)
+            # More room, as in an emptied trash, has everything retried once more: now, and not in the end.
+            machine.agents.account.doubt_space()
     for seconds in (RETRY_SECONDS, SILENCE_SECONDS - RETRY_SECONDS):
         await trio.sleep(seconds)
         for machine in sim.machines:
