@@ -94,7 +94,9 @@ async def judge(sim: "_Simulation") -> None:
             sim.outcome.states["what no search tells"] += 1
             await machine.agents.poll(full=True)
             await confirm_missing(sim, machine)
-            await trio.sleep(QUIET_SECONDS)
+            # A folder with something that is only here is made anew, a minute after its removal.
+            await trio.sleep(2 * QUIET_SECONDS)
+        there = service_tree(sim.service.store)
         expected = there if machine.root_id is None else narrow.below(sim.service.store, machine.root_id)
         if machine.name not in sim.rotten:
             await _check_kernel_cache(machine, expected, sizes, failures, lost=given_up[machine.name])
