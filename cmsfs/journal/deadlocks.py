@@ -8,7 +8,7 @@ from sqlite3 import Connection
 from cmsfs.journal import queue
 from cmsfs.journal.ops import COLUMNS, Op, OpKind
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import Node
+from cmsfs.replica.nodes import Ino, Node
 from cmsfs.replica.rows import op_rows
 
 # Deletions of files whose bytes may be those of a file that is still to be uploaded: few, even while a
@@ -27,8 +27,9 @@ _TRASH_OF_NEEDED_BYTES = f"""
 def step_aside(conn: Connection) -> queue.Task | None:
     """Break a deadlock: claim an operation whose item must be renamed out of the way.
 
-    The caller renames the item at the service, within its folder, to an unused name, records that as its base
-    name and gives the operation back: then the others can proceed.
+    The caller renames the item at the service to an unused name, within its folder, or, if the task has a
+    parent, in that: a deleted folder waits until it has left.  It records that as the item's base name and
+    gives the operation back: then the others can proceed.
     """
     rows = conn.execute(f"SELECT {COLUMNS} FROM op WHERE state = 'ready' AND kind = 'move' ORDER BY seq")
     for row in rows.fetchall():
@@ -36,9 +37,10 @@ def step_aside(conn: Connection) -> queue.Task | None:
         node = tree.get(conn, op.ino)
         if node.parent is None or node.remote_id is None or queue.is_running(conn, op.ino):
             continue
-        if _is_in_cycle(conn, op, node):
+        if cycle := _cycle_of(conn, op, node):
             op_rows.run(conn, op.seq)
-            return queue.Task(op, node, tree.at_service(conn, node.parent))
+            must_leave = any(other.parent is None for other in cycle)
+            return queue.Task(op, node, tree.at_service(conn, node.parent) if must_leave else None)
     return _trash_in_the_way(conn)
 
 
@@ -70,23 +72,25 @@ def _trash_in_the_way(conn: Connection) -> queue.Task | None:
     return None
 
 
-def _is_in_cycle(conn: Connection, op: Op, node: Node) -> bool:
-    seen = {node.ino}
+def _cycle_of(conn: Connection, op: Op, node: Node) -> list[Node]:
+    """Return the nodes that wait for each other, from the one that this operation waits for to its own; none
+    if it is not among those."""
+    cycle: dict[Ino, Node] = {}
     current = queue.waits_for(conn, op, node, queue.parent_of(conn, node))
-    while current is not None:
-        if current in seen:
-            return current == node.ino
-        if queue.is_running(conn, current):
-            return False
-        seen.add(current)
-        other = tree.get(conn, current)
-        # The operation that gives it a place: new folders and files wait for names, too.
-        kinds = (OpKind.MOVE,) if other.remote_id is not None else queue.CREATING_KINDS
+    while current is not None and current not in cycle and not queue.is_running(conn, current):
+        cycle[current] = other = tree.get(conn, current)
+        if current == node.ino:
+            return list(cycle.values())
+        if other.parent is None:
+            kinds: tuple[OpKind, ...] = (OpKind.TRASH,)
+        else:
+            # The operation that gives it a place: new folders and files wait for names, too.
+            kinds = (OpKind.MOVE,) if other.remote_id is not None else queue.CREATING_KINDS
         marks = ",".join("?" * len(kinds))
         row = conn.execute(
             f"SELECT {COLUMNS} FROM op WHERE ino = ? AND kind IN ({marks})", (current, *kinds)
         ).fetchone()
         if row is None:
-            return False
+            break
         current = queue.waits_for(conn, queue.op_of(row), other, queue.parent_of(conn, other))
-    return False
+    return []

@@ -144,6 +144,28 @@ async def test_exchanged_names_use_a_temporary_name(journal: Journal) -> None:
     assert await journal.db.write(deadlocks.step_aside) is None
 
 
+async def test_replacement_leaves_the_deleted_folder_under_a_temporary_name(journal: Journal) -> None:
+    replaced = await journal.known("p", kind=NodeKind.FOLDER)
+    inner = await journal.known("q", replaced, kind=NodeKind.FOLDER)
+    await journal.move(inner, ROOT, "r")
+    await journal.remove(replaced)
+    await journal.move(inner, ROOT, "p")
+    assert await journal.claim() is None
+    task = await journal.db.write(deadlocks.step_aside)
+    assert task is not None
+    assert task.node.ino == inner
+    assert task.parent is not None
+    root_id = task.parent.remote_id
+
+    def aside(conn: Connection) -> None:
+        apply_remote.note_remote_name(conn, inner, "t", root_id)
+        queue.give_back(conn, task.op, not_before_ns=0)
+
+    await journal.db.write(aside)
+    assert await journal.db.write(deadlocks.step_aside) is None
+    assert await journal.send_all() == [("trash", "p"), ("move", "p")]
+
+
 async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
     old = await journal.known("a")
     await journal.remove(old)

@@ -153,11 +153,11 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Item) -> N
 
 
 async def step_aside(context: PushContext, task: queue.Task) -> None:
-    """Break a ring of renames: give the item an unused name in its current folder."""
+    """Break a ring of renames: give the item an unused name in its current folder, or in the given one."""
+    name = f"{ASIDE_PREFIX}{task.node.ino}-{chance.token_hex(4)}"
+    parent_id = task.parent.remote_id if task.parent is not None else None
     try:
-        answer = await _update(
-            context, task.node, name=f"{ASIDE_PREFIX}{task.node.ino}-{chance.token_hex(4)}", parent_id=None
-        )
+        answer = await _update(context, task.node, name=name, parent_id=parent_id)
     except errors.NotFound as error:
         await conflicts.missing(context, task, error)
         return
@@ -166,7 +166,7 @@ async def step_aside(context: PushContext, task: queue.Task) -> None:
         changes = apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
         # For an item to be deleted the answer is not applied: its etag stays, so remote changes are still
         # noticed.
-        apply_remote.note_remote_name(conn, task.node.ino, answer.name or "")
+        apply_remote.note_remote_name(conn, task.node.ino, answer.name or "", parent_id)
         queue.give_back(conn, task.op, not_before_ns=clock.time_ns())
         return changes
 

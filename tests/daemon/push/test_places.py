@@ -106,3 +106,23 @@ async def test_item_whose_folder_was_away_when_it_was_looked_for_is_renamed(
     assert await drive.names("docs") == ["new"]
     assert await other.paths() == ["docs/", "docs/new"]
     assert (await other.find("new")).id == plan
+
+
+async def test_folder_that_was_replaced_by_one_that_was_moved_into_it_elsewhere_gives_up_its_name(
+    drive: Drive, other: Remote
+) -> None:
+    """One waits for the name, which the other has until it is deleted, after the first has left it."""
+    replaced = await other.folder("p")
+    await other.file("f", b"x", parent=await other.folder("q"))
+    assert await drive.names("q") == ["f"]
+    assert await drive.names("p") == []
+    drive.agents.health.pause("the test")
+    await drive.rename("q", "p")
+    await other.client.items.update("folder", (await other.find("q")).id, parent_id=replaced)
+    await drive.poll()
+    drive.agents.health.resume()
+    await drive.sync()
+    assert await other.paths() == ["p/", "p/f"]
+    assert (await other.find("p")).id != replaced
+    assert await drive.names() == ["p"]
+    assert await drive.read("p/f") == b"x"
