@@ -37,13 +37,23 @@ class Superseded(errors.CmsfsError):
     """The contents being sent are outdated."""
 
 
+class HasItem(errors.CmsfsError):
+    """A node that was to become a new item has become an existing one."""
+
+
 @asynccontextmanager
 async def recorded(context: PushContext, sent: SentRequest) -> AsyncIterator[None]:
-    """Record durably, before the first byte is sent, that the request may arrive, whatever happens inside."""
+    """Record durably, before the first byte is sent, that the request may arrive, whatever happens inside.
+
+    Raises `HasItem`: no operation might look for another item of the node.
+    """
     noted = context.noted.pop(sent.ino, None)
     is_first = noted == sent
     if not is_first:
-        is_first = await context.db.write(lambda conn: _note(conn, sent, instead_of=noted))
+        added = await context.db.write(lambda conn: _note(conn, sent, instead_of=noted))
+        if added is None:
+            raise HasItem
+        is_first = added
         await context.db.sync_log()
     try:
         yield
@@ -53,9 +63,13 @@ async def recorded(context: PushContext, sent: SentRequest) -> AsyncIterator[Non
         raise
 
 
-def _note(conn: Connection, sent: SentRequest, *, instead_of: SentRequest | None) -> bool:
+def _note(conn: Connection, sent: SentRequest, *, instead_of: SentRequest | None) -> bool | None:
+    """As `in_flight.note`; None if the node is not to be created any more."""
     if instead_of is not None:
         in_flight.not_sent(conn, instead_of)
+    node = tree.find_at(conn, sent.ino)
+    if sent.remote_id is None and (node is None or node.remote_id is not None):
+        return None
     return in_flight.note(conn, sent)
 
 

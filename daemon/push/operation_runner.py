@@ -17,7 +17,7 @@ from cmsfs.journal.ops import OpKind
 from cmsfs.replica import tree
 from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.runtime import clock
-from daemon.push import error_policy, loop_detector
+from daemon.push import error_policy, inflight_recovery, loop_detector
 from daemon.push.context import PushContext, wait_ns
 
 log = logging.getLogger(__name__)
@@ -112,6 +112,9 @@ class OperationRunner:
                     context.remote_updates.happenings.sent(what, op.ino, size=size)
             elif loop_detector.is_circling(self._rounds, op, after, now_ns=clock.time_ns()):
                 await self._back_off(op)
+        except inflight_recovery.HasItem:
+            # If the operation is still there, it looks again.
+            await context.db.write(lambda conn: queue.give_back(conn, op, not_before_ns=0))
         except (errors.CmsfsError, OSError) as error:
             await self._failed(op, error)
         if waiting := context.blocked.pop(job.task.node.remote_id or "", None):

@@ -3,8 +3,9 @@
 import httpx
 import pytest
 import trio
+import trio.testing
 
-from tests.support.daemon_drive import Drive, Remote
+from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
 LATER = 3600.0
@@ -100,3 +101,41 @@ async def test_name_that_is_refused_for_an_item_that_is_gone_is_tried_again(
 
 
 GONE = {"type": "file", "id": "999999", "name": "f"}
+
+
+async def test_folder_that_appears_before_it_is_asked_for_is_not_asked_for(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    """It ends the operation; nobody would find out about a request that is sent after that."""
+    async with starting(agents=("health", "fs")) as drive, trio.open_nursery() as nursery:
+        await drive.mkdir("d")
+        await other.folder("d")
+        found = await other.find("d")
+        arrived, _ = network.gate("POST", "/folders", before=True)
+        token, before, begun = trio.lowlevel.current_trio_token(), drive.db.on_transaction_end, trio.Event()
+
+        def begin() -> None:
+            if not begun.is_set() and drive.db.rows("SELECT 1 FROM op WHERE state = 'running'"):
+                # Somebody has read a page, and applies it as the operation begins.
+                begun.set()
+                nursery.start_soon(drive.agents.remote_updates.apply, [found])
+
+        def ended() -> None:
+            token.run_sync_soon(begin)
+            if before is not None:
+                before()
+
+        drive.db.on_transaction_end = ended
+        nursery.start_soon(drive.agents.push.run)
+        with trio.fail_after(10):
+            await begun.wait()
+
+        async def is_done() -> bool:
+            return not drive.ops() or arrived.is_set()
+
+        assert await drive.agents.push.until(is_done, seconds=10)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert not arrived.is_set()
+        assert (drive.ops(), sent(drive)) == ([], 0)
+        nursery.cancel_scope.cancel()
+    assert await other.paths() == ["d/"]
