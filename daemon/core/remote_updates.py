@@ -129,6 +129,8 @@ class RemoteUpdates:
             if settled:
                 local_work.end_deferral(conn, settled)
             for one in waiting:
+                if local_work.defer_longer(conn, one.kind, one.id, one.sequence):
+                    continue
                 key = wire_names.name_key(one.name)
                 local_work.defer(
                     conn,
@@ -248,8 +250,11 @@ class RemoteUpdates:
         return is_before and tree.find_remote(self._db, one.kind, one.id) is None
 
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
+        if tree.find_remote(self._db, one.kind, one.id) is not None:
+            return False
+        # Somebody may have moved it since it was deferred.
         place = (one.parent_id, wire_names.name_key(one.name))
-        return place in making and tree.find_remote(self._db, one.kind, one.id) is None
+        return place in making or local_work.deferred_place(self._db, one.kind, one.id) in making
 
     def _is_passing(self, one: Remote) -> bool:
         node = tree.find_remote(self._db, one.kind, one.id)

@@ -108,6 +108,29 @@ def defer(conn: Connection, doubt: DeferredUpdate) -> None:
     )
 
 
+def defer_longer(conn: Connection, kind: NodeKind, remote_id: str, sequence: int) -> bool:
+    """Record a newer state of an item that may be one of ours, which is being created; whether it was
+    deferred for that already.  It stays so, though it was moved or renamed meanwhile."""
+    return (
+        conn.execute(
+            "UPDATE doubt SET sequence = max(sequence, ?)"
+            " WHERE kind = ? AND remote_id = ? AND folder IS NOT NULL",
+            (sequence, kind, remote_id),
+        ).rowcount
+        > 0
+    )
+
+
+def deferred_place(db: Database, kind: NodeKind, remote_id: str) -> tuple[str, str] | None:
+    """Return the folder and name key under which the item was deferred as possibly one of ours."""
+    row = db.row(
+        "SELECT folder, name_key FROM doubt WHERE kind = ? AND remote_id = ? AND folder IS NOT NULL",
+        kind,
+        remote_id,
+    )
+    return (row["folder"], row["name_key"]) if row is not None else None
+
+
 def end_deferral(conn: Connection, found: Iterable[DeferredUpdate]) -> None:
     """Delete these rows, as this transaction applies them; before anything that may defer them again."""
     conn.executemany(

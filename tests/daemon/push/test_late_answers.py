@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from cmsfs import config
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
@@ -168,3 +169,24 @@ async def test_of_a_renaming_of_an_item_that_another_file_takes_over(
     assert await drive.names() == await other.paths() == ["a", "b"]
     assert [await other.read(name) for name in ("a", "b")] == [b"three", b"two"]
     assert (await other.find("b")).id == kept
+
+
+@pytest.mark.parametrize("settings", [config.Settings(settle_seconds=0, feed="events")], ids=["events"])
+async def test_of_a_new_file_that_went_with_another_folder_to_the_trash_meanwhile(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Nobody else tells of its deletion: the item is requested once it is known to be ours."""
+    folder = await other.folder("d")
+    assert await drive.names() == ["d"]
+    sent, go_on = network.gate("POST", "/files/content")
+    await drive.write("f", b"x")
+    await sent.wait()
+    await drive.poll()
+    await other.client.items.update("file", (await other.find("f")).id, parent_id=folder)
+    await drive.poll()
+    await other.client.items.delete("folder", folder, recursive=True)
+    await drive.poll()
+    go_on.set()
+    await drive.sync()
+    await drive.agents.deferred_updates.settle()
+    assert await drive.names() == await other.paths() == []
