@@ -189,9 +189,13 @@ async def _fill(data: Path, contents: list[tuple[str, int]]) -> tuple[dict[str, 
         now = opened.now() - 90 * 86_400 * 10**6
         chance = random.Random(3)
         known: dict[str, str] = {}
+        empty = opened.blobs.keep_bytes(b"")
         for first in range(0, len(contents), _AT_ONCE):
-            kept = []
+            kept: list[tuple[str, int, str]] = []
             for path, size in contents[first : first + _AT_ONCE]:
+                if not size:
+                    kept.append((path, size, empty))
+                    continue
                 async with opened.blobs.receive() as incoming:
                     for piece in _pieces(chance, size):
                         await incoming.write(piece)
