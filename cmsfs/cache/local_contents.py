@@ -104,10 +104,33 @@ class LocalContents:
         # If a power failure takes back that they were sent, they must still be there.
         await self._db.sync_log()
         for sha1 in contents:
-            content = self._contents.find(sha1)
             # atomic: no await from here to the rename.
-            if content is not None and content.dirty and self._is_clean(sha1):
+            if (content := self._clean(sha1)) is not None:
                 await self._move_out(content)
+
+    async def drop(self, *contents: str) -> None:
+        """Remove contents that are marked clean and no longer referenced; settle those that are in use.
+
+        Cancelled or failed (`OSError`): they stay in the drafts folder until the next start.
+        """
+        if not contents:
+            return
+        # If a power failure takes back that their files were deleted, they must still be there.
+        await self._db.sync_log()
+        for sha1 in contents:
+            # atomic: no await from here to the unlink or rename.
+            if (content := self._clean(sha1)) is None:
+                continue
+            if content.busy or self._contents.is_open(sha1):
+                await self._move_out(content)
+            else:
+                content.file.path.unlink(missing_ok=True)
+                self._contents.removed(content)
+
+    def _clean(self, sha1: str) -> content_index.CachedContent | None:
+        """Return a content in the drafts folder that is marked clean; None if it has become dirty again."""
+        content = self._contents.find(sha1)
+        return content if content is not None and content.dirty and self._is_clean(sha1) else None
 
     def _is_clean(self, sha1: str) -> bool:
         """Whether it is marked clean or has no row yet, and is not being adopted."""
@@ -162,17 +185,6 @@ class LocalContents:
             if not is_kept:
                 await self.settle(sha1)
         return is_kept
-
-    async def drop(self, sha1: str) -> None:
-        """Remove a content that is marked clean and no longer referenced; settle it if it is in use."""
-        content = self._contents.find(sha1)
-        if content is None or not content.dirty or not self._is_clean(sha1):
-            return
-        if content.busy or self._contents.is_open(sha1):
-            await self.settle(sha1)
-            return
-        content.file.path.unlink(missing_ok=True)
-        self._contents.removed(content)
 
     async def _settle_by_copy(self, content: content_index.CachedContent, target: Path) -> None:
         source, copy = content.file.path, self._files.new_copy()

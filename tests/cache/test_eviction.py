@@ -293,13 +293,15 @@ async def test_prefetch_respects_cache_limit(open_cache: OpenCache, sample: Make
         cache.close(film.sha1)
 
 
-async def test_local_content_is_not_evictable_before_its_upload_is_durable(
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_local_content_stays_until_its_upload_or_deletion_is_durable(
     cache: Cache,
     db: sqlite.Database,
     sample: MakeSample,
     tmp_path: Path,
     folders: tuple[Path, Path],
     monkeypatch: pytest.MonkeyPatch,
+    is_deleted: bool,
 ) -> None:
     """After a power failure the row may call it unsent again."""
     content = sample(BLOCK + 3)
@@ -317,6 +319,6 @@ async def test_local_content_is_not_evictable_before_its_upload_is_durable(
             durable.append(path.read_bytes())
 
     monkeypatch.setattr(os, "fsync", watched)
-    await cache.settle_clean(content.sha1)
+    await (cache.drop_clean if is_deleted else cache.settle_clean)(content.sha1)
     assert durable == [logged]
     assert not (folders[1] / content.sha1).exists()

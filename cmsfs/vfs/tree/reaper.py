@@ -85,10 +85,7 @@ class Reaper:
             return dropped, sealing.drop_unneeded(conn, contents)
 
         dropped, contents = await self._db.write_short(txn)
-        # Keep the contents until the deletion is durable: after a power failure the file may be back.
+        # Its bytes are kept until the deletion is durable: after a power failure the file may be back.
         for draft_id in dropped:
             self._group_commit.unlink(self._drafts.gone(draft_id))
-        if contents:
-            await self._group_commit.sync(None)
-        for sha1 in contents:
-            await self._blocks.drop_clean(sha1)
+        await self._blocks.drop_clean(*contents)

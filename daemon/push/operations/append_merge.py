@@ -130,9 +130,6 @@ async def _join(
         context.remote_updates.publish(changes)
         log.info("data appended to a file that others also append to was moved to its conflict copy")
         assert node.sha1 is not None
-        # Until this is on disk, the old contents must stay: after a power failure the conflict may be
-        # unresolved again.
-        await context.commit.sync(None)
         await context.blocks.drop_clean(node.sha1)
     return end
 
