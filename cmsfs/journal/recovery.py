@@ -6,6 +6,7 @@ What a crash can leave behind, and how it is repaired:
   a draft never closed                 kept and uploaded as it is: no better version of its bytes exists
   a draft whose name a remote change   given a name again, and uploaded under it
     has taken
+  unsent contents in a deleted folder  shown in a folder above it, and uploaded there
   a draft row longer than its file     (power cut) truncated to the bytes on disk, as on any local disk
   a draft row that has the bytes, too  its file is written from the row, since it was never fsynced; without a
                                        file, that is made later
@@ -27,7 +28,7 @@ from cmsfs.journal import draft_rows, ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import kv_store, tree
-from cmsfs.replica.merge import lineages
+from cmsfs.replica.merge import deletions, lineages
 from cmsfs.replica.nodes import Ino
 from cmsfs.replica.rows import copy_sources, node_rows, op_rows
 from cmsfs.runtime import threads
@@ -84,6 +85,7 @@ async def recover(db: Database, drafts: Drafts, recovered: Path, held: Collectio
     def txn(conn: Connection) -> tuple[int, set[str]]:
         op_rows.reset_running(conn)
         lineages.name_all_displaced(conn, held)
+        deletions.take_all_out(conn)
         _drop_unneeded(conn, held)
         keep = {
             _repair_draft(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()

@@ -8,6 +8,7 @@
     part of a file   in the trash       restored, ours is the next version (`operations.lost_base`)
     a backup's bytes in the trash       restored, as the backup (`operations.lost_base`)
     new place        folder gone        the folder is made anew
+    folder deleted   unsent bytes in it shown in a folder above, once it is gone there
 
 Rule: one transaction applies theirs, renames ours and updates the operation, so that after a crash the
 conflict is either unresolved or resolved.

@@ -225,9 +225,9 @@ def _update_place(
     parent, name = placement.place_of(conn, remote, changes, before=node.parent)
     if parent is None or (node.parent, node.name) == (parent, name):
         return
-    if _is_nowhere(conn, parent) and local_work.has_unsent_below(conn, node.ino):
-        # It may have been deleted with the folder, or the folder is restored or created by this page: unsent
-        # contents stay visible until that is known.
+    if not tree.is_below(conn, parent, ROOT) and local_work.has_unsent_below(conn, node.ino):
+        # It may have been deleted with the folder, or the folder is restored or created by this page, or our
+        # deletion of the folder is pending: unsent contents stay visible until that is known.
         _leave_aside(conn, node, remote.sequence)
         return
     is_moved_folder = node.parent != parent and node.is_folder
@@ -308,14 +308,6 @@ def _is_same(conn: Connection, holder: Node, remote: Remote, name: str) -> bool:
     if remote.kind is NodeKind.FOLDER:
         return True
     return holder.draft is None and holder.sha1 is not None and holder.sha1 == remote.sha1
-
-
-def _is_nowhere(conn: Connection, folder: Ino) -> bool:
-    """Whether the service has deleted the folder, or one above it, or its place is not known yet."""
-    node = tree.get(conn, folder)
-    while node.parent is not None:
-        node = tree.get(conn, node.parent)
-    return node.ino != ROOT and node.base_parent is None
 
 
 def adopt(conn: Connection, ino: Ino, answer: Remote, *, sent: Node | None = None) -> Node:

@@ -5,14 +5,17 @@ Runs inside the caller's transaction; the changes are published after its commit
 Rule: contents and folders that are not uploaded stay.
 """
 
+import logging
 from sqlite3 import Connection
 
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import bulk_insert, lineages, local_work, placement
-from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows, op_rows
 from cmsfs.replica.sharing import lost_access, offers, shares
+
+log = logging.getLogger(__name__)
 
 
 def remove_gone(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
@@ -38,14 +41,49 @@ def remove_gone(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change
 
 def remove_below(conn: Connection, folder: Ino) -> list[Change]:
     """Remove what is below a folder whose local deletion has reached the service: items that had reappeared
-    in it, because they were changed there, are gone as well."""
+    in it, because they were changed there, are gone as well; unsent contents among them are shown again."""
     changes: list[Change] = []
     inos = tree.subtree(conn, folder)
     elsewhere = _elsewhere(conn, inos)
     for below in reversed(inos[1:]):
         if below not in elsewhere:
             remove_gone_node(conn, tree.get(conn, below), changes)
+    take_out(conn, tree.get(conn, folder), changes)
     return changes
+
+
+def take_out(conn: Connection, folder: Node, changes: list[Change]) -> None:
+    """Move what is left in a folder that is gone, and was deleted here, to the closest folder above it that
+    is there: programs see nothing in it, and nothing can be sent to it."""
+    _drop_symlinks(conn, folder.ino, changes)
+    if tree.has_children(conn, folder.ino):
+        above = _closest_above(conn, folder)
+        placement.take_along(conn, folder.ino, above, changes)
+        log.info(
+            "%s was deleted; unsent changes in it are kept in %s",
+            folder.name,
+            tree.get(conn, above).name or "/",
+        )
+
+
+def take_all_out(conn: Connection) -> None:
+    """Do so for each folder that the service does not know, and that has no name to be created under."""
+    rows = conn.execute(
+        "SELECT ino FROM node WHERE kind = 'folder' AND parent IS NULL AND remote_id IS NULL AND ino > 2"
+    )
+    for row in rows.fetchall():
+        take_out(conn, tree.get(conn, row["ino"]), [])
+
+
+def _closest_above(conn: Connection, folder: Node) -> Ino:
+    passed: set[Ino] = set()
+    above: Node | None = folder
+    while above is not None and above.ino not in passed and above.base_parent is not None:
+        passed.add(above.ino)
+        above = tree.remote_at(conn, NodeKind.FOLDER, above.base_parent)
+        if above is not None and tree.is_below(conn, above.ino, ROOT):
+            return above.ino
+    return ROOT
 
 
 def _elsewhere(conn: Connection, subtree: list[Ino]) -> set[Ino]:
@@ -72,6 +110,8 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         return
     if node.is_folder:
         _drop_symlinks(conn, node.ino, changes)
+        if node.parent is None and not is_lost:
+            take_out(conn, node, changes)
     if local_work.has_bytes(conn, node) or (node.is_folder and tree.has_children(conn, node.ino)):
         lost_access.keep(conn, node) if is_lost else local_work.recreate(conn, node)
         return
