@@ -107,7 +107,10 @@ def record_removal(conn: Connection, node: Node, *, due_ns: int) -> None:
         return
     unborn = was_never_sent(conn, node, kinds)
     drop(conn, node.ino, *OpKind)
-    if not unborn:
+    if not unborn and node.local:
+        # What was sent before it became local may be at the service, under a name that another file has now.
+        op_rows.record_once(conn, node.ino, OpKind.TRASH)
+    elif not unborn:
         record(conn, node.ino, OpKind.TRASH, due_ns=due_ns)
 
 

@@ -198,6 +198,8 @@ def attempts(conn: Connection, seq: int) -> int | None:
 
 
 def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
+    if op.kind is OpKind.TRASH and node.parent is not None and not node.local:
+        return True  # it stayed on this machine for a while, and is an item again
     if op.kind in (OpKind.TRASH, *_METADATA_KINDS):
         # Without an id there is nothing to delete, and no upload that would or may have created an item.
         if node.remote_id is not None or _has(conn, node.ino, *CREATING_KINDS):
@@ -205,7 +207,8 @@ def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
         return op.kind in _METADATA_KINDS or not in_flight.is_pending(conn, node.ino)
     if op.kind is OpKind.MOVE:
         return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *CREATING_KINDS))
-    return node.parent is None
+    # An upload may have failed when the file had become one of this machine only.
+    return node.parent is None or bool(node.local)
 
 
 def _can_delete_whole(conn: Connection, op: Op, node: Node) -> bool:

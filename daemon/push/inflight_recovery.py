@@ -38,7 +38,7 @@ class Superseded(errors.CmsfsError):
 
 
 class HasItem(errors.CmsfsError):
-    """A node that was to become a new item has become an existing one."""
+    """A node that was to become a new item has become an existing one, or a file of this machine only."""
 
 
 @asynccontextmanager
@@ -68,7 +68,7 @@ def _note(conn: Connection, sent: SentRequest, *, instead_of: SentRequest | None
     if instead_of is not None:
         in_flight.not_sent(conn, instead_of)
     node = tree.find_at(conn, sent.ino)
-    if sent.remote_id is None and (node is None or node.remote_id is not None):
+    if sent.remote_id is None and (node is None or node.remote_id is not None or node.local):
         return None
     return in_flight.note(conn, sent)
 

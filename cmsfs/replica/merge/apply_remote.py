@@ -327,11 +327,11 @@ def adopt(conn: Connection, ino: Ino, answer: Remote, *, sent: Node | None = Non
         return tree.get(conn, there.ino)
     now = tree.get(conn, ino)
     may_be_link = now.parent is None or naming.link_name(now.name) is not None
-    if now.remote_id is None and (may_be_link or answer.kind is not NodeKind.LINK):
+    if now.remote_id is None and not now.local and (may_be_link or answer.kind is not NodeKind.LINK):
         _become_base(conn, now, answer)
         return tree.get(conn, ino)
-    # The node has another item by now, to which its contents are being uploaded too; or it has a name that
-    # only a file can have.
+    # The node has another item by now, to which its contents are being uploaded too; or it stays on this
+    # machine by now; or it has a name that only a file can have.
     surplus = tree.insert(conn, None, answer.name, answer.kind, now_ns=answer.mtime_ns)
     _become_base(conn, tree.get(conn, surplus), answer)
     node_rows.set_content(conn, surplus, sha1=answer.sha1, size=answer.size)

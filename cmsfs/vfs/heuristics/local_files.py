@@ -73,6 +73,8 @@ def make_remote(conn: Connection, local_names: LocalFiles, node: Node, *, due_ns
 
 def _make_one_remote(conn: Connection, node: Node, *, due_ns: int) -> None:
     node_rows.set_local(conn, node.ino, 0)
+    # What was sent for it before it became local is its item again.
+    ops.drop(conn, node.ino, ops.OpKind.TRASH)
     kind = ops.OpKind.MKDIR if node.is_folder else ops.OpKind.UPLOAD
     ops.record(conn, node.ino, kind, due_ns=due_ns)
     description_tags.queue_local(conn, node._replace(local=0), due_ns=due_ns)

@@ -177,9 +177,15 @@ def take_over(conn: Connection, node: Node, target: Node, *, due_ns: int) -> Non
     ops.record(conn, node.ino, ops.OpKind.UPLOAD, due_ns=due_ns)
     if surplus is not None:
         ops.record(conn, surplus, ops.OpKind.TRASH, due_ns=due_ns)
-    if in_flight.is_pending(conn, target.ino):
-        # Before it took over the item that it hands on, it was sent as a file of its own, without an answer.
-        ops.record(conn, target.ino, ops.OpKind.TRASH, due_ns=due_ns)
+    if tree.get(conn, target.ino).parent is None:
+        find_out(conn, target.ino, due_ns=due_ns)
+
+
+def find_out(conn: Connection, ino: Ino, *, due_ns: int) -> None:
+    """Have what was sent for a file of its own, without an answer, before it took over the item that it hands
+    on, looked for and deleted."""
+    if in_flight.is_pending(conn, ino):
+        ops.record(conn, ino, ops.OpKind.TRASH, due_ns=due_ns)
 
 
 def bring_back(conn: Connection, local_names: LocalFiles, ino: Ino, left: Ino | None, *, due_ns: int) -> None:
@@ -208,9 +214,12 @@ def bring_back(conn: Connection, local_names: LocalFiles, ino: Ino, left: Ino | 
         return
     parent = tree.get(conn, old.parent)
     if local_names.covers(parent, old.name, old.kind):
+        find_out(conn, left, due_ns=due_ns)
         node_rows.set_local(conn, left, 1)
-    else:
-        ops.record(conn, left, ops.OpKind.UPLOAD, due_ns=due_ns)
+        return
+    ops.record(conn, left, ops.OpKind.UPLOAD, due_ns=due_ns)
+    # What was sent for it before it had that item becomes its item, wherever it is.
+    ops.record_move(conn, tree.get(conn, left), due_ns=due_ns)
 
 
 def _is_backup(local_names: LocalFiles, name: str, of: str) -> bool:
