@@ -8,6 +8,7 @@ Rule: what the cache saves in batches never touches the row of a dirty content, 
 was verified; only the journal's transactions begin and end being dirty.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -61,6 +62,12 @@ def find(db: sqlite.Database, sha1: str) -> ContentRow | None:
 def everything(conn: sqlite.Connection) -> list[ContentRow]:
     """Every row; for recovery."""
     return [_saved(row) for row in conn.execute(f"SELECT {_COLUMNS} FROM content")]
+
+
+def recorded(conn: sqlite.Connection, sha1s: Iterable[str]) -> set[str]:
+    """Return those of these contents that have a row."""
+    sql = "SELECT sha1 FROM content WHERE sha1 IN (SELECT value FROM json_each(?))"
+    return {row["sha1"] for row in conn.execute(sql, (json.dumps(list(sha1s)),))}
 
 
 def unverified(db: sqlite.Database, limit: int, *, after: str) -> list[str]:

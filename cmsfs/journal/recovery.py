@@ -19,11 +19,12 @@ What a crash can leave behind, and how it is repaired:
 import errno
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
+from cmsfs.cache import content_table
 from cmsfs.journal import draft_rows, ops
 from cmsfs.journal.drafts import Drafts
 from cmsfs.journal.extents import Extents
@@ -97,7 +98,8 @@ async def recover(db: Database, drafts: Drafts, recovered: Path, held: Collectio
         return due, keep
 
     due, keep = await db.write(txn, durable=True)
-    await threads.run_sync(_sort_files, drafts.root, recovered, keep)
+    recorded = await db.query(lambda conn: content_table.recorded(conn, _content_names(drafts.root)))
+    await threads.run_sync(_sort_files, drafts.root, recovered, keep, recorded)
     return due
 
 
@@ -181,10 +183,18 @@ def _zero(fd: int, start: int, end: int) -> None:
             return
 
 
-def _sort_files(root: Path, recovered: Path, keep: set[str]) -> None:
-    """Move draft files without a row to `recovered`, and unlink second names that were not committed."""
+def _content_names(root: Path) -> list[str]:
+    return [path.name for path in root.iterdir() if path.suffix == ""]
+
+
+def _sort_files(root: Path, recovered: Path, keep: set[str], recorded: Set[str]) -> None:
+    """Move draft files without a row to `recovered`, and unlink second names that were not committed;
+    `recorded`: contents that were."""
     for path in root.glob("*.sealed"):
         path.unlink()
+    for name in _content_names(root):
+        if name not in recorded and (root / name).stat().st_nlink > 1:
+            (root / name).unlink()
     for path in root.glob("*.draft"):
         if path.name in keep:
             continue
@@ -195,10 +205,10 @@ def _sort_files(root: Path, recovered: Path, keep: set[str]) -> None:
         else:
             path.rename(recovered / path.name)
             log.info("moved an orphaned draft to %s", recovered)
-    for path in root.iterdir():
+    for name in _content_names(root):
         # Still two names: the draft exists, so its sealing was never committed.
-        if path.suffix == "" and path.stat().st_nlink > 1:
-            path.unlink()
+        if (root / name).stat().st_nlink > 1:
+            (root / name).unlink()
 
 
 def _boot_id() -> str:

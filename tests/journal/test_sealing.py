@@ -220,6 +220,29 @@ async def test_orphaned_draft_is_recovered(desk: Desk) -> None:
     await again.blocks.aclose()
 
 
+async def test_draft_without_a_row_is_recovered_though_its_sealing_had_begun(desk: Desk) -> None:
+    """The file was deleted while its draft was being sealed, and the process was killed."""
+    draft = await desk.new("f", b"whose?" * ROW_BYTES)
+    (desk.root / hashlib.sha1(b"whose?" * ROW_BYTES).hexdigest()).hardlink_to(draft.path)
+    await desk.db.write(lambda conn: Drafts.delete(conn, draft.id))
+    again = await desk.restarted()
+    assert (again.recovered / draft.path.name).read_bytes() == b"whose?" * ROW_BYTES
+    assert list(again.root.iterdir()) == []
+    await again.blocks.aclose()
+
+
+async def test_draft_that_became_content_is_not_recovered(desk: Desk) -> None:
+    draft = await desk.new("f", b"bytes" * ROW_BYTES)
+    sealed = await desk.sealer.seal(draft)
+    assert sealed is not None
+    assert {path.name for path in desk.root.iterdir()} == {sealed.sha1, draft.path.name}
+    again = await desk.restarted()
+    assert list(again.recovered.iterdir()) == []
+    assert list(again.root.iterdir()) == [again.root / sealed.sha1]
+    assert await again.bytes_of("f") == b"bytes" * ROW_BYTES
+    await again.blocks.aclose()
+
+
 async def test_running_operations_are_ready_after_a_restart(desk: Desk) -> None:
     await desk.new("f", b"x")
     await desk.db.write(lambda conn: conn.execute("UPDATE op SET state = 'running'"))
