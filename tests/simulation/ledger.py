@@ -124,13 +124,13 @@ class Ledger(ledger.Ledger):
     def label(self, data: bytes) -> str:
         return self.labels.get(sha1(data)) or _label(data)
 
-    def record_read(self, data: bytes, where: str) -> None:
+    def record_read(self, data: bytes, where: str, *, is_verified: bool = True) -> None:
         """A program has read this as the complete contents of a file."""
         is_foreign = sha1(data) not in self.labels and not data.startswith(b"[InternetShortcut]")
-        if is_foreign:
+        if is_foreign and is_verified:
             self.foreign.append(f"{where} shows {_label(data)}")
-        if self.has_torn_writes and (is_foreign or not data):
-            # A part of a write, perhaps nothing of it: nobody knows what was there before.
+        if (self.has_torn_writes or not is_verified) and (is_foreign or not data):
+            # A part of a write, perhaps nothing of it, or damaged: nobody knows what was there before.
             self.sources.setdefault(sha1(data), set()).add(ANY)
 
     def may_follow_any(self, data: bytes) -> None:

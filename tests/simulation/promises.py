@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import trio
 
 from cmsfs import errors
+from daemon.fetch import block_download
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import Ledger, sha1
 from tests.simulation.machines import Killed, Machine
@@ -161,7 +162,7 @@ class Promises:
             with trio.CancelScope(shield=False):
                 await kernel.close(file)
             raise
-        self.ledger.record_read(before, f"{self.machine.name}: {path}")
+        self._record_read(before, path)
         return before
 
     async def _read_file(self, kernel: Kernel, path: str) -> bytes:
@@ -170,8 +171,19 @@ class Promises:
             data = await kernel.read(file)
         finally:
             await kernel.close(file)
-        self.ledger.record_read(data, f"{self.machine.name}: {path}")
+        self._record_read(data, path)
         return data
+
+    def _record_read(self, data: bytes, path: str) -> None:
+        self.ledger.record_read(
+            data, f"{self.machine.name}: {path}", is_verified=not self._may_be_unverified(len(data))
+        )
+
+    def _may_be_unverified(self, size: int) -> bool:
+        """Whether a file of this size may be shown with damaged bytes: it is verified when its last block
+        arrives, but the disk, or a cache that has hardly room for it, may not keep the others until then."""
+        is_evicted = size > block_download.WHOLE_BYTES and self.machine.settings.cache_bytes < SMALL_CACHE
+        return (self.is_rotten or is_evicted) and self.machine.wire.faults["damaged download"] > 0
 
     def _update_models(self, file: File, before: bytes, after: bytes) -> None:
         """Update the expected bytes of all open handles of the file."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.simulation import judge
+from tests.simulation import judge, ledger
 
 ROOT, BASE = 1, 2
 FOLDER, FILE, LINK = 0, 1, 2
@@ -25,3 +25,14 @@ def test_a_file_outside_of_the_drive_s_folder_is_not_beside_it() -> None:
     ]
     assert judge.paths_below(rows, BASE) == {"page.url": ""}
     assert judge.paths_below(rows, ROOT) == {"base": "", "base/page.url": "", "page.url": ""}
+
+
+def test_what_was_read_unverified_is_not_foreign_and_may_hide_any_content() -> None:
+    found = ledger.Ledger()
+    found.register(b"old")
+    found.record_read(b"damaged", "one: a.txt", is_verified=False)
+    found.record_derived(b"new", b"damaged")
+    assert found.foreign == []
+    assert found.is_derived(ledger.sha1(b"new"), [ledger.ANY])
+    found.record_read(b"of nobody", "one: a.txt")
+    assert len(found.foreign) == 1
