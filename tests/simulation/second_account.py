@@ -26,7 +26,8 @@ async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
     failures = sim.outcome.failures
     sim.outcome.states["drives of the second account"] += 1
     if machine.settings.shared == "root":
-        # Names in the root that are free again are restored when the drive starts.
+        # Names in the root that are free again are restored when the drive starts; comparisons may free some.
+        await _compare(sim, machine)
         await machine.stop()
         while not machine.is_alive:  # noqa: ASYNC110 - it is restarted
             await trio.sleep(1)
@@ -36,11 +37,7 @@ async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
     async with trio.open_nursery() as nursery:
         await fresh.start(nursery)
         for each in (machine, fresh):
-            for _ in range(2):
-                await each.agents.poll(full=True)
-                await judging.confirm_missing(sim, each)
-                await _accept_all(each)
-                await trio.sleep(judging.QUIET_SECONDS)
+            await _compare(sim, each)
         own = _own(machine)
         shown = await judging.drive_tree(machine, failures, is_rotten=machine.name in sim.rotten)
         expected = await judging.drive_tree(fresh, failures)
@@ -57,6 +54,15 @@ async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
             f"not as a new drive: {machine.name} shows {named(here, there)}, that {named(there, here)}"
         )
     return {sha1 for sha1 in shown.values() if sha1} | judging.recovered(machine)
+
+
+async def _compare(sim: "_Simulation", machine: Machine) -> None:
+    """Have the drive compare everything with the service, twice, and accept what it asks for."""
+    for _ in range(2):
+        await machine.agents.poll(full=True)
+        await judging.confirm_missing(sim, machine)
+        await _accept_all(machine)
+        await trio.sleep(judging.QUIET_SECONDS)
 
 
 async def _accept_all(machine: Machine) -> None:
