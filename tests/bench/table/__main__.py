@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.bench.table import picture, serving
 from tests.bench.table.play import ROWS
 from tests.bench.table.results import Measured, Results
-from tests.bench.table.stage import TOP
+from tests.bench.table.stage import TOP, touch_memory
 
 BIG = ("items-1m",)
 
@@ -91,6 +91,7 @@ def main() -> None:
         os.environ[serving.PYTHON] = wanted.servers
     wanted.into.mkdir(parents=True, exist_ok=True)
     results = Results(wanted.into / "results.jsonl", wanted.scale)
+    touch_memory()
     for name in wanted.rows.split(",") if wanted.rows else [row for row in ROWS if row not in BIG]:
         row = ROWS[name]
         todo = [

@@ -150,6 +150,21 @@ def memory(pid: int, field: str = "VmHWM") -> float:
     return 0.0
 
 
+def touch_memory() -> None:
+    """Use most of the free memory once.
+
+    A virtual machine gets a page from its host when it first uses it, which takes longer than filling it:
+    otherwise who is measured first pays for the page cache of all that follow.  Measured: 8 instead of 3
+    seconds of the service's processor for a GiB received.
+    """
+    meminfo = Path("/proc/meminfo").read_text()
+    available = int(re.findall(r"MemAvailable:\s+(\d+)", meminfo)[0]) * 1024
+    flags = "mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE"
+    command = f"import mmap; mmap.mmap(-1, {min(available * 8 // 10, 32 << 30)}, flags={flags})"
+    # In a process of its own: where less is allowed than available, only that one ends.
+    subprocess.run([sys.executable, "-c", command], check=False, stderr=subprocess.DEVNULL)
+
+
 def drop_caches() -> None:
     """What the kernel remembers of disks; without the right to it, what follows is warmer than it says."""
     os.sync()
