@@ -42,7 +42,7 @@ async def test_name_that_our_deletion_frees_while_its_holder_is_asked_for_is_no_
         nursery.start_soon(drive.sync)
         with trio.fail_after(10 * crowding()):
             while not drive.db.rows("SELECT 1 FROM op WHERE kind = 'upload' AND attempts > 0"):
-                await drive.agents.push._moved.wait()
+                await trio.lowlevel.checkpoint()
             deletion, delete = network.gate("OPTIONS", "/content", before=True)
             asked, answer = network.gate("GET", "/files/")
             await drive.write("new", b"two")
