@@ -189,7 +189,16 @@ class RemoteTrash:
             self.context.passing.discard(item.id)
 
     async def _restore_to(self, item: Remote, folder: Node, wanted: str) -> Ino:
-        answer = await self._back(item, folder, wanted)
+        try:
+            answer = await self._back(item, folder, wanted)
+        except (errors.Conflict, errors.Forbidden, errors.NotFound):
+            raise
+        except BaseException:
+            # It may have been restored without an answer: then it is to be seen before its name is used.
+            with trio.CancelScope(shield=True):
+                if (now := await looked_at(self.context, item)) is not item:
+                    await arrived(self.context, now)
+            raise
         if answer.parent_id == folder.remote_id:
             return await self._arrived(answer, folder)
         if not self.is_whole:

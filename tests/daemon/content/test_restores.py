@@ -5,6 +5,45 @@ import trio
 from cmsfs.replica.nodes import ROOT
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
+from tests.support.patience import crowding
+
+
+async def test_item_that_was_restored_without_an_answer_is_shown(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """A program gives up waiting, and writes to the name: it is the item's, so that there is no conflict."""
+    number = await other.file("a", b"one")
+    await other.client.items.delete("file", number)
+    shown = drive.agents.shown
+    trash = (await shown.lookup(ROOT, ".trash")).ino
+    await shown.lookup(trash, "a")
+    restored, _ = network.gate("POST", f"/files/{number}")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shown.rename, trash, "a", ROOT, "a", 0)
+        with trio.fail_after(5 * crowding()):
+            await restored.wait()
+        nursery.cancel_scope.cancel()
+    await drive.write("a", b"two")
+    await drive.sync()
+    await drive.poll()
+    assert await drive.names() == await other.paths() == ["a"]
+    assert drive.node(await drive.ino("a")).remote_id == number
+    assert await other.read("a") == b"two"
+
+
+async def test_item_that_was_not_restored_is_not_shown(drive: Drive, other: Remote, network: Network) -> None:
+    number = await other.file("a", b"one")
+    await other.client.items.delete("file", number)
+    shown = drive.agents.shown
+    trash = (await shown.lookup(ROOT, ".trash")).ino
+    await shown.lookup(trash, "a")
+    asked, _ = network.gate("POST", f"/files/{number}", before=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shown.rename, trash, "a", ROOT, "a", 0)
+        with trio.fail_after(5 * crowding()):
+            await asked.wait()
+        nursery.cancel_scope.cancel()
+    assert await drive.names() == []
 
 
 async def test_item_that_was_moved_without_an_answer_is_shown_where_it_is(
