@@ -78,7 +78,7 @@ def was_never_sent(conn: Connection, node: Node, kinds: Mapping[OpKind, str] | N
 def record_move(conn: Connection, node: Node, *, due_ns: int) -> None:
     """Record that a node was moved, unless creating it at the service will include its place anyway."""
     if is_at_base(conn, node):
-        drop(conn, node.ino, OpKind.MOVE)
+        op_rows.end_move(conn, node.ino, due_ns=due_ns)
     elif not was_never_sent(conn, node):
         record(conn, node.ino, OpKind.MOVE, due_ns=due_ns)
 

@@ -2,6 +2,9 @@
 
 `cmsfs.journal.ops` defines what the rows mean, `cmsfs.journal.queue` which of them may run.  The table is
 changed here, since applying a remote update can end local operations in the same transaction.
+
+Rule: a move that was tried once stays one that was tried (`attempts` of 1 or more): without an answer the
+item may be where it was to be moved then.
 """
 
 from collections.abc import Iterable
@@ -9,6 +12,8 @@ from sqlite3 import Connection
 
 from cmsfs.replica.nodes import Ino
 from cmsfs.sqlite import Database
+
+_TRIED_AFRESH = "attempts = min(attempts, kind = 'move')"
 
 
 def record(conn: Connection, ino: Ino, kind: str, *, due_ns: int) -> None:
@@ -20,7 +25,7 @@ def record(conn: Connection, ino: Ino, kind: str, *, due_ns: int) -> None:
     """
     # Usually it exists: then the update uses no sequence number, and writes only the index on the time.
     there = conn.execute(
-        "UPDATE op SET revision = revision + 1, attempts = 0, error = NULL, not_before = ?3"
+        f"UPDATE op SET revision = revision + 1, {_TRIED_AFRESH}, error = NULL, not_before = ?3"
         " WHERE ino = ?1 AND kind = ?2 AND state <> 'held'"
         " AND EXISTS (SELECT 1 FROM node WHERE ino = ?1 AND NOT local)",
         (ino, kind, due_ns),
@@ -30,7 +35,7 @@ def record(conn: Connection, ino: Ino, kind: str, *, due_ns: int) -> None:
     conn.execute(
         "INSERT INTO op(ino, kind, not_before) SELECT ino, ?2, ?3 FROM node WHERE ino = ?1 AND NOT local"
         " ON CONFLICT(ino, kind) DO UPDATE SET"
-        " revision = revision + 1, attempts = 0, error = NULL, not_before = ?3,"
+        f" revision = revision + 1, {_TRIED_AFRESH}, error = NULL, not_before = ?3,"
         " state = CASE state WHEN 'running' THEN 'running' ELSE 'ready' END",
         (ino, kind, due_ns),
     )
@@ -71,6 +76,18 @@ def delete_waiting(conn: Connection, ino: Ino, *kinds: str) -> None:
     """Delete the node's operations of these kinds, except running ones."""
     marks = ",".join("?" * len(kinds))
     conn.execute(f"DELETE FROM op WHERE ino = ? AND kind IN ({marks}) AND state <> 'running'", (ino, *kinds))
+
+
+def end_move(conn: Connection, ino: Ino, *, due_ns: int) -> None:
+    """Delete the node's move, since the item is where it is to be; one that was tried becomes due then, to
+    find out whether it still is.  A running one is unchanged."""
+    tried = conn.execute(
+        "UPDATE op SET revision = revision + 1, error = NULL, not_before = ?2"
+        " WHERE ino = ?1 AND kind = 'move' AND state = 'ready' AND attempts > 0",
+        (ino, due_ns),
+    )
+    if not tried.rowcount:
+        delete_waiting(conn, ino, "move")
 
 
 def delete_all(conn: Connection, ino: Ino) -> None:
@@ -116,7 +133,10 @@ def note_tried(conn: Connection, seq: int) -> None:
 
 def reset_running(conn: Connection) -> None:
     """Make all running operations ready and due at once, because the process that ran them is gone."""
-    conn.execute("UPDATE op SET state = 'ready', not_before = 0 WHERE state = 'running'")
+    conn.execute(
+        "UPDATE op SET state = 'ready', attempts = max(attempts, kind = 'move'), not_before = 0"
+        " WHERE state = 'running'"
+    )
 
 
 def back_off(conn: Connection, seq: int, *, not_before_ns: int, error: str) -> None:
@@ -138,7 +158,8 @@ def postpone(conn: Connection, seq: int, *, not_before_ns: int) -> None:
 def release(conn: Connection, seq: int, *, due_ns: int) -> None:
     """Make a held or waiting operation ready and reset its attempts; a running one is unchanged."""
     conn.execute(
-        "UPDATE op SET state = 'ready', attempts = 0, not_before = ? WHERE seq = ? AND state <> 'running'",
+        f"UPDATE op SET state = 'ready', {_TRIED_AFRESH}, not_before = ?"
+        " WHERE seq = ? AND state <> 'running'",
         (due_ns, seq),
     )
 
@@ -146,14 +167,14 @@ def release(conn: Connection, seq: int, *, due_ns: int) -> None:
 def release_held(conn: Connection, *, due_ns: int) -> int:
     """Make all held operations ready and reset their attempts; return how many."""
     return conn.execute(
-        "UPDATE op SET state = 'ready', attempts = 0, not_before = ? WHERE state = 'held'", (due_ns,)
+        f"UPDATE op SET state = 'ready', {_TRIED_AFRESH}, not_before = ? WHERE state = 'held'", (due_ns,)
     ).rowcount
 
 
 def release_held_for(conn: Connection, ino: Ino, *, error: str) -> None:
     """Make the node's operations that are held for this reason ready at once, and clear the reason."""
     conn.execute(
-        "UPDATE op SET state = 'ready', attempts = 0, not_before = 0, error = NULL"
+        f"UPDATE op SET state = 'ready', {_TRIED_AFRESH}, not_before = 0, error = NULL"
         " WHERE ino = ? AND state = 'held' AND error = ?",
         (ino, error),
     )

@@ -39,8 +39,10 @@ async def move(context: PushContext, task: queue.Task) -> None:
     new_name = name if name != node.base_name else None
     new_parent = parent.remote_id if parent.remote_id != node.base_parent else None
     if new_name is None and new_parent is None:
-        await context.db.write(lambda conn: queue.finish(conn, task.op))
-        return
+        if not task.op.attempts or await _is_in_place(context, task):
+            await context.db.write(lambda conn: queue.finish(conn, task.op))
+            return
+        new_name, new_parent = name, parent.remote_id
     if context.client.offers.is_lacking(Ability.CHANGES):
         await _undo(context, task)
         return
@@ -60,6 +62,17 @@ async def move(context: PushContext, task: queue.Task) -> None:
     else:
         crashpoints.reached(Point.MOVE_SENT)
         await _done(context, task, answer)
+
+
+async def _is_in_place(context: PushContext, task: queue.Task) -> bool:
+    """Whether the item is where it last was: an attempt without an answer may have moved it, before the move
+    was taken back here."""
+    node = task.node
+    try:
+        theirs = remote_from_item(await context.get(node.kind, node.remote_id or ""))
+    except errors.NotFound:
+        return True
+    return (theirs.parent_id, theirs.name) == (node.base_parent, node.base_name)
 
 
 async def _taken_back(context: PushContext, task: queue.Task) -> bool:

@@ -139,3 +139,35 @@ async def test_folder_that_appears_before_it_is_asked_for_is_not_asked_for(
         assert (drive.ops(), sent(drive)) == ([], 0)
         nursery.cancel_scope.cancel()
     assert await other.paths() == ["d/"]
+
+
+@pytest.mark.parametrize("when", ["before its answer is lost", "after its answer was lost"])
+@pytest.mark.parametrize("how", ["renamed", "moved"])
+async def test_change_of_place_without_an_answer_that_is_taken_back_is_taken_back_at_the_service(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch, when: str, how: str
+) -> None:
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", LATER)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", LATER)
+    await drive.write("f", b"x")
+    await drive.mkdir("folder")
+    await drive.sync()
+    there = "g" if how == "renamed" else "folder/f"
+    arrived, go = network.gate("PUT", "/files/", before=True)
+    network.lose_answer("PUT", "/files/")
+    await drive.rename("f", there)
+    with trio.fail_after(20):
+        await arrived.wait()
+    if when.startswith("before"):
+        await drive.rename(there, "f")
+    go.set()
+    await failed(drive, 1)
+    assert there in await other.paths()
+    if when.startswith("after"):
+        await drive.rename(there, "f")
+    await drive.agents.push.retry_all()
+    await drive.sync()
+    await drive.poll()
+    await drive.sync()
+    assert sorted(await drive.names()) == ["f", "folder"]
+    assert sorted(await other.paths()) == ["f", "folder/"]
+    assert drive.ops() == []
