@@ -147,8 +147,10 @@ class GroupCommit:
         draft.in_row = False
 
     async def _sync(self, group: list[Draft], *, names: bool) -> None:
+        # The log alone is usually synced before another task would have run.
+        run = threads.run_sync if group or names else threads.run_brief
         with self._db.log_syncing():
-            await threads.run_sync(self._sync_in_order, group, names)
+            await run(self._sync_in_order, group, names)
 
     def _sync_in_order(self, group: list[Draft], names: bool) -> None:
         """Sync bytes, then names, then the rows that refer to them.  Runs in a thread."""

@@ -66,7 +66,8 @@ class Counts:
 
     def attach(self) -> None:
         """Count from here on: every connection's statements, and this process's hops and fsyncs."""
-        connect, run_sync, fsync = sqlite3.connect, threads.run_sync, os.fsync
+        connect, run_sync, run_brief = sqlite3.connect, threads.run_sync, threads.run_brief
+        fsync = os.fsync
 
         def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
             conn = connect(*args, **kwargs)
@@ -78,12 +79,17 @@ class Counts:
             self.hops += self.counting
             return await run_sync(*args, **kwargs)
 
+        async def brief_hop(*args: Any, **kwargs: Any) -> Any:
+            self.hops += self.counting
+            return await run_brief(*args, **kwargs)
+
         def synced(fd: int) -> None:
             self.fsyncs += self.counting
             fsync(fd)
 
         sqlite3.connect = traced  # type: ignore[assignment]
         threads.run_sync = hop  # type: ignore[assignment]
+        threads.run_brief = brief_hop  # type: ignore[assignment]
         os.fsync = synced  # type: ignore[assignment]
 
     @contextmanager

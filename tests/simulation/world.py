@@ -220,6 +220,7 @@ def _patched(world: World) -> Iterator[None]:
         put(chance, "uniform", world.chance.uniform)
         put(chance, "uuid4", lambda: uuid.UUID(bytes=world.entropy(16), version=4))
         put(threads, "run_sync", world.in_thread)
+        put(threads, "run_brief", world.in_thread)
         put(trio, "sleep", world.clock.sleep)
         put(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
         put(trio._core._run, "_r", random.Random(f"{world.seed} scheduler"))
