@@ -4,6 +4,7 @@ Rule: a file that is not a database, or has a version without an upgrade path, i
 """
 
 import os
+import resource
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +18,9 @@ BUSY_TIMEOUT_MS = 10_000
 
 # 16 MiB of pages: the tree of a large drive is read by point lookups all over the file.
 CACHE_KIB = 16 * 1024
+
+# Size of the pages of a new file; an existing one keeps its own.
+PAGE_BYTES = 4096
 
 
 class Unusable(errors.UserError):
@@ -88,7 +92,7 @@ def _upgrade(conn: sqlite3.Connection, found: int, version: int, upgrades: Mappi
 
 
 def prepare(
-    path: Path, schema: str, version: int, upgrades: Mapping[int, Upgrade]
+    path: Path, schema: str, version: int, upgrades: Mapping[int, Upgrade], page_bytes: int = PAGE_BYTES
 ) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     """Create or upgrade the file; return a reading and a writing connection.
 
@@ -99,6 +103,8 @@ def prepare(
     except sqlite3.DatabaseError as error:
         raise _unusable(path, error) from error
     try:
+        if not path.stat().st_size:
+            writer.execute(f"PRAGMA page_size={page_bytes}")
         _use_log(writer)
         # Two processes may open a new file at once: the second one finds it created.
         writer.execute("BEGIN IMMEDIATE")
@@ -124,6 +130,10 @@ def prepare(
     return reader, writer
 
 
+# A checkpoint is due when the log is this long, or this at least where a limit or little room asks for less.
+LOG_BYTES = 4 * 1024 * 1024
+LEAST_LOG_BYTES = 64 * 1024
+
 # The write-ahead log (https://sqlite.org/walformat.html).
 _HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
@@ -132,6 +142,12 @@ _PAGE_SIZE = slice(8, 12)
 
 # Where a frame has them.
 _FRAME_SALTS_AT = 8
+
+
+def max_log_bytes() -> int:
+    """Return the log length at which a checkpoint is due; less under a file size limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return LOG_BYTES if limit < 0 else max(LEAST_LOG_BYTES, min(LOG_BYTES, limit // 4))
 
 
 def log_length(log: Path) -> int:

@@ -19,7 +19,6 @@ which it matters: whoever begins that calls `settle`.
 import errno
 import logging
 import os
-import resource
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -41,14 +40,10 @@ Connection = sqlite3.Connection
 DamageFound = sqlite3.DatabaseError
 Row = sqlite3.Row
 
-# A checkpoint is due when the log has this many pages (4 MiB).
-LOG_PAGES = 1000
-
-# With `write_back` and much room on the disk, only when it is this many times as long.  `write_back` restarts
-# it earlier, but not often: transactions are suspended for three fsyncs.
+# With `write_back` and much room on the disk, a checkpoint is due only when the log is this many times as
+# long.  `write_back` restarts it earlier, but not often: transactions are suspended for three fsyncs.
 MOST_LOGS = 16
 RESTARTED_LOGS = 8
-_FRAME_BYTES = 4096 + 24
 
 # Check the log's length every so many transactions: each check is a system call, and a short transaction
 # adds only about ten pages.
@@ -84,7 +79,7 @@ class Database:
         self._log_syncs = 0
         self._long_reads = trio.CapacityLimiter(4)
         self._idle_readers: list[Connection] = []
-        self._max_log_bytes = _max_log_pages() * _FRAME_BYTES
+        self._max_log_bytes = database_files.max_log_bytes()
         # Length of the log, in bytes, at which a checkpoint is due, and at which `write_back` is.
         self._checkpoint_at = self._write_back_at = self._max_log_bytes
         self._backfiller: Connection | None = None
@@ -358,7 +353,7 @@ class Database:
 
     def limit_log_size(self, nbytes: int) -> None:
         """Checkpoint the log when it reaches about `nbytes`; call before the first write."""
-        self._max_log_bytes = min(_max_log_pages(), max(16, nbytes // 4096)) * _FRAME_BYTES
+        self._max_log_bytes = min(database_files.max_log_bytes(), max(database_files.LEAST_LOG_BYTES, nbytes))
         self._checkpoint_at = self._write_back_at = self._max_log_bytes
 
     def close(self) -> None:
@@ -372,17 +367,17 @@ class Database:
             self._idle_readers.clear()
 
 
-def _max_log_pages() -> int:
-    """Return the log length, in pages, at which a checkpoint is due; less under a file size limit."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    return LOG_PAGES if limit < 0 else max(16, min(LOG_PAGES, limit // 8192 // 2))
-
-
 @asynccontextmanager
 async def open_database(
-    path: Path, schema: str, *, version: int = 1, upgrades: Mapping[int, database_files.Upgrade] | None = None
+    path: Path,
+    schema: str,
+    *,
+    version: int = 1,
+    upgrades: Mapping[int, database_files.Upgrade] | None = None,
+    page_bytes: int = database_files.PAGE_BYTES,
 ) -> AsyncIterator[Database]:
-    """Open the database at `path`, created with `schema` if it is new, readable by this user only.
+    """Open the database at `path`, created with `schema` and pages of this size if it is new, readable by
+    this user only.
 
     `upgrades` maps each older version to its migration to the next; all of them run in one transaction.
     Raises `UserError` if the file is not a database or has a version without an upgrade path.
@@ -390,7 +385,9 @@ async def open_database(
     process_env.private_folder(path.parent)
     if not path.exists():
         path.touch(mode=0o600)
-    reader, writer = await threads.run_sync(database_files.prepare, path, schema, version, upgrades or {})
+    reader, writer = await threads.run_sync(
+        database_files.prepare, path, schema, version, upgrades or {}, page_bytes
+    )
     db = Database(path, reader, writer)
     try:
         yield db

@@ -134,6 +134,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str) ->
 def _make(path: Path) -> None:
     path.touch(mode=0o600)
     with contextlib.closing(sqlite3.connect(path)) as conn:
+        conn.execute(f"PRAGMA page_size={database.PAGE_BYTES}")
         conn.executescript(database.schema())
         conn.execute(f"PRAGMA user_version={database.VERSION}")
         conn.commit()

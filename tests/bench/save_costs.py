@@ -89,7 +89,7 @@ class Counts:
 
         sqlite3.connect = traced  # type: ignore[assignment]
         threads.run_sync = hop  # type: ignore[assignment]
-        threads.run_brief = brief_hop  # type: ignore[assignment]
+        threads.run_brief = brief_hop
         os.fsync = synced  # type: ignore[assignment]
 
     @contextmanager

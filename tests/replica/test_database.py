@@ -86,6 +86,11 @@ def shape(conn: sqlite3.Connection) -> set[tuple[str, str]]:
     return indexes | {(name, row[1]) for name in names for row in conn.execute(f"PRAGMA table_info({name})")}
 
 
+def page_bytes(conn: sqlite3.Connection) -> int:
+    found: int = conn.execute("PRAGMA page_size").fetchone()[0]
+    return found
+
+
 @pytest.mark.parametrize(
     ("version", "old"),
     [
@@ -115,6 +120,8 @@ async def test_upgrade_keeps_pending_changes(tmp_path: Path, version: int, old: 
     before.commit()
     before.close()
     async with database.open_replica(path) as db:
+        # What is there keeps its pages, of which SQLite changes the size only where it writes them all anew.
+        assert await db.query(page_bytes) == 4096
         node = tree.find(db, ino)
         assert node is not None
         assert node.name == "unsent"
@@ -129,3 +136,4 @@ async def test_upgrade_keeps_pending_changes(tmp_path: Path, version: int, old: 
         await db.write(lambda conn: conn.execute(insert, (ino,)))
     async with database.open_replica(tmp_path / "new.db") as db:
         assert await db.query(shape) == upgraded
+        assert await db.query(page_bytes) == database.PAGE_BYTES

@@ -16,7 +16,7 @@ from cmsfs import database_files, sqlite
 # Smaller schemas are created as quickly as copied.
 MIN_SCHEMA = 4000
 
-_templates: dict[tuple[str, int], bytes] = {}
+_templates: dict[tuple[str, int, int], bytes] = {}
 _shipped = database_files.prepare
 
 
@@ -26,24 +26,28 @@ def install() -> None:
 
 
 def _prepare(
-    path: Path, schema: str, version: int, upgrades: Mapping[int, database_files.Upgrade]
+    path: Path,
+    schema: str,
+    version: int,
+    upgrades: Mapping[int, database_files.Upgrade],
+    page_bytes: int = database_files.PAGE_BYTES,
 ) -> tuple[sqlite.Connection, sqlite.Connection]:
     if len(schema) >= MIN_SCHEMA:
-        _fill(path, schema, version)
-    return _shipped(path, schema, version, upgrades)
+        _fill(path, schema, version, page_bytes)
+    return _shipped(path, schema, version, upgrades, page_bytes)
 
 
-def _template(schema: str, version: int) -> bytes:
-    if (schema, version) not in _templates:
+def _template(schema: str, version: int, page_bytes: int) -> bytes:
+    if (schema, version, page_bytes) not in _templates:
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / "empty.db"
-            for conn in _shipped(made, schema, version, {}):
+            for conn in _shipped(made, schema, version, {}, page_bytes):
                 conn.close()
-            _templates[schema, version] = made.read_bytes()
-    return _templates[schema, version]
+            _templates[schema, version, page_bytes] = made.read_bytes()
+    return _templates[schema, version, page_bytes]
 
 
-def _fill(path: Path, schema: str, version: int) -> None:
+def _fill(path: Path, schema: str, version: int, page_bytes: int) -> None:
     """Write the template into a new file.
 
     Several tasks and processes may open a new file at once: each waits here until it is filled.  The folder
@@ -55,7 +59,7 @@ def _fill(path: Path, schema: str, version: int) -> None:
         fcntl.flock(folder, fcntl.LOCK_EX)
         if path.stat().st_size == 0:
             with path.open("r+b") as file:
-                file.write(_template(schema, version))
+                file.write(_template(schema, version, page_bytes))
                 file.flush()
                 os.fsync(file.fileno())
             # As SQLite does for the WAL beside it.

@@ -12,6 +12,7 @@ from cmsfs.journal import ops
 from cmsfs.replica import naming as replica_naming
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
+from cmsfs.replica.rows import node_rows
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.heuristics import local_files, save_patterns
 from cmsfs.vfs.heuristics.local_files import LocalFiles
@@ -80,7 +81,10 @@ def apply(
     if target is not None:
         tree.detach(conn, target.ino)
         save_patterns.replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)
-    tree.place(conn, node.ino, call.parent, call.name)
+    if node.parent == call.parent:
+        node_rows.rename(conn, node.ino, call.name)
+    else:
+        tree.place(conn, node.ino, call.parent, call.name)
     # It may have taken the target's identity.
     placed = node._replace(parent=new.ino, name=call.name) if target is None else tree.get(conn, node.ino)
     local_files.update_locality(conn, local_names, placed, new, due_ns=due_ns)
