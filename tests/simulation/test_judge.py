@@ -17,6 +17,13 @@ def test_a_web_link_makes_way_for_a_file_beside_it() -> None:
     assert judge.paths_below(rows, ROOT) == {"page (link 3).url": "", "page.url": ""}
 
 
+def test_a_web_link_that_is_called_so_gets_no_second_suffix() -> None:
+    rows = [_item(3, ROOT, FOLDER, "a"), _item(4, 3, LINK, "page.url"), _item(5, ROOT, LINK, "page.url")]
+    assert judge.paths_below(rows, ROOT) == {"a": "", "a/page.url": "", "page.url": ""}
+    rows.append(_item(6, 3, FILE, "page.url"))
+    assert judge.paths_below(rows, ROOT).keys() == {"a", "a/page (link 4).url", "a/page.url", "page.url"}
+
+
 def test_a_file_outside_of_the_drive_s_folder_is_not_beside_it() -> None:
     rows = [
         _item(BASE, ROOT, FOLDER, "base"),
