@@ -85,6 +85,7 @@ async def judge(sim: "_Simulation") -> None:
             # comparison removes it.
             for _ in range(2):
                 await machine.agents.poll(full=True)
+                await confirm_missing(sim, machine)
                 await trio.sleep(QUIET_SECONDS)
         elif machine.wire.liar.has_dropped:
             # Events or results were dropped or delayed.
