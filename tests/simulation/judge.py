@@ -87,6 +87,10 @@ async def judge(sim: "_Simulation") -> None:
                 await machine.agents.poll(full=True)
                 await confirm_missing(sim, machine)
                 await trio.sleep(QUIET_SECONDS)
+            # Folders that are not listed are compared when they are opened; what is older in them than what
+            # was known is asked for after that.
+            await _open_folders(machine)
+            await trio.sleep(QUIET_SECONDS)
         elif machine.wire.liar.has_dropped:
             # Events or results were dropped or delayed.
             await machine.agents.poll(full=True)
@@ -305,6 +309,13 @@ async def _walk(
                 found.pop(path, None)
                 continue
             failures.append(f"unreadable: {machine.name}: {path}: {error}")
+
+
+async def _open_folders(machine: Machine, folder: str = "") -> None:
+    for name in sorted(await machine.kernel.listdir(folder)):
+        path = f"{folder}/{name}".lstrip("/")
+        if stat.S_ISDIR((await machine.kernel.stat(path)).mode):
+            await _open_folders(machine, path)
 
 
 async def _read(machine: Machine, path: str) -> tuple[bytes, int]:
