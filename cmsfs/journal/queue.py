@@ -308,7 +308,11 @@ def finish(conn: Connection, op: Op) -> bool:
 
 
 def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
-    """Retry the operation later, after a temporary failure."""
+    """Retry the operation later, after a temporary failure; it ends if it has become pointless meanwhile."""
+    node = tree.find_at(conn, op.ino)
+    if node is not None and _is_pointless(conn, op, node):
+        op_rows.delete(conn, op.seq)
+        return
     op_rows.back_off(conn, op.seq, not_before_ns=not_before_ns, error=error)
 
 

@@ -148,3 +148,20 @@ async def test_deletion_of_an_item_that_is_gone_ends_though_its_folder_may_not_b
     await drive.unlink("docs/file")
     await drive.sync()
     assert drive.ops() == []
+
+
+async def test_failed_upload_of_a_file_that_was_removed_meanwhile_is_not_waited_for(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left to be tried again, whatever its backoff is."""
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", 3600.0)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", 3600.0)
+    network.lose_answer("POST", "/content")
+    sent, send = network.gate("POST", "/content", before=True)
+    await drive.write("a", b"one")
+    with trio.fail_after(10 * crowding()):
+        await sent.wait()
+    await drive.unlink("a")
+    send.set()
+    await drive.sync()
+    assert drive.ops() == [] and await other.paths() == []
