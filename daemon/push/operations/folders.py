@@ -79,6 +79,9 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *,
             ops.record(conn, now.ino, ops.OpKind.MKDIR, due_ns=clock.time_ns())
         if found:
             tree.mark_unlisted(conn, task.node.ino)
+        elif now.parent is not None and now.remote_id == answer.id:
+            # It may have stepped aside for another folder during the request.
+            ops.record_move(conn, now, due_ns=clock.time_ns())
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))

@@ -126,3 +126,27 @@ async def test_folder_that_was_replaced_by_one_that_was_moved_into_it_elsewhere_
     assert (await other.find("p")).id != replaced
     assert await drive.names() == ["p"]
     assert await drive.read("p/f") == b"x"
+
+
+async def test_folder_that_steps_aside_while_it_is_made_is_called_so_at_the_service(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """An outdated page has somebody else's folder under its name, which is free at the service."""
+    number = await other.folder("theirs")
+    assert await drive.names() == ["theirs"]
+    await other.client.items.update("folder", number, name="docs")
+    before = await other.find("docs")
+    await other.client.items.update("folder", number, name="theirs")
+    made, go_on = network.gate("POST", "/folders")
+    ours = await drive.mkdir("docs")
+    with trio.fail_after(5):
+        await made.wait()
+    await drive.agents.remote_updates.apply([before])
+    assert drive.node(ours).name != "docs"
+    go_on.set()
+    for _ in range(2):
+        await drive.sync()
+        await drive.poll()
+    assert drive.ops() == []
+    assert [f"{name}/" for name in await drive.names()] == await other.paths()
+    assert drive.node(ours).remote_id is not None
