@@ -118,22 +118,25 @@ class DeletionCheck:
         tops, count, much = await self._db.query(lambda conn: _tops(conn, unseen, generation))
         if not tops:
             return 0
-        if much:
-            return await self._ask(tops, count)
-        return await self._go(tops, unseen, generation)
-
-    async def _ask(self, tops: Sequence[Ino], count: int) -> int:
-        living, _ = await self._sorted(tops[:: max(1, len(tops) // SAMPLE)])
+        if not much:
+            return await self._go(tops, unseen, generation)
+        sample = tops[:: max(1, len(tops) // SAMPLE)]
+        living, gone = await self._sorted(sample)
+        changes = await self._remote_updates.apply(living, generation=generation)
+        if living and gone and len(sample) == len(tops):
+            # Some were moved or restored meanwhile, which says nothing about the others.
+            there = {tree.find_remote(self._db, NodeKind(item.type), item.id) for item in living}
+            left = set(unseen) - {node.ino for node in there if node is not None}
+            return changes + await self.remove(sorted(left), generation)
         if living:
             log.warning("a listing omitted %d items that the service still has; nothing was removed", count)
-            return await self._remote_updates.apply(living)
-        if await self._db.write(lambda conn: mass_deletions.ask(conn, tops)):
+        elif await self._db.write(lambda conn: mass_deletions.ask(conn, tops)):
             log.warning(
                 "%d items are missing at the service; nothing is removed without confirmation: see `cmsfs "
                 "missing`",
                 count,
             )
-        return 0
+        return changes
 
     async def _go(self, tops: Sequence[Ino], unseen: Sequence[Ino], generation: int) -> int:
         living, gone = await self._sorted(tops)

@@ -79,6 +79,10 @@ async def judge(sim: "_Simulation") -> None:
         if sim.is_second(machine):
             kept |= await second_account.judge(sim, machine)
             continue
+        if machine.agents.deletion_check.pending() is not None:
+            # A comparison, as there is after events that were too old, has found much missing.
+            await confirm_missing(sim, machine)
+            await trio.sleep(QUIET_SECONDS)
         if sim.is_service_restored:
             # A restored service reuses event positions, so only a full comparison finds all changes.  A
             # folder that is gone stays until its local contents are known to be elsewhere: the second

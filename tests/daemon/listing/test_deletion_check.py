@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from cmsfs import config, errors
-from cmsfs.replica import tree
+from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import mass_deletions
 from cmsfs.replica.nodes import ROOT, NodeKind
 from cmsfs.sqlite import Connection
@@ -110,6 +110,31 @@ async def test_what_a_short_listing_leaves_out_stays(drive: Drive, other: Remote
     network.instead = empty
     await drive.agents.reconciler.once(full=True)
     assert await drive.names() == ["a", "b", "c"]
+
+
+async def test_a_person_is_asked_about_what_is_gone_though_something_else_is_there_again(
+    drive: Drive, other: Remote, expect_log: ExpectLog
+) -> None:
+    """It had been moved while its folder was listed."""
+    expect_log("13 items are missing at the service")
+    kept = await other.file("kept", b"x")
+    folder = await other.folder("d")
+    made = [await other.file(f"f{number:02}", b"x", parent=folder) for number in range(12)]
+    assert await drive.names() == ["d", "kept"]
+    assert len(await drive.names("d")) == 12
+    await drive.poll()
+    unseen = [await drive.ino(path) for path in ("kept", "d", *(f"d/f{number:02}" for number in range(12)))]
+    for number in (*made, folder):
+        await purge(other, number)
+    generation = await drive.db.write(kv_store.next_generation)
+    await drive.agents.deletion_check.remove(unseen, generation)
+    question = mass_deletions.pending_question(drive.db)
+    assert question is not None
+    assert (question.tops, question.count) == ([unseen[1]], 13)
+    await drive.agents.decide_missing(True)
+    assert await drive.names() == ["kept"]
+    assert await other.paths() == ["kept"]
+    assert (await other.find("kept")).id == kept
 
 
 async def test_where_much_is_gone_a_person_is_asked(
