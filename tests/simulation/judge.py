@@ -72,7 +72,7 @@ async def judge(sim: "_Simulation") -> None:
     there = service_tree(sim.service.store)
     sizes = {row["sha1"]: row["size"] for row in sim.service.store.read("SELECT sha1, size FROM version")}
     kept: set[str] = set()
-    if _is_alone(sim.plan):
+    if is_alone(sim.plan):
         copies = [path for path in there if naming.original_name(path.rpartition("/")[2]) is not None]
         failures += [f"conflict: {path}, and nobody else is there" for path in copies]
     for machine in sim.machines:
@@ -154,7 +154,7 @@ async def confirm_missing(sim: "_Simulation", machine: Machine) -> None:
         await machine.agents.decide_missing(True)
 
 
-def _is_alone(plan: Plan) -> bool:
+def is_alone(plan: Plan) -> bool:
     """Return whether only programs of one drive change anything, nothing is lost or falsified."""
     hindered = plan.person or plan.other or plan.kills or plan.troubles or plan.backup or plan.lies
     return plan.drives == 1 and not hindered

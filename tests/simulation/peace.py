@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from cmsfs.replica import tree
 from tests.simulation import judge, narrow, wire
+from tests.simulation.machines import Machine
 from tests.simulation.wire import NetworkConditions
 from tests.simulation.world import current_actor
 
@@ -72,6 +74,7 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
             await programs.close_all()
     await sim.person.act("release", ())
     await sim.other.act("release", ())
+    names = _names(sim.machines[0])
     for machine in sim.machines:
         with _acting(machine.name):
             machine.agents.pull.seconds = max(PEACE_POLL_SECONDS, machine.settings.poll_seconds)
@@ -99,3 +102,18 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
             sim.outcome.failures.append(
                 f"not quiet: {machine.name} makes {in_peace} requests in peace, {in_quiet} at its end"
             )
+    if judge.is_alone(sim.plan):
+        now = _names(sim.machines[0])
+        gone = sorted(names - now)
+        # What the service had before the drive started may become known later.
+        new = [] if sim.plan.filled else sorted(now - names)
+        if gone or new:
+            sim.outcome.failures.append(f"renamed: nobody else is there, and {gone} became {new}")
+
+
+def _names(machine: Machine) -> set[str]:
+    """Return the paths of all that programs were shown, and that is not for this machine alone."""
+    db = machine.agents.state.db
+    rows = db.rows("SELECT ino FROM node WHERE parent IS NOT NULL AND NOT local AND ino > 2")
+    paths = {tree.path(db, row["ino"]) for row in rows}
+    return {path for path in paths if not judge.is_local(path)}

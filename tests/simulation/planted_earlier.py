@@ -10,6 +10,7 @@ from cmsfs.replica.rows import op_rows
 from cmsfs.sqlite import Connection
 from daemon.core.remote_updates import RemoteUpdates
 from daemon.push.dispatcher import Dispatcher
+from daemon.push.operations import moves
 
 Put = Callable[[Any, str, Any], None]
 
@@ -78,6 +79,16 @@ def late_answer_is_the_base(put: Put) -> None:
     put(apply_remote, "_was_overtaken", lambda there, answer, sent: False)
 
 
+def taken_back_move_forgotten(put: Put) -> None:
+    """A rename whose answer was lost stays at the service when it is taken back locally."""
+
+    async def is_in_place(context: Any, task: Any) -> bool:
+        return True
+
+    put(op_rows, "end_move", lambda conn, ino, due_ns: op_rows.delete_waiting(conn, ino, "move"))
+    put(moves, "_is_in_place", is_in_place)
+
+
 EARLIER: tuple[Callable[[Put], None], ...] = (
     names_not_given_back,
     lost_folder_takes_unsent_along,
@@ -89,4 +100,5 @@ EARLIER: tuple[Callable[[Put], None], ...] = (
     numbers_of_a_backup_believed,
     deletions_of_a_backup_believed,
     late_answer_is_the_base,
+    taken_back_move_forgotten,
 )

@@ -41,6 +41,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "damaged_download_shown": {"lies": 0.1},
     "odd_event_ends_its_page": {"lies": 0.1},
     "late_answer_is_the_base": _ALONE | _LATE,
+    "taken_back_move_forgotten": _ALONE | {"crowded": True, "faults": 0.2, "latency": 2.0, "lies": 0.0},
 }
 
 

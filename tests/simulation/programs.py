@@ -198,6 +198,18 @@ class Programs(Holding):
             return
         await self._rename_over(kernel, path, target, before)
 
+    async def do_regret(self, kernel: Kernel, where: int, seconds: int) -> None:
+        """Rename a file, and rename it back some seconds later if its name is still free."""
+        path = self.path(where)
+        name = f"{path}.{self.ledger.number}"
+        moved = await self._read_file(kernel, path)
+        if sha1(moved) in self.ledger.acknowledged:
+            self.ledger.put_anywhere(moved)
+        await kernel.rename(path, name)
+        await trio.sleep(seconds % 8)
+        if not await kernel.exists(path):
+            await kernel.rename(name, path)
+
     async def do_move_cold(self, kernel: Kernel, where: int, to: int) -> None:
         """`mv` over another file, both read before, after the cached bytes were freed."""
         path, target = self.path(where), self.path(to)

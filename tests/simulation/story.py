@@ -86,7 +86,7 @@ MARKS = {
     "case": (6, 1),
     "unlink": (10, 1),
 }
-CROWD = {"look": (12, 1), "held_read": (6, 1), "held_close": (6, 1), "chmod": (16, 2)}
+CROWD = {"look": (12, 1), "held_read": (6, 1), "held_close": (6, 1), "chmod": (16, 2), "regret": (12, 2)}
 SLOW = {"reopen": (20, 2)}
 OF_FILES = {"edit": (20, 1), "rename": (10, 2), "move": (10, 2), "promote": (4, 2), "restore": (8, 2)}
 
