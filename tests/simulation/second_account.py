@@ -11,6 +11,7 @@ import trio
 
 from cmsfs.config import local_patterns
 from cmsfs.replica import tree
+from cmsfs.replica.sharing import lost_access
 from tests.simulation import judge as judging
 from tests.simulation.machines import Machine
 
@@ -41,6 +42,7 @@ async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
         own = _own(machine)
         shown = await judging.drive_tree(machine, failures, is_rotten=machine.name in sim.rotten)
         expected = await judging.drive_tree(fresh, failures)
+        expected = _without(expected, _held_elsewhere(machine, fresh))
         await fresh.stop()
     here = _by_plain_names(_without(shown, own), own)
     there = _without(expected, [path for path in own if path not in here])
@@ -78,6 +80,21 @@ def _own(machine: Machine) -> list[str]:
         node = tree.find(db, row["ino"])
         if node is not None and node.is_lost:
             found.append(tree.path(db, node.ino).lstrip("/"))
+    return found
+
+
+def _held_elsewhere(machine: Machine, fresh: Machine) -> list[str]:
+    """Return the paths on a new drive of items that this one keeps in folders that are no longer shared, to
+    which it cannot move them."""
+    db, there = machine.agents.state.db, fresh.agents.state.db
+    found = []
+    sql = "SELECT ino FROM op WHERE kind = 'move' AND state = 'held' AND error = ?"
+    for row in db.rows(sql, lost_access.REASON):
+        node = tree.find(db, row["ino"])
+        if node is not None and node.remote_id is not None:
+            shown = tree.find_remote(there, node.kind, node.remote_id)
+            if shown is not None:
+                found.append(tree.path(there, shown.ino).lstrip("/"))
     return found
 
 
