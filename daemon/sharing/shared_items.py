@@ -67,20 +67,24 @@ class SharedItems:
 
     def _on_changes(self, changes: list[Change]) -> None:
         """Record newly shared items; during the first listing all shared items appear and none is new."""
-        news = [
-            change
-            for change in changes
-            if change.what is ChangeKind.ENTRY and change.parent is not None and change.ino not in self._seen
-        ]
-        if news and not tree.is_listed(self._db, ROOT):
-            self._seen.update(change.ino for change in news)
-            return
         shelves: dict[Ino, bool] = {}
-        for change in news:
-            if change.parent is not None and change.parent not in shelves:
-                folder = tree.find(self._db, change.parent)
-                shelves[change.parent] = folder is not None and (folder.is_shelf or folder.ino == ROOT)
-        for ino in dict.fromkeys(change.ino for change in news if shelves.get(change.parent or ROOT)):
+        for change in changes:
+            parent = change.parent
+            if change.what is ChangeKind.ENTRY and parent is not None and parent not in shelves:
+                folder = tree.find(self._db, parent)
+                shelves[parent] = folder is not None and (folder.is_shelf or folder.ino == ROOT)
+        # Only of items where shared ones are shown: of all items of a large drive they would be too many.
+        news = dict.fromkeys(
+            change.ino
+            for change in changes
+            if change.what is ChangeKind.ENTRY
+            and shelves.get(change.parent or 0)
+            and change.ino not in self._seen
+        )
+        if news and not tree.is_listed(self._db, ROOT):
+            self._seen.update(news)
+            return
+        for ino in news:
             self._report(ino)
 
     def _report(self, ino: Ino) -> None:
