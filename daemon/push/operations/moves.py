@@ -50,7 +50,11 @@ async def move(context: PushContext, task: queue.Task) -> None:
         answer = await _update(context, node, name=new_name, parent_id=new_parent)
     except errors.Conflict as error:
         theirs = await conflicts.holder(context, error)
-        if node.kind is NodeKind.LINK and name != node.name and isinstance(theirs, items.File | items.Folder):
+        is_no_link = isinstance(theirs, items.File | items.Folder)
+        if theirs is not None and conflicts.is_leaving(context, task, node, theirs):
+            # It came to that name by a move of ours that was overtaken by its deletion or another move here.
+            await conflicts.wait_for_place(context, task, theirs)
+        elif node.kind is NodeKind.LINK and name != node.name and is_no_link:
             await _move_whole(context, task, parent_id=new_parent)
         else:
             await conflicts.keep_both(context, task, theirs)

@@ -150,3 +150,33 @@ async def test_folder_that_steps_aside_while_it_is_made_is_called_so_at_the_serv
     assert drive.ops() == []
     assert [f"{name}/" for name in await drive.names()] == await other.paths()
     assert drive.node(ours).remote_id is not None
+
+
+async def test_name_of_an_item_that_is_replaced_while_it_is_moved_there_is_waited_for(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    for name in ("one", "two"):
+        await other.file(name, name.encode())
+    await drive.names()
+    arrived, go = network.gate("PUT", "/files/", before=True)
+    await drive.rename("one", "name")
+    with trio.fail_after(20):
+        await arrived.wait()
+    await drive.rename("two", "name")
+    deleting, delete = network.gate("DELETE", "/files/", before=True)
+    before = network.count("PUT", "/files/")
+    go.set()
+
+    async def is_asked_for() -> bool:
+        return network.count("PUT", "/files/") > before and ("move", "running") not in [
+            (kind, state) for kind, state, _ in drive.ops()
+        ]
+
+    with trio.fail_after(20):
+        await deleting.wait()
+    assert await drive.agents.push.until(is_asked_for, seconds=20)
+    delete.set()
+    await drive.sync()
+    assert await drive.names() == ["name"]
+    assert await other.paths() == ["name"]
+    assert await drive.read("name") == b"two"
