@@ -238,18 +238,21 @@ class RemoteTrash:
     async def _back(self, item: Remote, folder: Node, wanted: str) -> Remote:
         """Restore an item at the service, with its old or the wanted name and folder."""
         new_name = wanted if wanted != item.name else None
-        try:
-            return await self._restore(item, folder, new_name)
-        except errors.Conflict:
-            if queue.unfinished(self.context.db):
-                # The item with that name may have a pending rename.
-                with self.push.hurrying(), trio.move_on_after(SEND_SECONDS):
-                    await self.push.drained()
-            elif not self.is_whole or item.parent_id == folder.remote_id:
-                raise
-        if not self.is_whole or item.parent_id == folder.remote_id:
-            return await self._restore(item, folder, new_name)
-        # The name is in use in the original folder, which is not the target.
+        home, is_home = self._original_folder(item), not self.is_whole or item.parent_id == folder.remote_id
+        shown = naming.file_name(item.kind, wanted)
+        if is_home or home is None or tree.find_clash(self.context.db, home.ino, shown) is None:
+            try:
+                return await self._restore(item, folder, new_name)
+            except errors.Conflict:
+                if queue.unfinished(self.context.db):
+                    # The item with that name may have a pending rename.
+                    with self.push.hurrying(), trio.move_on_after(SEND_SECONDS):
+                        await self.push.drained()
+                elif is_home:
+                    raise
+            if is_home:
+                return await self._restore(item, folder, new_name)
+        # The name is in use in the original folder, which is not the target, or will be by a pending change.
         return await self._restore(item, folder, _aside(item, wanted))
 
     async def _restore(self, item: Remote, folder: Node, name: str | None) -> Remote:
@@ -370,13 +373,11 @@ class RemoteTrash:
         """Delete the item; a file only with the contents known here.  Raises `CmsfsError`."""
         assert node.remote_id is not None
         await self.context.before_deletion(None if node.kind is NodeKind.FOLDER else node.remote_id)
+        etag = None if node.is_folder else node.etag
         if node.kind is not NodeKind.FILE:
             with self.context.health.request("delete"):
-                await self.context.client.items.delete(
-                    node.kind, node.remote_id, recursive=True, etag=None if node.is_folder else node.etag
-                )
+                await self.context.client.items.delete(node.kind, node.remote_id, recursive=True, etag=etag)
             return
-        etag = node.etag
         for attempt in range(ATTEMPTS):
             try:
                 with self.context.health.request("delete"):

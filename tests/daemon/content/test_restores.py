@@ -1,9 +1,12 @@
 """Restoring items from the trash, when an answer of the service is missing."""
 
+import httpx
+import pytest
 import trio
 
 from cmsfs.replica.nodes import ROOT
 from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import LogWatch
 from tests.support.network import Network
 from tests.support.patience import crowding
 
@@ -66,3 +69,34 @@ async def test_item_that_was_moved_without_an_answer_is_shown_where_it_is(
         nursery.cancel_scope.cancel()
     assert await drive.names("elsewhere") == ["a"]
     assert drive.node(await drive.ino("elsewhere/a")).remote_id == number
+
+
+async def test_item_that_stays_in_its_old_folder_leaves_its_name_to_the_file_that_has_it_here(
+    drive: Drive, other: Remote, network: Network, log_watch: LogWatch
+) -> None:
+    """The rename of that file has not reached the service, so that the name is still free there."""
+    await other.folder("elsewhere")
+    await other.file("b", b"two")
+    number = await other.file("a", b"one")
+    await other.client.items.delete("file", number)
+    assert await drive.names() == ["b", "elsewhere"]
+    assert await drive.names("elsewhere") == []
+    shown = drive.agents.shown
+    trash = (await shown.lookup(ROOT, ".trash")).ino
+    await shown.lookup(trash, "a")
+    renaming, go = network.gate("PUT", "/files/", before=True)
+    await drive.rename("b", "a")
+    with trio.fail_after(5 * crowding()):
+        await renaming.wait()
+    network.instead = lambda request: httpx.Response(403) if request.method == "PUT" else None
+    log_watch.expected.append("it was restored to its original folder, and could not be moved from there")
+    with pytest.raises(OSError):
+        await shown.rename(trash, "a", await drive.ino("elsewhere"), "a", 0)
+    network.instead = None
+    go.set()
+    await drive.sync()
+    await drive.poll()
+    restored = f"a (restored {number})"
+    assert await drive.names() == ["a", restored, "elsewhere"]
+    assert await other.paths() == ["a", restored, "elsewhere/"]
+    assert await drive.read("a") == b"two"
