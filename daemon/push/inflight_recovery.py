@@ -101,7 +101,7 @@ async def before_delete(context: PushContext, ino: Ino) -> None:
 
 
 async def _find_out(context: PushContext, sent: SentRequest) -> None:
-    asked = functools.partial(_holder, context, sent)
+    asked = functools.partial(holder_at, context, sent.folder or "", sent.name or "")
     theirs = await root_check.ask(context.db, context.client, context.health, asked)
     is_ours = (
         theirs is not None
@@ -141,14 +141,14 @@ async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) 
     )
 
 
-async def _holder(context: PushContext, sent: SentRequest) -> items.Item | None:
-    """Return the item at the place of the request."""
+async def holder_at(context: PushContext, folder: str, name: str) -> items.Item | None:
+    """Return the item with this name in this folder, of which the id is given."""
     if Ability.PREFLIGHT in context.client.offers.lacking:
         with context.health.request("lookup"):
-            return await item_search.at_place(context.client, sent.folder or "", sent.name or "")
+            return await item_search.at_place(context.client, folder, name)
     try:
         with context.health.request("lookup"):
-            await context.client.uploads.preflight(sent.name or "", sent.folder or "")
+            await context.client.uploads.preflight(name, folder)
     except errors.Conflict as error:
         return await conflicts.holder(context, error)
     except (errors.RateLimited, errors.ServerError, errors.Unauthorized):

@@ -23,7 +23,7 @@ from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Content, Node, NodeKind, remote_from_item
 from cmsfs.runtime import clock
 from daemon.core import root_check
-from daemon.push import inflight_recovery
+from daemon.push import conflicts, inflight_recovery
 from daemon.push.context import PushContext, reconsider
 
 log = logging.getLogger(__name__)
@@ -65,8 +65,22 @@ async def fetched(context: PushContext, task: queue.Task, node: Node) -> Path:
                 raise  # another item may turn out to have them
     path = await context.blocks.complete_path(node.sha1)
     if path is None:
+        if node.remote_id is None:
+            await _check_place(context, task, node)
         raise errors.MissingBlocks(node.sha1, 0, 0)
     return path
+
+
+async def _check_place(context: PushContext, task: queue.Task, node: Node) -> None:
+    """Raise `Conflict`, as an upload would, if the name of a new file is in use: who has it may have the
+    contents, too, and is not shown here before that is settled."""
+    folder = task.parent.remote_id if task.parent is not None else None
+    holder = await inflight_recovery.holder_at(context, folder or "", naming.remote_name(node))
+    if holder is not None:
+        there = {"type": holder.type, "id": holder.id}
+        raise errors.Conflict(
+            409, conflicts.NAME_IN_USE, "The name is in use.", context_info={"conflicts": there}
+        )
 
 
 async def restore(

@@ -209,3 +209,25 @@ async def test_backup_whose_name_is_in_use_is_restored_only_if_the_holder_has_ot
     copies = [name for name in names if CONFLICT_MARK in name]
     assert len(copies) == len(names) - 1 == (0 if is_ours else 1)
     assert {await drive.read(name) for name in names} == {CONTENT, *([] if is_ours else [b"theirs"])}
+
+
+@pytest.mark.parametrize("settings", ["specification", "embedded"], indirect=True)
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_backup_that_cannot_be_restored_gives_its_name_to_who_has_it(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog, is_same: bool
+) -> None:
+    """Another drive may have sent the same backup: then that is the file."""
+    file = await left_as_a_backup(drive, other, network)
+    await other.client.items.purge("file", file)
+    theirs = CONTENT if is_same else b"theirs"
+    await other.file("file.2", theirs)
+    if not is_same:
+        expect_log("the service no longer has the contents of a backup")
+        expect_log("the service rejected a change")
+    await drive.sync()
+    await drive.poll()
+    assert [state for _, state, _ in drive.ops()] == ([] if is_same else ["held"])
+    names = await drive.names()
+    assert [name for name in names if CONFLICT_MARK not in name] == await other.paths() == ["file.2"]
+    assert len(names) == (1 if is_same else 2)
+    assert await drive.read("file.2") == theirs
