@@ -268,13 +268,14 @@ def _maker_at(conn: Connection, node: Node, parent: Node) -> Ino | None:
 
 
 def _leaver_of(conn: Connection, folder: Node) -> Ino | None:
-    """Return a node that is in this folder at the service and is about to leave it."""
+    """Return a node that is in this folder at the service and is about to leave it; or that may be there,
+    since its creation was not answered yet."""
     row = conn.execute(
         "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino WHERE n.base_parent = ?"
         " AND o.kind IN ('move', 'trash') AND o.state <> 'held' LIMIT 1",
         (folder.remote_id,),
     ).fetchone()
-    return row[0] if row else None
+    return row[0] if row else in_flight.maker_in(conn, folder.remote_id or "")
 
 
 def needs_bytes_of(conn: Connection, node: Node) -> Ino | None:

@@ -153,6 +153,16 @@ def maker_at(conn: Connection, folder: str, name_key: str, *, besides: Ino) -> I
     return found[0] if found else None
 
 
+def maker_in(conn: Connection, folder: str) -> Ino | None:
+    """Return a node for which a new item was sent to this folder, and whose operation will find out."""
+    found = conn.execute(
+        "SELECT u.ino FROM unheard u JOIN op o ON o.ino = u.ino WHERE u.remote_id IS NULL AND u.folder = ?"
+        " AND o.state <> 'held' LIMIT 1",
+        (folder,),
+    ).fetchone()
+    return found[0] if found else None
+
+
 def belongs_to_other_node(db: Database, ino: Ino, folder: str, name: str, sha1: str | None) -> bool:
     """Whether these contents in this place were sent for another node, whose operation has not checked it
     yet."""

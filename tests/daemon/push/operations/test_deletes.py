@@ -3,6 +3,7 @@
 import httpx
 import pytest
 import trio
+import trio.testing
 
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
@@ -165,3 +166,29 @@ async def test_failed_upload_of_a_file_that_was_removed_meanwhile_is_not_waited_
     send.set()
     await drive.sync()
     assert drive.ops() == [] and await other.paths() == []
+
+
+async def test_folder_is_deleted_after_a_file_that_may_have_been_made_in_it(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Otherwise it would be refused as not empty, and shown again."""
+    await drive.mkdir("docs")
+    await drive.sync()
+    network.lose_answer("POST", "/content")
+    sent, send = network.gate("POST", "/content", before=True)
+    await drive.write("docs/a", b"one")
+    with trio.fail_after(10 * crowding()):
+        await sent.wait()
+    looking, look = network.gate("OPTIONS", "/files/content", before=True)
+    await drive.unlink("docs/a")
+    await drive.rmdir("docs")
+    send.set()
+    with trio.fail_after(10 * crowding()):
+        await looking.wait()
+    before = network.count("DELETE", "/folders/")
+    for _ in range(20):
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    assert network.count("DELETE", "/folders/") == before
+    look.set()
+    await drive.sync()
+    assert await drive.names() == [] and await other.paths() == []
