@@ -212,11 +212,20 @@ def _update_content(
 def _update_place(
     conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
 ) -> None:
-    if (node.base_parent, node.base_name) != (remote.parent_id, remote.name):
-        conn.execute(
-            "UPDATE node SET base_parent = ?, base_name = ?, base_key = ? WHERE ino = ?",
-            (remote.parent_id, remote.name, wire_names.name_key(remote.name), node.ino),
-        )
+    if (node.base_parent, node.base_name) == (remote.parent_id, remote.name):
+        _update_local_place(conn, node, remote, pending, changes)
+        return
+    conn.execute(
+        "UPDATE node SET base_parent = ?, base_name = ?, base_key = ? WHERE ino = ?",
+        (remote.parent_id, remote.name, wire_names.name_key(remote.name), node.ino),
+    )
+    _update_local_place(conn, node, remote, pending, changes)
+    placement.restore_base_name(conn, node, changes)
+
+
+def _update_local_place(
+    conn: Connection, node: Node, remote: Remote, pending: set[str], changes: list[Change]
+) -> None:
     if "move" in pending:
         if not placement.is_in_place(conn, node, remote):
             # Our move may have reached the service already, with this one after it.

@@ -129,6 +129,7 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         tree.detach(conn, node.ino)
         changes.append(Change(ChangeKind.GONE, node.ino, node.parent, node.name))
         placement.restore_name(conn, node.parent, node.name, changes)
+    placement.restore_base_name(conn, node, changes)
 
 
 def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None:

@@ -229,6 +229,19 @@ def restore_name(
     restore_name(conn, parent, first.name, changes, at_once=at_once)
 
 
+def restore_base_name(conn: Connection, node: Node, changes: list[Change]) -> None:
+    """Rename an item back to the name that the service had this node's item under, and has not any more.
+
+    A name that is free here only, since the item was removed or renamed here, is not given to another item
+    before the service has that too: programs replace a file by removing it and making it anew.
+    """
+    if node.base_parent is None or node.base_name is None:
+        return
+    folder = tree.remote_at(conn, NodeKind.FOLDER, node.base_parent)
+    if folder is not None and (folder.ino, node.base_name) != (node.parent, node.name):
+        restore_name(conn, folder.ino, _told(conn, node, folder.ino), changes)
+
+
 def restore_all_names(conn: Connection, changes: list[Change]) -> None:
     """At the start of the drive, rename shared items in the root back to names that are free."""
     for node in map(node_from_row, conn.execute(_IN_ROOT, (ROOT, wire_names.ROOT_ID)).fetchall()):

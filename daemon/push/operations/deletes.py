@@ -18,7 +18,7 @@ from cmsfs.models import url_files
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import apply_remote, deletions
+from cmsfs.replica.merge import apply_remote, deletions, placement
 from cmsfs.replica.nodes import Node, remote_from_item, shortcut_of
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import shares
@@ -201,6 +201,7 @@ def _record_done(conn: Connection, task: queue.Task, *, seen: int = 0, by_us: bo
         if now.is_folder and now.parent is None:
             changes = deletions.remove_below(conn, now.ino)
         deletions.mark_deleted(conn, task.node.ino, seen=seen, is_certain=by_us)
+        placement.restore_base_name(conn, now, changes)
     in_flight.resolve(conn, task.node.ino, task.node.remote_id)
     queue.finish(conn, task.op)
     return changes

@@ -241,6 +241,27 @@ async def test_link_copy_is_new_and_deletable(drive: Drive, other: Remote) -> No
     assert await trashed(other) == [(gone, URL)]
 
 
+@pytest.mark.parametrize("how", ["deleted", "renamed", "moved"])
+async def test_web_link_gets_its_name_when_the_file_has_left(drive: Drive, other: Remote, how: str) -> None:
+    await drive.mkdir("d")
+    await drive.write("d/a.url", RICH)
+    await drive.sync()
+    folder = (await other.find("d")).id
+    made = await other.client.web_links.create(URL, folder, name="a")
+    await drive.poll()
+    beside = f"a (link {made.id}).url"
+    assert await drive.names("d") == [beside, "a.url"]
+    if how == "deleted":
+        await drive.unlink("d/a.url")
+    else:
+        await drive.rename("d/a.url", "d/b.url" if how == "renamed" else "a.url")
+    # Programs replace a file by removing and writing it anew: its name is not another's before it is sent.
+    assert beside in await drive.names("d")
+    await drive.sync()
+    assert await drive.names("d") == (["a.url", "b.url"] if how == "renamed" else ["a.url"])
+    assert await drive.read("d/a.url") == TEXT
+
+
 # ---- what becomes of one ---------------------------------------------------------------------------
 
 
