@@ -166,20 +166,24 @@ class FileWriter:
         base = (content.sha1, content.size) if content is not None and content.size and keep_base else None
         due = now + int(self._settle_seconds * 10**9)
 
-        def txn(conn: Connection) -> tuple[int, str | None] | None:
-            node = tree.get(conn, file.ino)
+        def txn(conn: Connection) -> tuple[int, str | None, list[Change]] | None:
+            node, changes = tree.get(conn, file.ino), list[Change]()
             if file.text is not None or (node.kind is NodeKind.LINK and weblinks.is_shown(node)):
                 return None
             draft_id = Drafts.insert(conn, file.ino, base, cut_ns=None if keep_base else now)
-            if node.parent is not None:
+            # An empty draft is a change, and already recorded; any other is one once it is written to.
+            is_named = not keep_base and node.parent is None and lineages.is_displaced(conn, file.ino)
+            if is_named:
+                lineages.name_displaced(conn, file.ino, changes)
+            if is_named or node.parent is not None:
                 ops.record(conn, file.ino, ops.OpKind.UPLOAD, due_ns=due)
                 ops.drop(conn, file.ino, ops.OpKind.TOUCH)
-            return draft_id, node.base_sha1
+            return draft_id, node.base_sha1, changes
 
         made = await self._db.write_short(txn)
         if made is None:
             return False
-        draft_id, base_sha1 = made
+        draft_id, base_sha1, changes = made
         if content is not None and content.sha1 == base_sha1:
             self._drafts.appended[file.ino] = content  # until a write that does not append
         draft = self._drafts.started(draft_id, file.ino, base)
@@ -190,6 +194,8 @@ class FileWriter:
             self._hydrator.ahead(content, 0, (content.size - 1) // BLOCK, kept=True)
         file.wrote(draft)
         self._pages[file.ino] = draft.version
+        if changes:
+            self._publish(changes)
         return True
 
     async def _make_link_draft(self, file: OpenFile, *, keep_base: bool) -> None:
