@@ -106,7 +106,7 @@ def record_removal(conn: Connection, node: Node, *, due_ns: int) -> None:
         record_first(conn, node.ino, OpKind.TRASH, due_ns=due_ns)
         return
     unborn = was_never_sent(conn, node, kinds)
-    drop(conn, node.ino, *OpKind)
+    op_rows.end_all_for_removal(conn, node.ino, keeps_tried_move=not node.is_folder)
     if not unborn and node.local:
         # What was sent before it became local may be at the service, under a name that another file has now.
         op_rows.record_once(conn, node.ino, OpKind.TRASH)
@@ -122,6 +122,7 @@ def transfer_identity(conn: Connection, old: Ino, new: Ino) -> None:
     name, and a web link if `old` was one.
     """
     node_rows.hand_over_item(conn, old, new)
+    op_rows.transfer_tried_move(conn, old, new)
     drop(conn, old, *OpKind)
     if item_details.transfer_pending(conn, old, new):
         record(conn, new, OpKind.DESCRIBE, due_ns=clock.time_ns())

@@ -205,10 +205,18 @@ def _is_pointless(conn: Connection, op: Op, node: Node) -> bool:
         if node.remote_id is not None or _has(conn, node.ino, *CREATING_KINDS):
             return False
         return op.kind in _METADATA_KINDS or not in_flight.is_pending(conn, node.ino)
+    if op.kind is OpKind.MOVE and node.parent is None and node.remote_id is not None:
+        # Until the item is deleted, another file may become its next version, and have its former place.
+        return not _is_to_be_deleted(conn, node.ino)
     if op.kind is OpKind.MOVE:
         return node.parent is None or (node.remote_id is None and not _has(conn, node.ino, *CREATING_KINDS))
     # An upload may have failed when the file had become one of this machine only.
     return node.parent is None or bool(node.local)
+
+
+def _is_to_be_deleted(conn: Connection, ino: Ino) -> bool:
+    found = conn.execute("SELECT 1 FROM op WHERE ino = ? AND kind = 'trash' AND state <> 'held'", (ino,))
+    return found.fetchone() is not None
 
 
 def _can_delete_whole(conn: Connection, op: Op, node: Node) -> bool:
@@ -227,7 +235,7 @@ def waits_for(conn: Connection, op: Op, node: Node, parent: Node | None) -> Ino 
         return _leaver_of(conn, node) if node.is_folder else needs_bytes_of(conn, node)
     if op.kind in _METADATA_KINDS:
         return node.ino if node.remote_id is None else None
-    if op.kind is OpKind.MOVE and node.remote_id is None:
+    if op.kind is OpKind.MOVE and (node.remote_id is None or node.parent is None):
         return node.ino
     assert parent is not None
     if parent.remote_id is None:
@@ -315,6 +323,15 @@ def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
         op_rows.delete(conn, op.seq)
         return
     op_rows.back_off(conn, op.seq, not_before_ns=not_before_ns, error=error)
+
+
+def retry_task(conn: Connection, task: Task, *, not_before_ns: int, error: str) -> None:
+    """As `retry`; if it was a move of an item that another node has by now, that node's move finds out
+    whether the item was moved."""
+    owner = tree.remote_at(conn, task.node.kind, task.node.remote_id) if task.node.remote_id else None
+    if task.op.kind is OpKind.MOVE and owner is not None and owner.ino != task.op.ino:
+        op_rows.record_tried_move(conn, owner.ino)
+    retry(conn, task.op, not_before_ns=not_before_ns, error=error)
 
 
 def try_again(conn: Connection, op: Op) -> None:

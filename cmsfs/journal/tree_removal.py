@@ -36,7 +36,7 @@ _BELOW = """
     (SELECT count(*) FROM op AS o WHERE o.ino = n.ino AND o.state = 'running') AS running,
     n.parent IS NULL
       AND EXISTS (SELECT 1 FROM op AS o WHERE o.ino = n.ino AND o.kind = 'trash' AND o.state <> 'held')
-      AND NOT EXISTS (SELECT 1 FROM op AS o WHERE o.ino = n.ino AND o.kind <> 'trash')
+      AND NOT EXISTS (SELECT 1 FROM op AS o WHERE o.ino = n.ino AND o.kind NOT IN ('move', 'trash'))
       AND NOT EXISTS (SELECT 1 FROM unheard AS u WHERE u.ino = n.ino OR u.remote_id = n.remote_id)
       AND NOT EXISTS (SELECT 1 FROM node AS m JOIN op AS o ON o.ino = m.ino AND o.kind = 'upload'
         WHERE m.sha1 = n.base_sha1 AND m.ino <> n.ino)
@@ -80,5 +80,5 @@ def end(conn: Connection, found: Below) -> None:
     for ino, kind, item_id, _ in found.items:
         if deletions.is_detached_as(conn, ino, kind, item_id):
             node_rows.leave_base_folder(conn, ino)
-            op_rows.delete_kinds(conn, ino, "trash")
+            op_rows.delete_kinds(conn, ino, "move", "trash")
             in_flight.resolve(conn, ino, item_id)

@@ -116,7 +116,7 @@ class OperationRunner:
             # If the operation is still there, it looks again.
             await context.db.write(lambda conn: queue.give_back(conn, op, not_before_ns=0))
         except (errors.CmsfsError, OSError) as error:
-            await self._failed(op, error)
+            await self._failed(job.task, error)
         if waiting := context.blocked.pop(job.task.node.remote_id or "", None):
             # Its place may be free now.
             await context.db.write(lambda conn: op_rows.end_waiting_of(conn, waiting, now_ns=clock.time_ns()))
@@ -144,7 +144,8 @@ class OperationRunner:
         )
         log.info("a change makes no progress; backing off")
 
-    async def _failed(self, op: ops.Op, error: errors.CmsfsError | OSError) -> None:
+    async def _failed(self, task: queue.Task, error: errors.CmsfsError | OSError) -> None:
+        op = task.op
         if isinstance(error, errors.ApiError) and error.code == error_policy.FULL:
             self._context.full()
         verdict = error_policy.verdict_for(error, op.attempts)
@@ -160,6 +161,6 @@ class OperationRunner:
             return
         not_before = clock.time_ns() + delay
         await self._context.db.write(
-            lambda conn: queue.retry(conn, op, not_before_ns=not_before, error=verdict.reason)
+            lambda conn: queue.retry_task(conn, task, not_before_ns=not_before, error=verdict.reason)
         )
         log.info("a change could not be uploaded; retrying in %.0f s: %s", delay / 10**9, verdict.reason)

@@ -4,7 +4,7 @@
 changed here, since applying a remote update can end local operations in the same transaction.
 
 Rule: a move that was tried once stays one that was tried (`attempts` of 1 or more): without an answer the
-item may be where it was to be moved then.
+item may be where it was to be moved then, whichever node has it by now.
 """
 
 from collections.abc import Iterable
@@ -90,6 +90,16 @@ def end_move(conn: Connection, ino: Ino, *, due_ns: int) -> None:
         delete_waiting(conn, ino, "move")
 
 
+def end_all_for_removal(conn: Connection, ino: Ino, *, keeps_tried_move: bool) -> None:
+    """Delete the operations of a node that is being removed, except running ones; and except a move that was
+    tried, if another file may become the next version of its item."""
+    conn.execute(
+        "DELETE FROM op WHERE ino = ? AND state <> 'running'"
+        " AND NOT (? AND kind = 'move' AND state = 'ready' AND attempts > 0)",
+        (ino, keeps_tried_move),
+    )
+
+
 def delete_all(conn: Connection, ino: Ino) -> None:
     """Delete every operation of the node, including running ones."""
     conn.execute("DELETE FROM op WHERE ino = ?", (ino,))
@@ -106,6 +116,26 @@ def transfer(conn: Connection, old: Ino, new: Ino) -> None:
 def transfer_item(conn: Connection, old: Ino, new: Ino) -> None:
     """Move the operations on `old`'s item to `new`; the upload stays."""
     conn.execute("UPDATE op SET ino = ?2 WHERE ino = ?1 AND kind <> 'upload'", (old, new))
+
+
+def record_tried_move(conn: Connection, ino: Ino) -> None:
+    """Record that the node's item may have been moved by a request without an answer: its move, a pending one
+    or a new one that is due at once, finds out."""
+    conn.execute(
+        "INSERT INTO op(ino, kind, attempts, not_before) SELECT ino, 'move', 1, 0 FROM node"
+        " WHERE ino = ? AND NOT local"
+        " ON CONFLICT(ino, kind) DO UPDATE SET attempts = max(attempts, 1)",
+        (ino,),
+    )
+
+
+def transfer_tried_move(conn: Connection, old: Ino, new: Ino) -> None:
+    """Record for `new`, which gets the item of `old`, that a move of it was tried or is running."""
+    tried = conn.execute(
+        "SELECT 1 FROM op WHERE ino = ? AND kind = 'move' AND (state = 'running' OR attempts > 0)", (old,)
+    )
+    if tried.fetchone() is not None:
+        record_tried_move(conn, new)
 
 
 def transfer_description(conn: Connection, old: Ino, new: Ino) -> None:

@@ -13,7 +13,7 @@ from sqlite3 import Connection
 from cmsfs import crashpoints, errors
 from cmsfs.config.abilities import Ability
 from cmsfs.crashpoints import Point
-from cmsfs.journal import queue, tree_removal
+from cmsfs.journal import ops, queue, tree_removal
 from cmsfs.models import url_files
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree
@@ -201,6 +201,7 @@ def _record_done(conn: Connection, task: queue.Task, *, seen: int = 0, by_us: bo
         if now.is_folder and now.parent is None:
             changes = deletions.remove_below(conn, now.ino)
         deletions.mark_deleted(conn, task.node.ino, seen=seen, is_certain=by_us)
+        ops.drop(conn, task.node.ino, ops.OpKind.MOVE)
         placement.restore_base_name(conn, now, changes)
     in_flight.resolve(conn, task.node.ino, task.node.remote_id)
     queue.finish(conn, task.op)
@@ -223,6 +224,7 @@ async def _return(context: PushContext, task: queue.Task, theirs: items.Item) ->
 
     def txn(conn: Connection) -> list[Change]:
         queue.cancel(conn, task.op)
+        ops.drop(conn, task.node.ino, ops.OpKind.MOVE)
         tree.mark_unlisted(conn, task.node.ino)
         return apply_remote.apply(conn, [remote_from_item(theirs)], generation=kv_store.generation(conn))
 

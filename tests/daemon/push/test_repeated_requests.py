@@ -171,3 +171,87 @@ async def test_change_of_place_without_an_answer_that_is_taken_back_is_taken_bac
     assert sorted(await drive.names()) == ["f", "folder"]
     assert sorted(await other.paths()) == ["f", "folder/"]
     assert drive.ops() == []
+
+
+@pytest.mark.parametrize("when", ["before its answer is lost", "after its answer was lost"])
+@pytest.mark.parametrize("how", ["after the removal", "before the removal", "renamed back"])
+async def test_rename_without_an_answer_of_a_file_that_another_one_replaces_is_taken_back_at_the_service(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch, when: str, how: str
+) -> None:
+    """The new file, which is the next version of the item, has its former name."""
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", LATER)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", LATER)
+
+    async def replace() -> None:
+        match how:
+            case "after the removal":
+                await drive.unlink("g")
+                await drive.write("f", b"new")
+            case "before the removal":
+                await drive.write("f", b"new")
+                await drive.unlink("g")
+            case _:
+                await drive.write("temporary", b"new")
+                await drive.rename("temporary", "g")
+                await drive.rename("g", "f")
+
+    await drive.write("f", b"old")
+    await drive.sync()
+    item = await other.find("f")
+    arrived, go = network.gate("PUT", "/files/", before=True)
+    network.lose_answer("PUT", "/files/")
+    await drive.rename("f", "g")
+    with trio.fail_after(20):
+        await arrived.wait()
+    if when.startswith("before"):
+        await replace()
+    go.set()
+    if when.startswith("before"):
+
+        async def has_ended() -> bool:
+            return not drive.db.rows("SELECT * FROM op WHERE state = 'running'")
+
+        assert await drive.agents.push.until(has_ended, seconds=20)
+    else:
+        await failed(drive, 1)
+        await replace()
+    await drive.agents.push.retry_all()
+    await drive.sync()
+    await drive.poll()
+    await drive.sync()
+    assert await drive.names() == ["f"]
+    assert await other.paths() == ["f"]
+    assert await drive.read("f") == b"new"
+    assert (await other.find("f")).id == item.id
+    assert drive.ops() == []
+
+
+@pytest.mark.parametrize("there", ["d/g", "g"])
+@pytest.mark.parametrize("is_folder_removed", [True, False])
+async def test_file_that_was_renamed_without_an_answer_is_removed(
+    drive: Drive,
+    other: Remote,
+    network: Network,
+    monkeypatch: pytest.MonkeyPatch,
+    there: str,
+    is_folder_removed: bool,
+) -> None:
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", LATER)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", LATER)
+    await drive.mkdir("d")
+    await drive.write("d/f", b"x")
+    await drive.write("d/other", b"y")
+    await drive.sync()
+    network.lose_answer("PUT", "/files/")
+    await drive.rename("d/f", there)
+    await failed(drive, 1)
+    await drive.unlink(there)
+    if is_folder_removed:
+        await drive.unlink("d/other")
+        await drive.rmdir("d")
+    await drive.agents.push.retry_all()
+    await drive.sync()
+    await drive.poll()
+    await drive.sync()
+    assert await other.paths() == ([] if is_folder_removed else ["d/", "d/other"])
+    assert drive.ops() == []
