@@ -4,7 +4,7 @@ Some changes have no report: permanent deletions, items no longer shared with us
 `modified_at` unchanged, a lost event.  Two sweeps find them.  The quick one counts the items created in each
 of several spans, with a tiny request each, and lists only a span whose count differs from ours.  The full one
 lists everything, since a move changes no count; it runs every day, after a gap, and on request.  If the
-service cannot search the tree, folders are listed one by one instead.
+service cannot search the tree, folders are listed one by one instead: all in which programs see something.
 
 Rule: an unseen item is removed only if the whole span that must contain it did not change during the listing,
 and if the service confirms the deletion (`deletion_check`).
@@ -74,7 +74,13 @@ _KNOWN = (
     "SELECT ino, item FROM node WHERE ino > ? AND ino > 2"
     " AND remote_id IS NOT NULL AND base_parent IS NOT NULL AND etag IS NOT NULL ORDER BY ino LIMIT 20000"
 )
-_LISTED = "SELECT ino FROM listing WHERE ino > ? AND listed_at > 0 ORDER BY ino LIMIT 500"
+
+# The folders in which programs see something: those that are listed, and others with items known by events.
+_SHOWN = (
+    "SELECT f.ino FROM node AS f NOT INDEXED LEFT JOIN listing AS l ON l.ino = f.ino"
+    " WHERE f.ino > ? AND f.kind = 'folder' AND f.remote_id IS NOT NULL AND (l.listed_at > 0 OR EXISTS"
+    "  (SELECT 1 FROM node AS n WHERE n.parent = f.ino AND n.remote_id IS NOT NULL)) ORDER BY f.ino LIMIT 500"
+)
 
 
 def schedule(conn: Connection, what: str) -> None:
@@ -276,7 +282,7 @@ class Reconciler:
         before = self._context.remote_updates.applied
         after = 0
         while rows := await self._context.db.query(
-            lambda conn, after=after: conn.execute(_LISTED, (after,)).fetchall()  # type: ignore[misc]
+            lambda conn, after=after: conn.execute(_SHOWN, (after,)).fetchall()  # type: ignore[misc]
         ):
             for row in rows:
                 try:

@@ -8,18 +8,30 @@ import trio
 import trio.testing
 
 from cmsfs import config
-from cmsfs.replica import kv_store
+from cmsfs.replica import kv_store, tree
 from cmsfs.service.storage import tree_paths
 from cmsfs.sqlite import Connection
 from daemon.pull import reconciler
 from daemon.pull.context import PullContext
 from daemon.pull.new_folders import NewFolders
+from tests.support import errno_probe
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
+
+FOLDER_BY_FOLDER = config.Settings(
+    settle_seconds=0,
+    network_seconds=5,
+    profile="box",
+    base_url=f"{errno_probe.URL}/2.0",
+    upload_url=f"{errno_probe.URL}/api/2.0",
+    auth_url=errno_probe.URL,
+)
 
 
 @pytest.fixture(params=["search", "events"])
 def settings(request: pytest.FixtureRequest) -> config.Settings:
+    if isinstance(request.param, config.Settings):
+        return request.param
     return config.Settings(settle_seconds=0, network_seconds=5, feed=request.param)
 
 
@@ -204,3 +216,28 @@ async def test_a_sweep_begins_when_the_events_are_found_to_be_incomplete(
         while await drive.names():
             await drive.changed.wait()
             await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+@pytest.mark.parametrize("settings", [FOLDER_BY_FOLDER], indirect=True)
+async def test_what_is_shown_of_an_unlisted_folder_is_compared(drive: Drive, other: Remote) -> None:
+    """A folder that a comparison found is listed when it is opened; what was put into it since is known by
+    events, and programs see it by its name."""
+
+    async def compare_without_events() -> None:
+        await other.store.write(lambda conn: conn.execute("DELETE FROM event"))
+        await drive.agents.reconciler.once(full=True)
+
+    await drive.names()
+    await drive.poll()
+    docs = await other.folder("docs")
+    await compare_without_events()
+    changed, gone = [await other.file(name, b"old", parent=docs) for name in ("changed", "gone")]
+    await drive.poll()
+    assert not tree.is_listed(drive.db, await drive.ino("docs"))
+    assert await drive.read("docs/changed") == b"old"
+    await other.write(changed, b"new")
+    await other.client.items.delete("file", gone)
+    await compare_without_events()
+    assert await drive.read("docs/changed") == b"new"
+    with pytest.raises(FileNotFoundError):
+        await drive.read("docs/gone")
