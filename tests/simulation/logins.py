@@ -1,6 +1,7 @@
 """User logins: a drive's tokens are on its machine's disk, and each refresh invalidates the previous pair.
 
-A pair that is lost in transit, or with the process that received it, ends the login: the user logs in again.
+A pair that is lost in transit, or with the process that received it, ends the login, and so does one that was
+not used until it expired: the user logs in again.
 """
 
 from collections.abc import AsyncIterator
@@ -37,6 +38,13 @@ class Login:
         self.login_count = 0
         self.pairs_issued = 0  # token pairs that the service issued, received or not
         self.pairs_stored = 0
+        self._stored_at = 0  # the last pair, by the service's clock in microseconds
+        self._expirations = 0
+
+    def note_stored(self) -> None:
+        """Record that the machine has stored a pair."""
+        self.pairs_stored += 1
+        self._stored_at = self._service.store.now()
 
     async def log_in(self) -> None:
         """Log in, as a user does at the service's page."""
@@ -63,6 +71,9 @@ class Login:
                 await health.changed()
             await trio.sleep(NOTICED_SECONDS)
             if health.is_refused:
+                # It was issued a moment before it was stored.
+                age = self._service.store.now() - self._stored_at + 60 * access_tokens.SECOND
+                self._expirations += age >= access_tokens.REFRESH_LIFETIME
                 await self.log_in()
 
     @asynccontextmanager
@@ -79,6 +90,6 @@ class Login:
                 yield client
 
     def find_unexplained_logins(self) -> str | None:
-        """Return a description if there were more new logins than lost token pairs."""
-        again, lost = self.login_count - 1, self.pairs_issued - self.pairs_stored
-        return f"{again} logins anew, and {lost} pairs of tokens were lost" if again > lost else None
+        """Return a description if there were more new logins than token pairs that were lost or expired."""
+        again, lost = self.login_count - 1, self.pairs_issued - self.pairs_stored + self._expirations
+        return f"{again} logins anew, and {lost} pairs of tokens were lost or expired" if again > lost else None

@@ -370,7 +370,8 @@ class _Simulation:
     def _on_crash_point(self, point: crashpoints.Point) -> None:
         machine = self.processes.get(current_actor.get().removesuffix("'s programs"))
         if isinstance(machine, Machine) and machine.login and not machine.is_dying:
-            machine.login.pairs_stored += point is crashpoints.Point.TOKENS_KEPT
+            if point is crashpoints.Point.TOKENS_KEPT:
+                machine.login.note_stored()
         self.kill_schedule.on_crash_point(point)
 
     def _give_login(self, machine: Machine) -> None:
