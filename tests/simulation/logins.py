@@ -41,6 +41,10 @@ class Login:
         self._stored_at = 0  # the last pair, by the service's clock in microseconds
         self._expirations = 0
 
+    def note_issued(self, count: int) -> None:
+        """Record that the service issues a pair (1), or that it did not (-1)."""
+        self.pairs_issued += count
+
     def note_stored(self) -> None:
         """Record that the machine has stored a pair."""
         self.pairs_stored += 1
@@ -92,4 +96,4 @@ class Login:
     def find_unexplained_logins(self) -> str | None:
         """Return a description if there were more new logins than token pairs that were lost or expired."""
         again, lost = self.login_count - 1, self.pairs_issued - self.pairs_stored + self._expirations
-        return f"{again} logins anew, and {lost} pairs of tokens were lost or expired" if again > lost else None
+        return f"{again} logins anew, and {lost} pairs of tokens lost or expired" if again > lost else None

@@ -369,19 +369,15 @@ class _Simulation:
 
     def _on_crash_point(self, point: crashpoints.Point) -> None:
         machine = self.processes.get(current_actor.get().removesuffix("'s programs"))
-        if isinstance(machine, Machine) and machine.login and not machine.is_dying:
-            if point is crashpoints.Point.TOKENS_KEPT:
-                machine.login.note_stored()
+        is_stored = point is crashpoints.Point.TOKENS_KEPT
+        if is_stored and isinstance(machine, Machine) and machine.login and not machine.is_dying:
+            machine.login.note_stored()
         self.kill_schedule.on_crash_point(point)
 
     def _give_login(self, machine: Machine) -> None:
         """Give the machine a user's login."""
         login = machine.login = Login(machine.settings.paths, self.service, machine.user)
-
-        def asked(count: int) -> None:
-            login.pairs_issued += count
-
-        machine.wire.on_token_request = asked
+        machine.wire.on_token_request = login.note_issued
 
     def _boot_id(self) -> str:
         name = current_actor.get()
