@@ -32,6 +32,9 @@ _ALIVE = """
    WHERE version.sha1 = ? AND item.status = 0
 """
 
+# Files there that have these contents now, and the item that the drive knows them from.
+_IN_USE = "SELECT 1 FROM item WHERE (sha1 = ?1 OR id = ?2) AND status = 0"
+
 
 def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
     """Return the paths of such files, with the SHA-1 of what they need.
@@ -39,6 +42,8 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
     A drive restores that from the trash where the API offers that, so there only these are lost: purged
     ones, those in a folder in the trash, and those that a failing disk had.  Somebody has to have deleted or
     replaced it, or moved it to another account.  A token that is limited to a folder restores nothing.
+    Without a trash, what is only an older version of some file is lost once the item that the drive knows is
+    deleted.
     """
     db = machine.agents.state.db
     has_trash = config.profile(machine.settings).trash
@@ -49,6 +54,9 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
         is_taken = bool(owners) and machine.user not in owners and not sim.is_second(machine)
         is_restorable = has_trash and bool(owners) and not is_taken
         is_given_up = is_taken or row["sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
+        if not has_trash:
+            known = tree.find_bytes(db, row["sha1"])
+            is_given_up |= not sim.service.store.read(_IN_USE, row["sha1"], known[0] if known else None)
         is_undone = bool(machine.undone_spans) or sim.is_service_restored
         if (not is_restorable and (is_given_up or is_undone)) or machine.name in sim.rotten:
             found[tree.path(db, row["ino"]).lstrip("/")] = row["sha1"]
