@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.replica import naming, tree
-from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, Remote
 from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.sqlite import Database
 
@@ -106,6 +106,15 @@ def defer(conn: Connection, doubt: DeferredUpdate) -> None:
         "  name_key = excluded.name_key, sequence = max(sequence, excluded.sequence)",
         (doubt.kind, doubt.id, doubt.ino, doubt.folder, doubt.name_key, doubt.sequence),
     )
+
+
+def has_later(conn: Connection, remote: Remote) -> bool:
+    """Whether a later state of this item was deferred, so that this one may tell a place that it has left."""
+    found = conn.execute(
+        "SELECT 1 FROM doubt WHERE kind = ? AND remote_id = ? AND sequence > ?",
+        (remote.kind, remote.id, remote.sequence),
+    )
+    return found.fetchone() is not None
 
 
 def defer_longer(conn: Connection, kind: NodeKind, remote_id: str, sequence: int) -> bool:

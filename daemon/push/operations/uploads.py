@@ -24,7 +24,7 @@ from cmsfs.models import base
 from cmsfs.models.content import items, uploads
 from cmsfs.replica import kv_store, naming, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.merge import apply_remote, local_work
 from cmsfs.replica.nodes import Base, Content, Ino, Node, NodeKind, remote_from_item, remote_mtime_ns
 from cmsfs.replica.rows import copy_sources, in_flight, op_rows
 from cmsfs.replica.rows.in_flight import SentRequest
@@ -384,7 +384,7 @@ async def _done(
         elif context.remote_updates.is_moved_for_another((theirs.kind, theirs.id), holder.ino):
             # By ourselves, before the holder had it.
             ops.record_move(conn, tree.get(conn, holder.ino), due_ns=clock.time_ns())
-        else:
+        elif not local_work.has_later(conn, theirs):
             changes += apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn))
         return changes, sealing.release_content(conn, sha1)
 

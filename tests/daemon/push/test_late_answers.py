@@ -1,9 +1,12 @@
 """Push: answers to uploads that arrive late, when the file's item belongs to another file by then."""
 
+import os
+
 import pytest
 import trio
 
 from cmsfs import config
+from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
@@ -168,6 +171,49 @@ async def test_of_a_renaming_of_an_item_that_another_file_takes_over(
     await drive.poll()
     assert await drive.names() == await other.paths() == ["a", "b"]
     assert [await other.read(name) for name in ("a", "b")] == [b"three", b"two"]
+    assert (await other.find("b")).id == kept
+
+
+async def test_of_a_version_of_an_item_that_another_file_took_over_and_renamed(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """It tells the name that the item had then, which a new file has by now, and is no conflict."""
+    await drive.write("a", b"one")
+    await drive.sync()
+    kept = (await other.find("a")).id
+    late, go_on = network.gate("POST", f"/files/{kept}/content")
+    await drive.write("a", b"two")
+    with trio.fail_after(5):
+        await late.wait()
+    await drive.rename("a", "b")
+    opened, new = await drive.fs.create(ROOT, "new", 0o644, os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, b"three")
+    await drive.rename("new", "b")
+    assert drive.node(new.ino).remote_id == kept
+    with trio.fail_after(5):
+        while await other.paths() != ["b"]:
+            await trio.lowlevel.checkpoint()
+    sending, send = network.gate("POST", f"/files/{kept}/content", before=True)
+    await drive.fs.flush(opened.fh)
+    await drive.fs.release(opened.fh)
+    with trio.fail_after(5):
+        await sending.wait()
+    making, make = network.gate("POST", "/files/content", before=True)
+    await drive.write("a", b"four")
+    with trio.fail_after(5):
+        await making.wait()
+    answered = drive.ops()
+    go_on.set()
+    with trio.fail_after(5):
+        while drive.ops() == answered:
+            await trio.lowlevel.checkpoint()
+    assert await drive.names() == ["a", "b"]
+    make.set()
+    send.set()
+    await drive.sync()
+    await drive.poll()
+    assert await drive.names() == await other.paths() == ["a", "b"]
+    assert [await other.read(name) for name in ("a", "b")] == [b"four", b"three"]
     assert (await other.find("b")).id == kept
 
 
