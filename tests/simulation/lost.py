@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cmsfs import config, errors
 from cmsfs.replica import tree
 from daemon.push import error_policy
+from tests.simulation import narrow
 from tests.simulation.machines import Machine
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _ALIVE = """
 """
 
 # Files there that have these contents now, and the item that the drive knows them from.
-_IN_USE = "SELECT 1 FROM item WHERE (sha1 = ?1 OR id = ?2) AND status = 0"
+_IN_USE = "SELECT id FROM item WHERE (sha1 = ?1 OR id = ?2) AND status = 0"
 
 
 def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
@@ -42,8 +43,8 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
     A drive restores that from the trash where the API offers that, so there only these are lost: purged
     ones, those in a folder in the trash, and those that a failing disk had.  Somebody has to have deleted or
     replaced it, or moved it to another account.  A token that is limited to a folder restores nothing.
-    Without a trash, what is only an older version of some file is lost once the item that the drive knows is
-    deleted.
+    For a drive that cannot restore, what is only an older version of some file is lost once the item that it
+    knows is deleted, or is in none of its folders any more.
     """
     db = machine.agents.state.db
     has_trash = config.profile(machine.settings).trash
@@ -52,11 +53,16 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
     for row in db.rows(_LOST_BASES, error_policy.LOST_BASE, _MISSING):
         owners = {one["owner"] for one in sim.service.store.read(restorable, row["sha1"])}
         is_taken = bool(owners) and machine.user not in owners and not sim.is_second(machine)
-        is_restorable = has_trash and bool(owners) and not is_taken
         is_given_up = is_taken or row["sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
-        if not has_trash:
+        is_restorable = has_trash and bool(owners) and not is_taken
+        if not has_trash or machine.settings.is_narrowed:
             known = tree.find_bytes(db, row["sha1"])
-            is_given_up |= not sim.service.store.read(_IN_USE, row["sha1"], known[0] if known else None)
+            in_use = sim.service.store.read(_IN_USE, row["sha1"], known[0] if known else None)
+            ids = {one["id"] for one in in_use}
+            if machine.settings.is_narrowed:
+                ids &= narrow.items(machine, sim.service.store)
+            is_restorable &= bool(ids)
+            is_given_up |= not ids
         is_undone = bool(machine.undone_spans) or sim.is_service_restored
         if (not is_restorable and (is_given_up or is_undone)) or machine.name in sim.rotten:
             found[tree.path(db, row["ino"]).lstrip("/")] = row["sha1"]

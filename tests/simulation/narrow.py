@@ -29,16 +29,21 @@ def below(store: Store, root: str) -> dict[str, str]:
     return judge.service_tree(store, int(root))
 
 
-def has_left(machine: Machine, store: Store) -> bool:
-    """Return whether the drive shows items that have left its folder: no search tells of these, only
-    the next full comparison."""
+def items(machine: Machine, store: Store) -> set[int]:
+    """Return the ids of the items in the drive's folder."""
     rows = store.read(
         "WITH RECURSIVE below(id) AS (SELECT id FROM item WHERE id = ?1 AND status = 0"
         " UNION SELECT item.id FROM item JOIN below ON item.parent = below.id WHERE item.status = 0)"
         " SELECT id FROM below",
         int(machine.root_id or 0),
     )
-    there = {row["id"] for row in rows}
+    return {row["id"] for row in rows}
+
+
+def has_left(machine: Machine, store: Store) -> bool:
+    """Return whether the drive shows items that have left its folder: no search tells of these, only
+    the next full comparison."""
+    there = items(machine, store)
     known = machine.agents.state.db.rows(
         "SELECT remote_id FROM node WHERE remote_id IS NOT NULL AND parent IS NOT NULL AND ino > 2"
     )
