@@ -55,6 +55,10 @@ class Login:
         if self._service.transport() is None:
             return
         store, user = self._service.store, self._user
+        if self.login_count:
+            # The last pair was issued a moment before it was stored.
+            age = store.now() - self._stored_at + 60 * access_tokens.SECOND
+            self._expirations += age >= access_tokens.REFRESH_LIFETIME
 
         def txn(conn: Connection) -> dict[str, str]:
             family = access_tokens.begin_family(conn, "tests", user, granted=None, now=store.now())
@@ -75,9 +79,6 @@ class Login:
                 await health.changed()
             await trio.sleep(NOTICED_SECONDS)
             if health.is_refused:
-                # It was issued a moment before it was stored.
-                age = self._service.store.now() - self._stored_at + 60 * access_tokens.SECOND
-                self._expirations += age >= access_tokens.REFRESH_LIFETIME
                 await self.log_in()
 
     @asynccontextmanager
