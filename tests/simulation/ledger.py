@@ -5,6 +5,7 @@
 
 from collections.abc import Collection
 
+from cmsfs.journal.draft import ROW_BYTES
 from tests.support import ledger
 from tests.support.ledger import ANY, sha1
 
@@ -36,7 +37,7 @@ class Ledger(ledger.Ledger):
         self.thrown_away: set[str] = set()
         # Contents that a program read, and nobody wrote.
         self.foreign: list[str] = []
-        # A process died during a write, so any part of the data may be there.
+        # A process died during a write, or power failed after one, so any part of the data may be there.
         self.has_torn_writes = False
         # Which machine promised each content, when, and whether durably: a power cut may take what is younger
         # than a group commit.
@@ -109,10 +110,12 @@ class Ledger(ledger.Ledger):
         return False
 
     def power_cut(self, machine: str, moment: float) -> None:
-        """The machine's promises just before `moment` that were not durable may be lost."""
+        """The machine's promises just before `moment` that were not durable may be lost; what was in a file
+        alone may have zeros for any of its pages, like a write that a process died in."""
         for content, (promiser, at, is_durable) in self.promised.items():
             if promiser == machine and moment - GROUP_SECONDS < at <= moment and not is_durable:
                 self.acknowledged.pop(content, None)
+                self.has_torn_writes |= len(self.contents[content]) > ROW_BYTES
 
     def discard_promises(self, machine: str, since: float, until: float) -> None:
         """The machine's promises between the two times are lost with its local state."""

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.simulation import judge, ledger
 
 ROOT, BASE = 1, 2
@@ -43,3 +45,25 @@ def test_what_was_read_unverified_is_not_foreign_and_may_hide_any_content() -> N
     assert found.is_derived(ledger.sha1(b"new"), [ledger.ANY])
     found.record_read(b"of nobody", "one: a.txt")
     assert len(found.foreign) == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "at", "durable", "torn"),
+    [
+        (20_000, 9.0, False, True),
+        (20_000, 9.0, True, False),
+        (20_000, 1.0, False, False),
+        (20, 9.0, False, False),
+    ],
+)
+def test_a_power_cut_may_tear_what_was_only_in_a_file(
+    size: int, at: float, durable: bool, torn: bool
+) -> None:
+    found, data = ledger.Ledger(), bytes(size)
+    found.register(data)
+    found.wrote(data, over=ledger.ANY)
+    found.promised[ledger.sha1(data)] = ("one", at, durable)
+    found.power_cut("two", 10.0)
+    assert not found.has_torn_writes
+    found.power_cut("one", 10.0)
+    assert found.has_torn_writes == torn
