@@ -318,7 +318,9 @@ def finish(conn: Connection, op: Op) -> bool:
 
 def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
     """Retry the operation later, after a temporary failure; it ends if it has become pointless meanwhile."""
-    node = tree.find_at(conn, op.ino)
+    # Not always the node that it was claimed for: that one may have given it to another, with its item.
+    row = conn.execute("SELECT ino FROM op WHERE seq = ?", (op.seq,)).fetchone()
+    node = tree.find_at(conn, row["ino"]) if row is not None else None
     if node is not None and _is_pointless(conn, op, node):
         op_rows.delete(conn, op.seq)
         return

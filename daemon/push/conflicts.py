@@ -123,7 +123,12 @@ async def keep_both(
             changes += apply_remote.apply(
                 conn, [remote_from_item(theirs)], generation=kv_store.generation(conn)
             )
-        node = tree.get(conn, task.node.ino)
+        node = tree.find_at(conn, task.node.ino)
+        if node is None:
+            # Meanwhile a newer version gave the item, with the operation, to another inode, and this one was
+            # closed: the next attempt is for that one.
+            reconsider(context, conn, task.op, KEPT_BOTH)
+            return changes
         if anew and theirs is not None:
             lineages.transfer_item_data(
                 conn, node.ino, tree.remote_at(conn, NodeKind(theirs.type), theirs.id)

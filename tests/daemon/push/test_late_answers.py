@@ -236,3 +236,40 @@ async def test_of_a_new_file_that_went_with_another_folder_to_the_trash_meanwhil
     await drive.sync()
     await drive.agents.deferred_updates.settle()
     assert await drive.names() == await other.paths() == []
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_of_a_refused_rename_of_a_file_whose_item_another_inode_has_by_then(
+    drive: Drive, other: Remote, network: Network, is_closed: bool
+) -> None:
+    """It was open when its next version arrived, and may have been closed since; the rename goes on with the
+    item."""
+    ino = await drive.write("a", b"one")
+    await drive.sync()
+    kept = (await other.find("a")).id
+    opened = await drive.fs.open(ino, os.O_RDONLY)
+    late, go_on = network.gate("PUT", f"/files/{kept}")
+    await other.file("b", b"another")
+    await drive.rename("a", "b")
+    with trio.fail_after(5):
+        await late.wait()
+    await other.write(kept, b"one, and more")
+    await drive.poll()
+    if is_closed:
+        await drive.fs.release(opened.fh)
+        drive.fs.forget([(ino, drive.fs.inodes.lookups(ino))])
+        with trio.fail_after(5):
+            while drive.db.rows("SELECT 1 FROM node WHERE ino = ?", ino):
+                await trio.lowlevel.checkpoint()
+    go_on.set()
+    await drive.sync()
+    await drive.poll()
+    if not is_closed:
+        await drive.fs.release(opened.fh)
+    assert await drive.names() == await other.paths()
+    assert await other.read("b") == b"another"
+    (copy,) = [path for path in await other.paths() if path != "b"]
+    assert copy.startswith("b (conflicted copy of ")
+    assert (await other.find(copy)).id == kept
+    assert await other.read(copy) == await drive.read(copy) == b"one, and more"
+    assert drive.ops() == []
