@@ -27,7 +27,7 @@ from cmsfs.vfs import errno_map
 from daemon.core import root_check
 from daemon.core.health import Health
 from daemon.fetch.offered_content import OfferedContent
-from daemon.fetch.single_flight import Work
+from daemon.fetch.single_flight import SENT_SECONDS, Work
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,7 @@ class BlockDownloader:
         self._blocks = blocks
         self._health = health
         self._network_seconds = network_seconds
+        self._running = 0
 
     async def fetch(self, run: BlockRun) -> None:
         """Download the run into the cache and notify waiters of readable blocks.
@@ -89,6 +90,7 @@ class BlockDownloader:
         Raises `RemoteError`, `IntegrityError` or OSError; `NotFound` and `Forbidden` only if the folder that
         the drive begins at is there.  Cancelled: stored blocks stay.
         """
+        self._running += 1
         try:
             async with self._blocks.reserved(run.nbytes, spare=not run.urgent, pinned=run.pinned) as room:
                 await self._download(run, room)
@@ -97,6 +99,8 @@ class BlockDownloader:
             if error.errno != errno.ENOSPC or run.pinned or not may_pass:
                 raise
             await self._download(run, None)
+        finally:
+            self._running -= 1
 
     async def _download(self, run: BlockRun, room: Reservation | None) -> None:
         began, empty_connections = trio.current_time(), 0
@@ -233,3 +237,6 @@ class BlockDownloader:
             # end before the readers have run.
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
+            if run.first > run.last and self._running == 1:
+                # Until the program that waited has made its next request.
+                await trio.sleep(SENT_SECONDS)

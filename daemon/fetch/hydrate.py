@@ -32,7 +32,7 @@ from daemon.core.request_scheduler import Priority
 from daemon.core.supervisor import Starts
 from daemon.fetch.block_download import WHOLE_BYTES, BlockDownloader, BlockRun
 from daemon.fetch.prefetch import Prefetch
-from daemon.fetch.single_flight import Work
+from daemon.fetch.single_flight import SENT_SECONDS, Work
 from daemon.listing.search_lister import Lister
 
 log = logging.getLogger(__name__)
@@ -55,9 +55,6 @@ PINNED_RUNS = 4
 
 # A download that received bytes this recently continues, whatever the state of the connection.
 SILENT_SECONDS = 2.0
-
-# A reader's request has been sent this long after it was made.  What the daemon does before that delays it.
-SENT_SECONDS = 0.002
 
 STOPPING = "the daemon is shutting down"
 
@@ -173,13 +170,18 @@ class Hydrator:
             for run, index in self._demand_blocks(content, first, last, urgent=True).items():
                 try:
                     here = partial(run.has_landed, index)
-                    await run.wait(self._network_seconds, self._health.suspect, until=here)
+                    meanwhile = partial(self._use_the_wait, content) if self._begun else None
+                    await run.wait(
+                        self._network_seconds, self._health.suspect, until=here, meanwhile=meanwhile
+                    )
                 except OSError as error:
                     # Read-ahead found no free space for it; a reader may get some.
                     if run.taken_over and error.errno == errno.ENOSPC:
                         break
                     raise
             else:
+                if self._begun:  # the answer came sooner: the reader goes on first
+                    self._nursery.start_soon(self._note_later)
                 return
 
     def ahead(self, content: Content, first: int, last: int, *, kept: bool = False) -> None:
@@ -189,7 +191,8 @@ class Hydrator:
 
     def coming(self) -> set[str]:
         """Return the contents that are being downloaded."""
-        return set(self._fetches)
+        # Not those of which all has landed, but whose task has something left to do.
+        return {sha1 for sha1, runs in self._fetches.items() if any(run.first <= run.last for run in runs)}
 
     async def keep(self, content: Content) -> None:
         """Return once a pinned content is completely downloaded and verified; at lower priority than readers.
@@ -215,7 +218,11 @@ class Hydrator:
         await self._blocks.verify(content.sha1)
 
     def began(self, ino: Ino, content: Content | None = None) -> None:
-        """Note that a file is read from its beginning: its neighbours may be next."""
+        """Note that a file is read from its beginning: its neighbours may be next.
+
+        If what is read is missing, the prefetch is told of it once the request for it is on its way: its
+        reader waits in `blocks`.
+        """
         if not self._health.may_work:
             return
         if content is None or content.sha1 in self._fetches or not self._is_missing(content):
@@ -223,13 +230,15 @@ class Hydrator:
             self._prefetch.began(ino)
         else:
             self._begun.append(ino)
-            self._nursery.start_soon(self._use_the_wait, content)
 
-    async def _use_the_wait(self, content: Content) -> None:
+    def _use_the_wait(self, content: Content) -> None:
         """Do what is to be done before the bytes arrive, once the request for them is on its way."""
-        await trio.sleep(SENT_SECONDS)
         if not self._blocks.is_short:
             self._blocks.prepare(content.sha1, content.size)
+        self._note_begun()
+
+    async def _note_later(self) -> None:
+        await trio.sleep(SENT_SECONDS)
         self._note_begun()
 
     def _note_begun(self) -> None:

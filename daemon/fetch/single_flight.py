@@ -18,6 +18,9 @@ from daemon.core.request_scheduler import Priority, RequestContext
 # After this time without progress, check whether the service is reachable at all.
 DOUBT_SECONDS = 3.0
 
+# A reader's request has been sent this long after it was made.  What the daemon does before that delays it.
+SENT_SECONDS = 0.002
+
 
 @dataclass(eq=False, kw_only=True)
 class Work(RequestContext):
@@ -92,12 +95,24 @@ class Work(RequestContext):
             self._waiters.unpark_all()
 
     async def wait(
-        self, seconds: float, doubt: Callable[[], None], *, until: Callable[[], bool] = lambda: False
+        self,
+        seconds: float,
+        doubt: Callable[[], None],
+        *,
+        until: Callable[[], bool] = lambda: False,
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
         """Return when the task has ended or `until` is true; raise the task's error, or `TimeoutError` after
-        `seconds` without progress.  `doubt` is called after a while without progress.
+        `seconds` without progress.  `doubt` is called after a while without progress, and `meanwhile` before
+        that, `SENT_SECONDS` after the call if the wait lasts so long.
         Cancelled: the task continues."""
         came = trio.current_time()
+        if meanwhile is not None and not (until() or self.ended):
+            with trio.move_on_at(came + SENT_SECONDS) as sending:
+                while not (until() or self.ended):
+                    await self._waiters.park()
+            if sending.cancelled_caught:
+                meanwhile()
         patience = min(DOUBT_SECONDS, seconds)
         while not (until() or self.ended):
             last = max(came, self.at)

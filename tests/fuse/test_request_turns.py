@@ -3,9 +3,11 @@
 import itertools
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
+import trio.testing
 
 from cmsfs.fuse import request_turns
 from tests.support import memory_drive
@@ -97,6 +99,52 @@ def test_next_request_is_looked_for_every_time_again_once_it_came_meanwhile():
     turn, requests = request_turns.Turn(), CountedLooks(request_turns.LOOKS + 1 + 1 + 5)
     assert [_looks(turn, requests) for _ in range(3)] == [request_turns.LOOKS + 1, 1, 5]
     assert [_looks(turn, requests) for _ in range(3)] == [request_turns.LOOKS + 1, 1, request_turns.LOOKS + 1]
+
+
+class NotedTurn(request_turns.Turn):
+    """Notes how often it would look for the next request, where it does; in vain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[int] = []
+
+    def comes_soon(
+        self, look: Callable[[float], list[tuple[int, int]]], looks: int = request_turns.LOOKS
+    ) -> bool:
+        self.looks.append(looks)
+        return False
+
+
+async def test_next_request_is_looked_for_after_an_answer_and_not_while_a_request_waits():
+    turn, gone = NotedTurn(), trio.Event()
+    reader, writer = os.pipe()
+
+    async def handler() -> None:
+        await gone.wait()
+
+    async def work() -> None:
+        async with turn:
+            await turn.wait_readable(reader)
+        os.read(reader, 1)
+        await request_turns.run_handler(handler())
+        async with turn:
+            await turn.wait_readable(reader)
+
+    async with trio.open_nursery() as workers:
+        for _ in range(2):
+            workers.start_soon(work)
+        await trio.testing.wait_all_tasks_blocked()
+        turn.looks.clear()
+        os.write(writer, b"1")
+        await trio.testing.wait_all_tasks_blocked()
+        # One request waits, and another task for the next one, which was not looked for.
+        assert turn.looks == []
+        gone.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert turn.looks == [request_turns.LOOKS_AFTER_WAIT]
+        workers.cancel_scope.cancel()
+    os.close(reader)
+    os.close(writer)
 
 
 async def test_unmount_ends_all_tasks_that_read_requests(tmp_path, mounting, outside):

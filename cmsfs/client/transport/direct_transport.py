@@ -341,6 +341,8 @@ class _PlainBody(_Body):
             self._reusable = False
             piece = piece[: self._left]
         self._left -= len(piece)
+        if not self._left:
+            await self.aclose()  # the next request may come before the reader asks for more
         return piece
 
     async def pour(self, sink: Sink) -> int:

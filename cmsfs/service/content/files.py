@@ -212,8 +212,8 @@ def _range(header: str | None, size: int) -> tuple[int, int, int]:
     return int(first), min(int(last), size - 1) if last else size - 1, 206
 
 
-# Sent without a thread if it is in the page cache: a thread costs more than everything else of a small file.
-NOW_BYTES = 64 * 1024
+# Sent without a thread if it is in the page cache, or soon: a thread costs more than all else for a file.
+SOON_BYTES = 64 * 1024
 
 
 class BlobResponse(responses.Response):
@@ -240,12 +240,17 @@ class BlobResponse(responses.Response):
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         is_read = scope["method"] != "HEAD"
-        body = self._read_now() if is_read else None
+        body = await self._read_soon() if is_read else None
         if body is not None:
             self.body = body
             await super().__call__(scope, receive, send)
             return
         reader, data = await threads.run_sync(self._begin, is_read)
+        if len(data) == self._end - self._first:
+            reader.close()
+            self.body = data
+            await super().__call__(scope, receive, send)
+            return
         try:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
@@ -258,10 +263,10 @@ class BlobResponse(responses.Response):
         finally:
             reader.close()
 
-    def _read_now(self) -> bytes | None:
-        if self._end - self._first > NOW_BYTES:
+    async def _read_soon(self) -> bytes | None:
+        if self._end - self._first > SOON_BYTES:
             return None
-        return self._blob_store.read_now(self._sha1, self._first, self._end)
+        return await self._blob_store.read_soon(self._sha1, self._first, self._end)
 
     def _begin(self, is_read: bool) -> tuple[blobs.BlobReader, bytes]:
         """Open the blob, and read what is sent first; a failure is still an answer of its own."""

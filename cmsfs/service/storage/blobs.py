@@ -130,9 +130,9 @@ class BlobStore(abc.ABC):
         An open reader stays readable if the content is removed.
         """
 
-    def read_now(self, sha1: str, first: int, end: int) -> bytes | None:
-        """A few bytes of a content, without waiting for a disk or the network; None if that is not possible,
-        or if they are not there."""
+    async def read_soon(self, sha1: str, first: int, end: int) -> bytes | None:
+        """A few bytes of a content that are in memory or come from a disk within some 0.1 ms; None otherwise,
+        and if they are not there."""
         return None
 
     @abc.abstractmethod

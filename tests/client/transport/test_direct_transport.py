@@ -110,6 +110,17 @@ async def test_connections_serve_again(connect, make, body):
     assert (server.requests, server.connections) == (3, 1)
 
 
+@pytest.mark.parametrize("size", [1, len(BODY)])
+async def test_a_connection_serves_again_once_all_bytes_have_come(connect, size):
+    server, client = await connect(lambda _: plain(BODY[:size]))
+    async with client.files.content("1") as pieces:
+        left = size
+        while left:
+            left -= len(await anext(pieces))
+        assert await fetch(client) == BODY[:size]
+    assert (server.requests, server.connections) == (2, 1)
+
+
 async def test_the_first_requests_find_connections(connect):
     server, client = await connect(lambda _: plain())
     await client.make_ready(3)

@@ -2,15 +2,17 @@
 
 import base64
 import json
+import os
 import time
 
 import httpx
 import pytest
+import trio
 
 from cmsfs.client import session
 from cmsfs.client.transport import embedded
 from cmsfs.service.server import app, serve
-from cmsfs.service.storage import blobs, store
+from cmsfs.service.storage import blobs, folder_blobs, store
 from tests.support.sharing import share
 
 CONTENT = bytes(range(200))
@@ -234,10 +236,51 @@ async def test_a_download_of_a_content_that_ends_too_early_breaks_off(
     assert len(log_watch.lines) == 1
 
 
-async def test_few_bytes_are_read_without_waiting_or_not_at_all(service, file):
-    read_now, sha1 = service.blobs.read_now, file["sha1"]
+async def test_few_bytes_are_read_soon_or_not_at_all(service, file):
+    read_soon, sha1 = service.blobs.read_soon, file["sha1"]
     # Some file systems cannot tell whether they would wait.
-    assert read_now(sha1, 5, 9) in (CONTENT[5:9], None)
-    assert read_now(sha1, 150, 201) is None  # one more than there are
+    assert await read_soon(sha1, 5, 9) in (CONTENT[5:9], None)
+    assert await read_soon(sha1, 150, 201) is None  # one more than there are
     service.blobs.path(sha1).unlink()
-    assert read_now(sha1, 5, 9) is None
+    assert await read_soon(sha1, 5, 9) is None
+
+
+class SlowDisk:
+    """In place of `os.preadv`: bytes are in memory from the look with this number on."""
+
+    def __init__(self, there: int) -> None:
+        self.there, self.looks = there, 0
+
+    def preadv(self, file, buffers, offset, flags):
+        self.looks += 1
+        if self.looks < self.there:
+            raise BlockingIOError
+        buffers[0][:] = os.pread(file, len(buffers[0]), offset)
+        return len(buffers[0])
+
+
+async def test_few_bytes_that_a_disk_delivers_soon_need_no_thread(service, file, monkeypatch, nursery):
+    disk, others = SlowDisk(4), []
+    monkeypatch.setattr(os, "preadv", disk.preadv)
+
+    async def other() -> None:
+        while True:
+            others.append(disk.looks)
+            await trio.lowlevel.checkpoint()
+
+    nursery.start_soon(other)
+    assert await service.blobs.read_soon(file["sha1"], 5, 9) == CONTENT[5:9]
+    assert disk.looks == 4
+    assert {1, 2, 3} & set(others)
+
+
+async def test_a_slow_disk_is_waited_for_by_a_thread(service, api, file, monkeypatch):
+    disk = SlowDisk(10_000)
+    monkeypatch.setattr(os, "preadv", disk.preadv)
+    looks = []
+    for _ in range(8):
+        before = disk.looks
+        assert await api.bytes(file["id"]) == CONTENT
+        looks.append(disk.looks - before)
+    most = folder_blobs.LOOKS
+    assert looks == [most, 1, most, 1, 1, 1, most, 1]
