@@ -8,6 +8,7 @@ import trio
 
 from cmsfs.journal import queue
 from cmsfs.replica import tree
+from cmsfs.replica.nodes import ROOT
 from tests.simulation import judge, narrow, wire
 from tests.simulation.machines import Machine
 from tests.simulation.wire import NetworkConditions
@@ -117,8 +118,17 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
 
 
 def _names(machine: Machine) -> set[str]:
-    """Return the paths of all that programs were shown, and that is not for this machine alone."""
+    """Return the paths of all that programs were shown, and that is not for this machine alone.
+
+    No path leads to what was reported late, in a folder that a program still has open and that is deleted:
+    the next full comparison removes it.
+    """
     db = machine.agents.state.db
-    rows = db.rows("SELECT ino FROM node WHERE parent IS NOT NULL AND NOT local AND ino > 2")
+    rows = db.rows(
+        "WITH RECURSIVE shown(ino) AS (SELECT ?"
+        "  UNION ALL SELECT node.ino FROM shown JOIN node ON node.parent = shown.ino)"
+        " SELECT ino FROM shown JOIN node USING (ino) WHERE NOT local AND ino > 2",
+        ROOT,
+    )
     paths = {tree.path(db, row["ino"]) for row in rows}
     return {path for path in paths if not judge.is_local(path)}
