@@ -19,6 +19,7 @@ from cmsfs.service.oauth import access_tokens
 from cmsfs.sqlite import Connection
 from daemon.core.health import Health
 from daemon.core.request_scheduler import RequestScheduler
+from tests.simulation.world import acting
 
 if TYPE_CHECKING:
     from tests.simulation.machines import Service
@@ -48,21 +49,26 @@ class Login:
     def note_stored(self) -> None:
         """Record that the machine has stored a pair."""
         self.pairs_stored += 1
-        self._stored_at = self._service.store.now()
+        self._stored_at = self._now()
+
+    def _now(self) -> int:
+        """The service's time, which its clock never falls behind again."""
+        with acting(self._service.name):
+            return self._service.store.now()
 
     async def log_in(self) -> None:
         """Log in, as a user does at the service's page."""
         if self._service.transport() is None:
             return
-        store, user = self._service.store, self._user
+        store, user, now = self._service.store, self._user, self._now()
         if self.login_count:
             # The last pair was issued a moment before it was stored.
-            age = store.now() - self._stored_at + 60 * access_tokens.SECOND
+            age = now - self._stored_at + 60 * access_tokens.SECOND
             self._expirations += age >= access_tokens.REFRESH_LIFETIME
 
         def txn(conn: Connection) -> dict[str, str]:
-            family = access_tokens.begin_family(conn, "tests", user, granted=None, now=store.now())
-            return access_tokens.issue_pair(conn, family, now=store.now())
+            family = access_tokens.begin_family(conn, "tests", user, granted=None, now=now)
+            return access_tokens.issue_pair(conn, family, now=now)
 
         pair = await store.write(txn)
         ends = clock.time() + float(pair["expires_in"])

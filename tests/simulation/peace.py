@@ -1,7 +1,5 @@
 """Ends all faults and waits until everything is idle: at the end of a story, and in the middle of some."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import trio
@@ -12,7 +10,7 @@ from cmsfs.replica.nodes import ROOT
 from tests.simulation import judge, narrow, wire
 from tests.simulation.machines import Machine
 from tests.simulation.wire import NetworkConditions
-from tests.simulation.world import current_actor
+from tests.simulation.world import acting
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import _Simulation
@@ -50,16 +48,6 @@ async def check_midway(sim: "_Simulation") -> None:
         machine.agents.pull.seconds = machine.settings.poll_seconds
 
 
-@contextlib.contextmanager
-def _acting(name: str) -> Iterator[None]:
-    """Act as this one, by its clock."""
-    token = current_actor.set(name)
-    try:
-        yield
-    finally:
-        current_actor.reset(token)
-
-
 async def wait_for_quiet(sim: "_Simulation") -> None:
     """End all faults and wait until everything should be synced; check the number of requests."""
     sim.kill_schedule.clear()
@@ -75,13 +63,13 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
         await narrow.bring_back(sim, sim.machines[-1])
     requests = [machine.wire.requests for machine in sim.machines]
     for name, programs in sim.programs.items():
-        with _acting(f"{name}'s programs"):
+        with acting(f"{name}'s programs"):
             await programs.close_all()
     await sim.person.act("release", ())
     await sim.other.act("release", ())
     names = _names(sim.machines[0])
     for machine in sim.machines:
-        with _acting(machine.name):
+        with acting(machine.name):
             machine.agents.pull.seconds = max(PEACE_POLL_SECONDS, machine.settings.poll_seconds)
             await machine.agents.resume()
             await machine.agents.retry(None)
@@ -90,13 +78,13 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
     for seconds in (RETRY_SECONDS, SILENCE_SECONDS - RETRY_SECONDS):
         await trio.sleep(seconds)
         for machine in sim.machines:
-            with _acting(machine.name):
+            with acting(machine.name):
                 # Operations with a long backoff may have failed once more.
                 await machine.agents.retry(None)
                 await judge.confirm_missing(sim, machine)
     await trio.sleep(PEACE_SECONDS - QUIET_SECONDS - SILENCE_SECONDS)
     for machine in sim.machines:
-        with _acting(machine.name):
+        with acting(machine.name):
             await judge.confirm_missing(sim, machine)
     sim.before_quiet = [machine.wire.changes for machine in sim.machines]
     before = [machine.wire.requests for machine in sim.machines]

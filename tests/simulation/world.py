@@ -94,6 +94,16 @@ class Clock(trio.abc.Clock):
         await trio.lowlevel.wait_task_rescheduled(abort)
 
 
+@contextlib.contextmanager
+def acting(name: str) -> Iterator[None]:
+    """Act as this one, by its clock."""
+    token = current_actor.set(name)
+    try:
+        yield
+    finally:
+        current_actor.reset(token)
+
+
 class World:
     """Everything that a story would take from the environment: time, randomness, threads; and its trace."""
 
