@@ -196,9 +196,11 @@ class Reconciler:
         if not self._full_seconds:
             return False
         swept = kv_store.get(self._context.db, kv_store.SWEPT_AT)
-        return swept is None or clock.time() - float(swept) > max(
-            self._full_seconds, await self._min_full_interval()
-        )
+        if swept is None:
+            return True
+        # One in the future was before the clock was set back: nobody knows how long ago.
+        interval = max(self._full_seconds, await self._min_full_interval())
+        return not 0 <= clock.time() - float(swept) <= interval
 
     async def _min_full_interval(self) -> float:
         """Return the minimum interval in seconds between full comparisons, given their cost."""

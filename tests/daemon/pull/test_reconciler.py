@@ -9,6 +9,7 @@ import trio.testing
 
 from cmsfs import config
 from cmsfs.replica import kv_store, tree
+from cmsfs.runtime import clock
 from cmsfs.service.storage import tree_paths
 from cmsfs.sqlite import Connection
 from daemon.pull import reconciler
@@ -174,6 +175,24 @@ async def test_due_comparison_survives_restart(starting: Starting, other: Remote
         assert await drive.agents.reconciler.is_full_due()
         await drive.agents.reconciler.once(full=True)
         assert kv_store.get(drive.db, kv_store.SWEEP_DUE) is None
+        assert not await drive.agents.reconciler.is_full_due()
+
+
+@pytest.mark.parametrize("settings", ["events"], indirect=True)
+async def test_a_clock_that_is_set_back_delays_no_comparison(
+    starting: Starting, other: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comparison by a clock that was a month ahead is of no known age."""
+    right = clock.time
+    async with starting() as drive:
+        await drive.names()
+        monkeypatch.setattr(clock, "time", lambda: right() + 30 * reconciler.DAY)
+        await drive.agents.reconciler.once(full=True)
+        assert not await drive.agents.reconciler.is_full_due()
+    monkeypatch.setattr(clock, "time", right)
+    async with starting() as drive:
+        assert await drive.agents.reconciler.is_full_due()
+        await drive.agents.reconciler.once(full=True)
         assert not await drive.agents.reconciler.is_full_due()
 
 
