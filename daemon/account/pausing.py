@@ -3,7 +3,8 @@
 Changes are kept in the journal; polling, background listings and downloads of pinned items stop; reads by
 programs still work.  A pause survives a restart.
 
-Rule: a pause ends at a wall-clock time: a laptop that slept through it is not paused any more.
+Rule: a pause ends at a wall-clock time: a laptop that slept through it is not paused any more.  If
+the clock is set back, so is that time, and no pause lasts longer than the user said.
 """
 
 import math
@@ -23,6 +24,9 @@ FOR_EVER = "for ever"
 # The clock may be set, and a machine may sleep: check this often.
 LOOK_SECONDS = 20.0
 
+# The wall clock and the monotonic one may drift apart by this during a pause.
+DRIFT_SECONDS = 5.0
+
 
 class Pausing:
     """Stores the pause, so that it survives a restart, and ends it in time."""
@@ -33,6 +37,7 @@ class Pausing:
         self._pace = pace
         self._changed = Signal()
         self._until = _parsed(kv_store.get(db, kv_store.PAUSED))
+        self._longest = self._monotonic_end()
         self._tell()
 
     @property
@@ -55,6 +60,10 @@ class Pausing:
             if left <= 0:
                 await self.resume()
                 continue
+            most = max(0.0, self._longest - clock.monotonic())
+            if math.isfinite(left) and left > most + DRIFT_SECONDS:
+                await self._set(clock.time() + most)
+                continue
             with trio.move_on_after(min(left, LOOK_SECONDS)):
                 await self._changed.wait()
 
@@ -65,8 +74,13 @@ class Pausing:
             value = FOR_EVER if until == math.inf else str(until)
             await self._db.write(lambda conn: kv_store.put(conn, kv_store.PAUSED, value))
         self._until = until
+        self._longest = self._monotonic_end()
         self._changed.pulse()
         self._tell()
+
+    def _monotonic_end(self) -> float:
+        """Return when the pause ends by the clock that nobody sets; it stops while a machine sleeps."""
+        return math.inf if self._until is None else clock.monotonic() + self._until - clock.time()
 
     def _tell(self) -> None:
         # The request scheduler first: subscribers of the end may send requests at once.

@@ -11,6 +11,7 @@ import trio.testing
 
 from cmsfs import errors
 from cmsfs.replica import kv_store
+from cmsfs.runtime import clock
 from cmsfs.service.access import calls
 from cmsfs.service.storage.store import Store
 from cmsfs.sqlite import Connection
@@ -19,6 +20,8 @@ from daemon.account.pausing import Pausing
 from daemon.core.health import HealthState
 from daemon.core.request_scheduler import Priority, with_priority
 from tests.support.daemon_drive import Drive, Remote, Starting
+
+MONTH = 30 * 86_400
 
 
 async def test_while_paused_changes_gather_and_reads_are_served(drive: Drive, other: Remote) -> None:
@@ -59,6 +62,26 @@ async def test_a_pause_ends_when_its_time_has_come(drive: Drive, nursery: trio.N
     with trio.fail_after(5):
         await drive.agents.health.reachable()
     assert kv_store.get(drive.db, kv_store.PAUSED) is None
+
+
+async def test_a_clock_that_is_set_back_prolongs_no_pause(
+    starting: Starting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's clock was ahead by a month when the user paused for an hour."""
+    right = clock.time
+    async with starting() as drive:
+        monkeypatch.setattr(clock, "time", lambda: right() + MONTH)
+        await drive.agents.pause(3600)
+        monkeypatch.setattr(clock, "time", right)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive.agents.pausing.run)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.cancel_scope.cancel()
+        assert "Resumes at" in drive.agents.health.reason
+    async with starting() as drive:
+        until = drive.agents.pausing.until
+        assert until is not None
+        assert 3500 < until.timestamp() - right() <= 3600
 
 
 async def test_pause_expires_while_stopped(drive: Drive, nursery: trio.Nursery) -> None:
