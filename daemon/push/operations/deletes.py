@@ -36,6 +36,15 @@ _CANNOT = f"This service cannot {Ability.DELETIONS.cannot}"
 
 NOT_EMPTY = "folder_not_empty"
 
+# Items that are to be moved: an earlier move of theirs may have had no answer.
+_MOVED_ELSEWHERE = """
+  SELECT n.ino FROM op AS o JOIN node AS n ON n.ino = o.ino
+    WHERE o.kind = 'move' AND o.state <> 'held' AND n.remote_id IS NOT NULL AND n.parent IS NOT NULL
+      AND n.parent <> ?1 AND n.base_parent IS NOT ?2 ORDER BY o.seq LIMIT ?3
+"""
+# As many of them are asked for.
+LEAVERS = 20
+
 
 async def trash(context: PushContext, task: queue.Task) -> None:
     """Carry out a TRASH."""
@@ -89,6 +98,8 @@ async def trash(context: PushContext, task: queue.Task) -> None:
                 raise
             theirs = await _look(context, node)
             if theirs is not None:
+                if await _know_leavers(context, node):
+                    break
                 await _return(context, task, theirs)
                 return
         crashpoints.reached(Point.TRASH_SENT)
@@ -173,6 +184,20 @@ async def _delete(context: PushContext, node: Node, etag: str | None) -> None:
 
 async def _look(context: PushContext, node: Node) -> items.Item | None:
     return await context.find(node.kind, node.remote_id or "")
+
+
+async def _know_leavers(context: PushContext, folder: Node) -> bool:
+    """Learn which items that are to be moved elsewhere are in this folder by now: its deletion waits for them
+    (`queue.waits_for`).  Return whether there are any."""
+    rows = context.db.rows(_MOVED_ELSEWHERE, folder.ino, folder.remote_id, LEAVERS)
+    found: list[items.Item] = []
+    for row in rows:
+        node = tree.find(context.db, row["ino"])
+        item = await _look(context, node) if node is not None else None
+        if item is not None and item.parent is not None and item.parent.id == folder.remote_id:
+            found.append(item)
+    await context.remote_updates.apply(found)
+    return bool(found)
 
 
 async def _done(context: PushContext, task: queue.Task, *, seen: int = 0, by_us: bool = True) -> None:

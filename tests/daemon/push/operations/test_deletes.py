@@ -192,3 +192,31 @@ async def test_folder_is_deleted_after_a_file_that_may_have_been_made_in_it(
     look.set()
     await drive.sync()
     assert await drive.names() == [] and await other.paths() == []
+
+
+@pytest.mark.parametrize("name", ["other", "folder"])
+async def test_folder_into_which_a_move_without_an_answer_went_is_deleted(
+    drive: Drive, other: Remote, network: Network, name: str
+) -> None:
+    """The service has an item in it that is elsewhere here: its next move is about to take it out."""
+    await drive.write("file", b"x")
+    await drive.mkdir("folder")
+    await drive.sync()
+    network.lose_answer("PUT", "/files/")
+    moving, move = network.gate("PUT", "/files/", before=True)
+    await drive.rename("file", "folder/file")
+    await moving.wait()
+    await drive.rename("folder/file", "other")
+    asked, answer = network.gate("DELETE", "/folders/")
+    again, move_again = network.gate("PUT", "/files/", before=True)
+    await drive.rmdir("folder")
+    if name != "other":
+        await drive.rename("other", name)
+    move.set()
+    with trio.fail_after(10):
+        await asked.wait()
+        answer.set()
+        await again.wait()
+        move_again.set()
+    await drive.sync()
+    assert await drive.names() == await other.paths() == [name]
