@@ -94,6 +94,9 @@ class BlockDownloader:
         try:
             async with self._blocks.reserved(run.nbytes, spare=not run.urgent, pinned=run.pinned) as room:
                 await self._download(run, room)
+                if self._running == 1:
+                    # Until the program that waited has made its next request.
+                    await trio.sleep(SENT_SECONDS)
         except OSError as error:
             may_pass = run.urgent or self._blocks.can_pass_through(run.nbytes)
             if error.errno != errno.ENOSPC or run.pinned or not may_pass:
@@ -237,6 +240,3 @@ class BlockDownloader:
             # end before the readers have run.
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
-            if run.first > run.last and self._running == 1:
-                # Until the program that waited has made its next request.
-                await trio.sleep(SENT_SECONDS)
