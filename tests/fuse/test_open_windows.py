@@ -185,7 +185,8 @@ async def test_nobody_hears_who_does_not_look(
     before = fs.calls.copy()
     elsewhere.put("folder/new")
     await follows.wait_until_notified()
-    assert fs.calls == before
+    # Whoever lists the machine's file systems asks this one for its size.
+    assert set(fs.calls - before) <= {"statfs"}
     # One whose watch cannot be seen is thought to be there where somebody has listed.
     await outside(os.listdir, top / "folder")
     elsewhere.put("folder/newer")
