@@ -96,10 +96,10 @@ class LocalContents:
     async def settle(self, *contents: str) -> None:
         """Move contents that are marked clean to the cache's folder, where they may be evicted.
 
-        No effect on a content that has become dirty again.  Cancelled or failed (`OSError`): they stay in the
-        drafts folder until the next start.
+        No effect on others.  Cancelled or failed (`OSError`): they stay in the drafts folder until the next
+        start, or until this is called again.
         """
-        if not contents:
+        if not any(self._clean(sha1) for sha1 in contents):
             return
         # If a power failure takes back that they were sent, they must still be there.
         await self._db.sync_log()
@@ -128,7 +128,7 @@ class LocalContents:
                 self._contents.removed(content)
 
     def _clean(self, sha1: str) -> content_index.CachedContent | None:
-        """Return a content in the drafts folder that is marked clean; None if it has become dirty again."""
+        """Return the content if it is in the drafts folder and marked clean."""
         content = self._contents.find(sha1)
         return content if content is not None and content.dirty and self._is_clean(sha1) else None
 
@@ -192,10 +192,12 @@ class LocalContents:
             await threads.run_sync(shutil.copyfile, source, copy)
         except OSError:
             copy.unlink(missing_ok=True)
+            if not content.dirty:
+                return  # another call has moved it
             raise
         # atomic: no await from this check to the end.
-        if content.dropped or not self._is_clean(content.sha1):
-            copy.unlink()  # it was adopted again during the copy
+        if content.dropped or not content.dirty or not self._is_clean(content.sha1):
+            copy.unlink()  # during the copy it was adopted again, or moved by another call
             return
         copy.rename(target)
         source.unlink()

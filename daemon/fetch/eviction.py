@@ -64,6 +64,8 @@ class Eviction:
     async def _drop(self, found: evictable.Evictable) -> control.Freed:
         files = count = in_use = 0
         for batch in _batches(list(found.contents)):
+            # What has just been uploaded may still be among the drafts.
+            await self._settle(batch)
             gone = []
             coming = self._hydrator.coming()
             for sha1 in batch:
@@ -84,6 +86,12 @@ class Eviction:
         return control.Freed(
             files=files, bytes=count, unsent=found.unsent, pinned=found.pinned, in_use=in_use
         )
+
+    async def _settle(self, batch: Sequence[str]) -> None:
+        try:
+            await self._blocks.settle_clean(*batch)
+        except OSError as error:
+            log.warning("uploaded files could not be moved to the cache, and are not freed: %s", error)
 
 
 def _batches(sha1s: Sequence[str]) -> Iterator[Sequence[str]]:

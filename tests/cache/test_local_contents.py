@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import threading
 from pathlib import Path
 
@@ -274,68 +273,6 @@ async def test_flipped_bit_is_reported_after_power_cut(
     await cache.verify_all()
     assert (folders[1] / content.sha1).exists()
     await cache.aclose()
-
-
-async def test_settling_to_another_file_system_copies(
-    cache: Cache,
-    db: sqlite.Database,
-    sample: MakeSample,
-    tmp_path: Path,
-    folders: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    content = sample(2 * BLOCK)
-    await cache.adopt(db, content, tmp_path / "draft")
-    assert await cache.get(content, 0, 5) == content.data[:5]
-    rename = Path.rename
-
-    def other_file_system(path: Path, target: Path) -> Path:
-        if folders[1] in path.parents and folders[0] in target.parents:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", other_file_system)
-    await uploaded(cache, db, content.sha1)
-    assert cache.path(content.sha1) == folders[0] / content.sha1[:2] / content.sha1
-    assert await cache.get(content) == content.data
-    assert list(folders[1].iterdir()) == []
-    assert cache.usage() == content.size
-
-
-async def test_adoption_during_copy_keeps_draft(
-    cache: Cache,
-    db: sqlite.Database,
-    sample: MakeSample,
-    tmp_path: Path,
-    folders: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    content = sample(100)
-    await cache.adopt(db, content, tmp_path / "one")
-    await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
-    (tmp_path / "two").write_bytes(content.data)
-    rename, copyfile, copying, go_on = Path.rename, shutil.copyfile, threading.Event(), threading.Event()
-
-    def other_file_system(path: Path, target: Path) -> Path:
-        if folders[1] in path.parents and folders[0] in target.parents:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        return rename(path, target)
-
-    def slow(source: Path, target: Path) -> None:
-        copyfile(source, target)
-        copying.set()
-        go_on.wait(10)
-
-    monkeypatch.setattr(Path, "rename", other_file_system)
-    monkeypatch.setattr(shutil, "copyfile", slow)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(cache.settle_clean, content.sha1)
-        await trio.to_thread.run_sync(copying.wait, 10)
-        await cache.adopt_dirty([LocalFile(content.sha1, content.size, tmp_path / "two")], recording(content))
-        go_on.set()
-    assert cache.path(content.sha1) == folders[1] / content.sha1
-    assert await cache.get(content) == content.data
-    assert [path for path in folders[0].rglob("*") if path.is_file()] == []
 
 
 async def test_adopted_content_without_row_is_kept(cache: Cache, sample: MakeSample, tmp_path: Path) -> None:

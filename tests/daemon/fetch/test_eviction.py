@@ -14,6 +14,7 @@ from cmsfs.service.storage.store import Store
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
+from tests.support.patience import crowding
 
 SIZE = 200_000
 
@@ -126,6 +127,27 @@ async def test_pending_bytes_are_never_freed(
     assert await other.read("copy") == data(0)
     # Now it may go.
     assert await drive.agents.free("/d", unpin=False) == control.Freed(files=4, bytes=SIZE + 8000)
+
+
+async def test_uploaded_file_is_freed_while_another_is_being_uploaded(
+    drive: Drive, other: Remote, network: Network, nursery: trio.Nursery
+) -> None:
+    await other.folder("d")
+    arrived, go = network.gate("POST", "/content", before=True)
+    for number, name in enumerate("ab"):
+        await drive.write(f"d/{name}", data(number))
+    nursery.start_soon(drive.sync)
+    with trio.fail_after(20 * crowding()):
+        await arrived.wait()
+        while len(drive.ops()) > 1:
+            await trio.lowlevel.checkpoint()
+    # What has been uploaded leaves the drafts' folder when no upload is under way, and here.
+    assert await drive.agents.free("/d", unpin=False) == control.Freed(files=1, bytes=SIZE, unsent=1)
+    assert drive.agents.state.blocks.usage() == 0
+    go.set()
+    await drive.sync()
+    for number, name in enumerate("ab"):
+        assert await drive.read(f"d/{name}") == data(number)
 
 
 async def test_what_is_open_stays(drive: Drive, other: Remote) -> None:
