@@ -94,7 +94,7 @@ class BlockDownloader:
         try:
             async with self._blocks.reserved(run.nbytes, spare=not run.urgent, pinned=run.pinned) as room:
                 await self._download(run, room)
-                if self._running == 1:
+                if run.urgent and self._running == 1:
                     # Until the program that waited has made its next request.
                     await trio.sleep(SENT_SECONDS)
         except OSError as error:
