@@ -7,10 +7,12 @@ Rule: an update is dropped only if it was applied or is already present (`merge.
 
 import logging
 from collections.abc import Callable
+from sqlite3 import Connection
 
 import trio
 
 from cmsfs import errors
+from cmsfs.replica import tree
 from cmsfs.replica.merge import local_work
 from cmsfs.replica.merge.local_work import DeferredUpdate
 from cmsfs.replica.nodes import ItemKey
@@ -79,10 +81,18 @@ class DeferredUpdates:
         believed = {key: sequence for key, sequence in known.items() if sequence is not None}
         answers = await self._context.ask(keys)
         new = new_folders.new_folders(answers.found)
+        nodes = (tree.find_remote(db, one.kind, one.id) for one in answers.gone)
+        folders = {node.parent for node in nodes if node is not None and node.parent is not None}
+
+        def mark_unlisted(conn: Connection) -> None:
+            # They may be away for a moment, with a folder above them: back in it unchanged, they are no news.
+            for ino in folders:
+                tree.mark_unlisted(conn, ino)
+
         # An update without a usable answer stays deferred.
         settled = [one for one in found if (one.kind, one.id) not in answers.unread]
         made = await self._context.remote_updates.apply(
-            answers.found, answers.gone, settled=settled, believed=believed
+            answers.found, answers.gone, settled=settled, believed=believed, note=mark_unlisted
         )
         new_folders.list_soon(new)
         if asked:

@@ -286,3 +286,19 @@ async def test_deferred_updates_retry_despite_others(
         if network.count("GET", f"/files/{number}") > before:
             asked.append(second)
     assert asked == [0, 4, 12, 28, 60, 124, 252, 508, 1020]
+
+
+async def test_item_that_was_away_with_its_folder_for_a_moment_is_back(drive: Drive, other: Remote) -> None:
+    """It comes back unchanged, which is no news; whoever opens its folder finds it."""
+    folder = await other.folder("d")
+    number = await other.file("f", b"first", folder)
+    assert await drive.names("d") == ["f"]
+    await other.client.items.delete("folder", folder, recursive=True)
+    update = DeferredUpdate(NodeKind.FILE, number, local_work.ANYHOW, await drive.ino("d/f"))
+    await drive.db.write(lambda conn: local_work.defer(conn, update))
+    await drive.agents.deferred_updates.settle()
+    await other.client.items.restore("folder", folder)
+    assert await drive.names("d") == ["f"]
+    assert await drive.read("d/f") == b"first"
+    await settled(drive)
+    assert await drive.names("d") == ["f"]
