@@ -330,9 +330,10 @@ def retry(conn: Connection, op: Op, *, not_before_ns: int, error: str) -> None:
 def retry_task(conn: Connection, task: Task, *, not_before_ns: int, error: str) -> None:
     """As `retry`; if it was a move of an item that another node has by now, that node's move finds out
     whether the item was moved."""
-    owner = tree.remote_at(conn, task.node.kind, task.node.remote_id) if task.node.remote_id else None
-    if task.op.kind is OpKind.MOVE and owner is not None and owner.ino != task.op.ino:
-        op_rows.record_tried_move(conn, owner.ino)
+    if task.op.kind is OpKind.MOVE and task.node.remote_id is not None:
+        owner = tree.remote_at(conn, task.node.kind, task.node.remote_id)
+        if owner is not None and owner.ino != task.op.ino:
+            op_rows.record_tried_move(conn, owner.ino)
     retry(conn, task.op, not_before_ns=not_before_ns, error=error)
 
 

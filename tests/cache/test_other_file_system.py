@@ -17,25 +17,30 @@ from cmsfs.cache.local_contents import LocalFile
 from tests.cache.conftest import Cache, MakeSample, recording
 
 
+@pytest.fixture(autouse=True)
+def other_file_system(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have renames from the drafts to the cache fail as between file systems."""
+    rename = Path.rename
+
+    def refuse(path: Path, target: Path) -> Path:
+        if folders[1] in path.parents and folders[0] in target.parents:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+
+
 async def test_settling_to_another_file_system_copies(
     cache: Cache,
     db: sqlite.Database,
     sample: MakeSample,
     tmp_path: Path,
     folders: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     content = sample(2 * BLOCK)
     await cache.adopt(db, content, tmp_path / "draft")
     assert await cache.get(content, 0, 5) == content.data[:5]
-    rename = Path.rename
 
-    def other_file_system(path: Path, target: Path) -> Path:
-        if folders[1] in path.parents and folders[0] in target.parents:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", other_file_system)
     await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
     await cache.settle_clean(content.sha1)
     assert cache.path(content.sha1) == folders[0] / content.sha1[:2] / content.sha1
@@ -56,19 +61,13 @@ async def test_adoption_during_copy_keeps_draft(
     await cache.adopt(db, content, tmp_path / "one")
     await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
     (tmp_path / "two").write_bytes(content.data)
-    rename, copyfile, copying, go_on = Path.rename, shutil.copyfile, threading.Event(), threading.Event()
-
-    def other_file_system(path: Path, target: Path) -> Path:
-        if folders[1] in path.parents and folders[0] in target.parents:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        return rename(path, target)
+    copyfile, copying, go_on = shutil.copyfile, threading.Event(), threading.Event()
 
     def slow(source: Path, target: Path) -> None:
         copyfile(source, target)
         copying.set()
         go_on.wait(10)
 
-    monkeypatch.setattr(Path, "rename", other_file_system)
     monkeypatch.setattr(shutil, "copyfile", slow)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cache.settle_clean, content.sha1)
@@ -95,13 +94,8 @@ async def test_content_is_copied_to_the_cache_by_two_callers(
     content = sample(2 * BLOCK)
     await cache.adopt(db, content, tmp_path / "draft")
     await db.write(lambda conn: content_table.mark_clean(conn, content.sha1))
-    rename, copyfile, is_moved = Path.rename, shutil.copyfile, threading.Event()
+    copyfile, is_moved = shutil.copyfile, threading.Event()
     both, callers = threading.Barrier(2, timeout=10), itertools.count()
-
-    def other_file_system(path: Path, target: Path) -> Path:
-        if folders[1] in path.parents and folders[0] in target.parents:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        return rename(path, target)
 
     def in_turn(source: Path, target: Path) -> None:
         is_first = next(callers) == 0
@@ -119,7 +113,6 @@ async def test_content_is_copied_to_the_cache_by_two_callers(
         await cache.settle_clean(content.sha1)
         is_moved.set()
 
-    monkeypatch.setattr(Path, "rename", other_file_system)
     monkeypatch.setattr(shutil, "copyfile", in_turn)
     async with trio.open_nursery() as nursery:
         for _ in range(2):
