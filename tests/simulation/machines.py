@@ -70,7 +70,7 @@ async def open_client(
 class Process(abc.ABC):
     """A service or drive that runs in one simulated process at a time, and the folders of its state."""
 
-    def __init__(self, world: World, disks: Disks, name: str, folders: list[Path]) -> None:
+    def __init__(self, world: World, disks: Disks, name: str) -> None:
         self.world = world
         self.disks = disks
         self.power_cuts: list[float] = []  # when its power was cut
@@ -80,12 +80,16 @@ class Process(abc.ABC):
         self.leaked_fds: set[int] = set()  # descriptors left open by killed processes
         self._after_kill: list[Callable[[], None]] = []
         self.name = name
-        self.folders = folders
         self.is_alive = False
         self.is_dying = False
         self.deaths = 0
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
+
+    @property
+    @abc.abstractmethod
+    def folders(self) -> list[Path]:
+        """The folders of its files."""
 
     @property
     def is_up(self) -> bool:
@@ -195,11 +199,15 @@ class Service(Process):
     """The embedded service, which can be killed and restarted."""
 
     def __init__(self, world: World, disks: Disks, root: Path) -> None:
-        super().__init__(world, disks, "service", [root])
+        super().__init__(world, disks, "service")
         self.root = root
         self.store: store.Store = None
         self._transport: httpx.AsyncBaseTransport | None = None
         self._nursery: trio.Nursery = None
+
+    @property
+    def folders(self) -> list[Path]:
+        return [self.root]
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         async with store.open_store(self.root) as self.store, trio.open_nursery() as nursery:
@@ -258,7 +266,7 @@ class Machine(Process):
         self, world: World, disks: Disks, name: str, service: Service, user: int, settings: config.Settings
     ) -> None:
         settings.paths.ensure()
-        super().__init__(world, disks, name, [settings.paths.state, settings.paths.cache])
+        super().__init__(world, disks, name)
         self.settings = settings
         self.user = user
         # The id of the only folder that the drive shows.
@@ -276,6 +284,11 @@ class Machine(Process):
         self.task: trio.lowlevel.Task = None  # parent of all its tasks
         # Scopes of programs that wait for the drive.
         self._calls: set[trio.CancelScope] = set()
+
+    @property
+    def folders(self) -> list[Path]:
+        # They follow the settings, which change for a drive of one folder.
+        return [self.settings.paths.state, self.settings.paths.cache]
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         self.task = trio.lowlevel.current_task()
