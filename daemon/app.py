@@ -185,13 +185,13 @@ class Agent(Composition):
         """Start all other agents."""
         self._is_started = True
         state, with_priority = self.state, request_scheduler.run_with_priority
-        send = functools.partial(self.account.once_known, self.push.run)
         agents.start_soon(threads.run_sync, replaced_files.load_the_rest, name="late modules")
         agents.keep(self.health.run, self.account.who, name="health")
         agents.keep(self.login_watch.run, name="login watch")
         agents.keep(self._watch_network, name="network")
         agents.keep(self._delay_shutdowns, name="shutdowns")
-        agents.keep(with_priority, Priority.UPLOAD, send, name="push")
+        agents.keep(with_priority, Priority.UPLOAD, self.account.once_known, self.push.run, name="push")
+        agents.keep(state.drafts.hashes.run, name="early hashes")
         agents.keep(with_priority, Priority.CHANGES, self.pull.run, name="pull")
         agents.keep(with_priority, Priority.CHANGES, self.deferred_updates.run, name="deferred updates")
         agents.keep(self.reconciler.run, name="reconciler")

@@ -158,6 +158,11 @@ class Draft:
                     with self._state:
                         written = _pwrite_all(fd, data, offset)
                         self._wrote(offset, data[:written])
+            except OSError:
+                # Some of the bytes may be in the file, and who has read it without the lock must know.
+                with self._state:
+                    self.generation += 1
+                raise
             finally:
                 self.release()
         return written

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 from cmsfs.journal import draft_rows
 from cmsfs.journal.draft import Commit, Draft, DraftVersion
 from cmsfs.journal.draft_files import DraftFiles
+from cmsfs.journal.early_hashes import EarlyHashes
 from cmsfs.journal.extents import Extents
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
@@ -54,6 +55,7 @@ class Drafts:
         # Those that somebody remembers, of drafts in memory or not.
         self._versions: WeakValueDictionary[int, DraftVersion] = WeakValueDictionary()
         self._opened = DraftFiles()
+        self.hashes = EarlyHashes()
         self._commit: Commit = functools.partial(db.write, durable=True)
         # Whether the disk has so much room that the file of a small draft can be made later.
         self.has_much_room: Callable[[], bool] = lambda: True
@@ -177,6 +179,7 @@ class Drafts:
         """Forget a draft whose row is deleted; return its file, which the caller must unlink."""
         self._unsent_since.pop(draft_id, None)
         self._opened.fileless.discard(draft_id)
+        self.hashes.forget(draft_id)
         # Even if the draft is not in memory: an open file takes up space after it is unlinked.
         self._opened.retire(self._place(draft_id))
         draft = self._live.pop(draft_id, None)

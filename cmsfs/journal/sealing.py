@@ -1,15 +1,16 @@
 """Sealing: turns a draft that is no longer written into content, identified by its SHA-1.
 
-Called by the push just before an upload.  The steps: fill the holes from the base, fsync, hash, link the file
-as content, commit, and unlink the draft once the commit is durable (with the next group).  A crash between
-any two steps leaves either the unchanged draft or the content with a second name; `recovery` tells which.
+Called by the push just before an upload.  The steps: fill the holes from the base, fsync, hash (a large draft
+mostly has been, see `early_hashes`), link the file as content, commit, and unlink the draft once the commit
+is durable (with the next group).  A crash between any two steps leaves either the unchanged draft or the
+content with a second name; `recovery` tells which.
 """
 
 import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sqlite3 import Connection
 
 import trio
@@ -60,6 +61,8 @@ class _Candidate:
     # Whether some of it may not be on disk yet.
     fsync: bool
     data: bytes = b""
+    # Of all its bytes, if it is known already.
+    sha1: str | None = None
 
 
 # Called inside the transaction in which these drafts become content.
@@ -107,6 +110,7 @@ class Sealer:
         async with draft.lock:
             one = _candidate(draft)
         try:
+            one = replace(one, sha1=await self._drafts.hashes.of(draft, one.generation))
             (found,) = await threads.run_sync(_read_all, [one])
             crashpoints.reached(Point.SEAL_HASHED)
             async with draft.lock:
@@ -249,7 +253,7 @@ def _in_memory(draft: Draft) -> _Candidate | None:
 
 
 def _read_all(taken: Sequence[_Candidate]) -> list[Sealed]:
-    """Fsync and hash each file; return the contents that they would become."""
+    """Fsync each file, and hash it unless that is done; return the contents that they would become."""
     found = []
     for one in taken:
         if one.fd is None:
@@ -260,16 +264,21 @@ def _read_all(taken: Sequence[_Candidate]) -> list[Sealed]:
         else:
             if one.fsync:
                 os.fsync(one.fd)
-            data = os.pread(one.fd, min(one.size, PIECE), 0)
-        digest = hashlib.sha1(data, usedforsecurity=False)
-        offset = len(data)
-        while chunk := os.pread(one.fd, PIECE, offset) if one.fd is not None and one.size > PIECE else b"":
-            digest.update(chunk)
-            offset += len(chunk)
+            data = os.pread(one.fd, min(one.size, PIECE if one.sha1 is None else entropy.HEAD), 0)
+        sha1 = _sha1(one, data) if one.sha1 is None else one.sha1
         kept = data if one.size <= SMALL else None
         is_strange = entropy.looks_encrypted(data[: entropy.HEAD])
-        found.append(Sealed(one.draft.ino, digest.hexdigest(), one.size, kept, is_strange))
+        found.append(Sealed(one.draft.ino, sha1, one.size, kept, is_strange))
     return found
+
+
+def _sha1(one: _Candidate, first: bytes) -> str:
+    digest = hashlib.sha1(first, usedforsecurity=False)
+    offset = len(first)
+    while chunk := os.pread(one.fd, PIECE, offset) if one.fd is not None and one.size > PIECE else b"":
+        digest.update(chunk)
+        offset += len(chunk)
+    return digest.hexdigest()
 
 
 def _become_content(conn: Connection, draft: Draft, sealed: Sealed) -> None:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 
@@ -100,10 +101,10 @@ def with_priority(on: Priority | RequestContext) -> Iterator[None]:
         _errand.reset(token)
 
 
-async def run_with_priority(on: Priority, do: Callable[[], Awaitable[None]]) -> None:
+async def run_with_priority(on: Priority, do: Callable[..., Awaitable[None]], *args: Any) -> None:
     """Await `do` with this priority; for tasks."""
     with with_priority(on):
-        await do()
+        await do(*args)
 
 
 class Bucket:

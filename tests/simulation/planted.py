@@ -4,7 +4,6 @@ Each disables something that a promise of the drive depends on.
 """
 
 import contextlib
-import contextvars
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ import httpx
 
 from cmsfs import errors
 from cmsfs.cache import content_table
-from cmsfs.cache.blocks import BLOCK
-from cmsfs.client.content.files import FilesApi
 from cmsfs.journal import group_commit, queue, recovery
 from cmsfs.journal.draft import Draft
 from cmsfs.journal.extents import Extents
@@ -26,13 +23,12 @@ from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.vfs.tree import files, renaming
 from cmsfs.vfs.tree.attributes import OpenResult
 from cmsfs.vfs.tree.filesystem import Filesystem
-from daemon.fetch.block_download import BlockDownloader
 from daemon.listing.folder_lister import FolderItems
 from daemon.pull import event_feed
 from daemon.pull.base_bytes import BaseBytes
 from daemon.pull.event_feed import EventFeed
 from daemon.push import conflicts, error_policy
-from tests.simulation import disk, planted_answers, planted_earlier, remembered, wire
+from tests.simulation import disk, planted_answers, planted_contents, planted_earlier, remembered, wire
 
 Put = Callable[[Any, str, Any], None]
 
@@ -298,29 +294,6 @@ def listed_without_a_page(put: Put) -> None:
     put(FolderItems, "_once", some)
 
 
-def wrong_range_resumed(put: Put) -> None:
-    """A resumed download requests a range one block too early."""
-    attempt, content = BlockDownloader._attempt, FilesApi.content
-    begun: dict[int, int] = {}
-    behind: contextvars.ContextVar[int] = contextvars.ContextVar("behind", default=0)
-
-    async def again(self: Any, run: Any, room: Any) -> None:
-        is_resumed = run.first > begun.setdefault(id(run), run.first)
-        token = behind.set(BLOCK if is_resumed else 0)
-        try:
-            await attempt(self, run, room)
-            begun.pop(id(run))
-        finally:
-            behind.reset(token)
-
-    def elsewhere(self: Any, file_id: str, *, first: int = 0, last: Any = None, version: Any = None) -> Any:
-        by = behind.get()
-        return content(self, file_id, first=first - by, last=last and last - by, version=version)
-
-    put(BlockDownloader, "_attempt", again)
-    put(FilesApi, "content", elsewhere)
-
-
 def folder_takes_no_child_along(put: Put) -> None:
     """Renaming a folder drops the pending operations of its children."""
     rename = renaming.apply
@@ -377,10 +350,11 @@ PLANTED: dict[str, Callable[[Put], None]] = {
         fsync_not_waited_for,
         base_too_new,
         listed_without_a_page,
-        wrong_range_resumed,
         folder_takes_no_child_along,
         planted_answers.damaged_download_shown,
         planted_answers.odd_event_ends_its_page,
+        planted_contents.early_hash_taken_for_later,
+        planted_contents.wrong_range_resumed,
         *planted_earlier.EARLIER,
     )
 }

@@ -26,6 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "fsync_not_waited_for": _POWER,
     "begun_counts_as_running": {"kills": True},
     "position_before_news": {"kills": True, "person": True, "feed": ""},
+    "early_hash_taken_for_later": {"parts": True},
     "wrong_range_resumed": _NETWORK | {"parts": True, "large": True, "tight": True},
     "unread_news_dropped": _NETWORK | {"lies": 0.1, "person": True},
     "listed_without_a_page": _NETWORK | {"filled": True, "rough": True, "profile": "box"},

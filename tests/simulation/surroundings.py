@@ -18,6 +18,7 @@ from cmsfs import config, disk_reserve
 from cmsfs.client import offers
 from cmsfs.client.content.folders import FoldersApi
 from cmsfs.client.transport.wire import Wire
+from cmsfs.journal import early_hashes, sealing
 from cmsfs.models.content import entries
 from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.service.access import calls
@@ -129,7 +130,8 @@ def page_cache(*, is_warm: bool) -> Iterator[None]:
 
 @contextmanager
 def small_parts() -> Iterator[None]:
-    """Let drives and service use multipart uploads for small files, and ranged downloads for larger ones."""
+    """Let drives and service treat small files as large: hashed early, sealed one by one, uploaded in parts.
+    Larger ones are downloaded in ranges."""
     shipped = config.profile
 
     def profile(settings: config.Settings) -> config.Profile:
@@ -138,6 +140,8 @@ def small_parts() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for holder, name, value in (
             (config, "profile", profile),
+            (early_hashes, "LARGE", PARTS_FROM),
+            (sealing, "SMALL", PARTS_FROM - 1),
             (models_upload_sessions, "MIN_FILE_SIZE", PARTS_FROM),
             (upload_sessions, "PART_SIZE", PART_BYTES),
             (upload_sessions, "MAX_PARTS", MOST_PARTS),

@@ -231,6 +231,7 @@ def _patched(world: World) -> Iterator[None]:
         put(chance, "uuid4", lambda: uuid.UUID(bytes=world.entropy(16), version=4))
         put(threads, "run_sync", world.in_thread)
         put(threads, "run_brief", world.in_thread)
+        put(threads, "check_cancelled", lambda: None)
         put(trio, "sleep", world.clock.sleep)
         put(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
         put(trio._core._run, "_r", random.Random(f"{world.seed} scheduler"))

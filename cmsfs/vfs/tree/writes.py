@@ -133,6 +133,7 @@ class FileWriter:
             await self._group_commit.sync_file(draft)
         crashpoints.reached(Point.CLOSE_RECORDED)
         self._group_commit.note(draft)
+        self._drafts.hashes.rests(draft)
 
     # ---- drafts ----
 
