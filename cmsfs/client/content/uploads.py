@@ -11,6 +11,7 @@ The caller looks it up, or sends it again and gets a conflict with its own file.
 """
 
 import enum
+import hashlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable
@@ -59,9 +60,13 @@ class BytesSource:
         self._data = data
         self.size = len(data)
 
-    def part(self, offset: int, size: int) -> Source:
+    def part(self, offset: int, size: int) -> "BytesSource":
         """Some of the bytes."""
         return BytesSource(self._data[offset : offset + size])
+
+    def sha1(self) -> str:
+        """Return the SHA-1 of the bytes."""
+        return hashlib.sha1(self._data, usedforsecurity=False).hexdigest()
 
     async def open(self) -> AsyncIterator[bytes]:
         for start in range(0, self.size, PIECE):
@@ -78,9 +83,21 @@ class FileSource:
         self._end = path.stat().st_size if size is None else None  # a file read to its end must not grow
         self.size = max(0, self._end - offset) if self._end is not None else size or 0
 
-    def part(self, offset: int, size: int) -> Source:
+    def part(self, offset: int, size: int) -> "FileSource":
         """Some of the bytes."""
         return FileSource(self._path, self._offset + offset, size)
+
+    def sha1(self) -> str:
+        """Return the SHA-1 of the bytes; blocking.  Raises `SourceChanged` if there are fewer."""
+        digest, done = hashlib.sha1(usedforsecurity=False), 0
+        with self._path.open("rb", buffering=0) as file:
+            while done < self.size:
+                data = os.pread(file.fileno(), min(PIECE, self.size - done), self._offset + done)
+                if not data:
+                    raise SourceChanged(f"it ends after {self._offset + done} bytes")
+                digest.update(data)
+                done += len(data)
+        return digest.hexdigest()
 
     def _read_small(self) -> bytes:
         with self._path.open("rb", buffering=0) as file:

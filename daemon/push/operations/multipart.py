@@ -54,7 +54,7 @@ async def send(
             purpose_of(target),
         )
         with context.health.request("upload"):
-            parts = await calls.send(session, source, progress=progress)
+            parts = await calls.send(session, source, progress=progress, is_new=resumed is None)
         crashpoints.reached(Point.PARTS_SENT)
         with (
             context.remote_updates.making(begun_for.folder_id, begun_for.name),

@@ -54,6 +54,8 @@ async def test_large_file_uploads_in_parts(drive: Drive, other: Remote, network:
     assert await other.read("f") == second
     assert ((await other.find("f")).id, await other.versions(kept)) == (kept, 2)
     assert network.count("POST", "/files/content") == 0
+    # Nothing can have arrived of what has just begun.
+    assert network.count("GET", "/upload_sessions/") == 0
     assert drive.db.rows("SELECT * FROM upload") == []
 
 
