@@ -91,9 +91,10 @@ def is_at_base(conn: Connection, node: Node) -> bool:
     return (folder, naming.remote_name(node)) == (node.base_parent, node.base_name)
 
 
-def record_touch(conn: Connection, ino: Ino, *, due_ns: int) -> None:
-    """Record a new modification time: a pending upload includes it, otherwise it is sent alone."""
-    node = tree.get(conn, ino)
+def record_touch(conn: Connection, ino: Ino, *, due_ns: int, node: Node | None = None) -> None:
+    """Record a new modification time: a pending upload includes it, otherwise it is sent alone.  `node`: the
+    row, if the caller has it."""
+    node = node or tree.get(conn, ino)
     is_shown = node.parent is not None
     if is_shown and node.kind is NodeKind.FILE and OpKind.UPLOAD not in pending(conn, ino):
         record(conn, ino, OpKind.TOUCH, due_ns=due_ns)

@@ -54,9 +54,11 @@ def folder_path(conn: Connection, folder: Ino) -> str | None:
     return "/".join(reversed(names))
 
 
-def for_new(conn: Connection, folder: Ino, name: str) -> int | None:
-    """Return the number for a new file at this place; None: use its row id."""
-    path = folder_path(conn, folder)
+def for_new(conn: Connection, folder: Ino | None, name: str, *, path: str | None = None) -> int | None:
+    """Return the number for a new file at this place; None: use its row id.  `path`: its folder's, if the
+    caller has it."""
+    if path is None and folder is not None:
+        path = folder_path(conn, folder)
     if path is None:
         return None
     number = of_place(path, name)

@@ -204,11 +204,12 @@ def insert(
     mode: int | None = None,
     local: bool = False,
     draft: int | None = None,
+    path: str | None = None,
 ) -> Ino:
-    """Insert a node; its place must be free.  `local`: it is never uploaded; `draft`: its contents."""
+    """Insert a node.  Its place is free; `local`: never uploaded; `draft`: contents; `path`: its folder's."""
     if mode is None:
         mode = FOLDER_MODE if kind is NodeKind.FOLDER else FILE_MODE
-    number = numbers.for_new(conn, parent, name) if kind is NodeKind.FILE and parent is not None else None
+    number = numbers.for_new(conn, parent, name, path=path) if kind is NodeKind.FILE else None
     cursor = conn.execute(
         "INSERT INTO node(parent, name, name_key, kind, mtime_ns, ctime_ns, mode, local, draft, number)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -129,17 +129,32 @@ class Entries:
             await self._allowed(above, NodeRight.WRITE)
         await self.listed(parent, above)
         due, now = self.due(), clock.time_ns()
+        # Mostly the program has just looked the name up.
+        known_at, is_free = self._db.ended, self._folder.is_absent(parent, name)
+        path = self._folder.path(parent) if kind is NodeKind.FILE else None
 
         def txn(conn: Connection) -> tuple[Ino, int | None]:
             folder = _folder(conn, parent, above if self._db.ended == at else None)
-            if (holder := tree.child_at(conn, parent, name)) is not None:
+            is_so = self._db.ended == known_at
+            holder = None if is_so and is_free else tree.child_at(conn, parent, name)
+            if holder is not None:
                 self._excluded.check(holder)
                 raise naming.name_clash(name, holder.name)
             local = self._local_names.covers(folder, name, kind)
             # A folder inherits the set-group-ID bit of its parent.
             bits = mode & 0o7777 | (folder.mode & stat.S_ISGID if kind is NodeKind.FOLDER else 0)
             draft = Drafts.insert(conn, None, None) if kind is NodeKind.FILE else None
-            ino = tree.insert(conn, parent, name, kind, now_ns=now, mode=bits, local=local, draft=draft)
+            ino = tree.insert(
+                conn,
+                parent,
+                name,
+                kind,
+                now_ns=now,
+                mode=bits,
+                local=local,
+                draft=draft,
+                path=path if is_so else None,
+            )
             tree.touch(conn, parent, now)
             insert(conn, ino, due, now, local)
             return ino, draft
@@ -234,7 +249,7 @@ class Entries:
         if node is None:
             raise errno_map.oserror(errno.ENOENT, call.old_name)
         naming.check(call.parent, call.name)
-        clash = tree.find_clash(self._db, call.parent, call.name)
+        clash = self._folder.find_clash(call.parent, call.name)
         target = clash if clash is not None and clash.name == call.name else None
         if target is not None and target.is_folder:
             await self.listed(target.ino)
@@ -303,11 +318,18 @@ class Entries:
     # ---- committing ----------------------------------------------------------------------------
 
     async def change(
-        self, txn: Callable[[Connection], T], *, lazily: bool = False, touches: tuple[Ino, int] | None = None
+        self,
+        txn: Callable[[Connection], T],
+        *,
+        lazily: bool = False,
+        touches: tuple[Ino, int] | None = None,
+        was: Node | None = None,
+        now: Node | None = None,
     ) -> T:
         """Commit a change of the tree, schedule its group commit, and wake the push.
 
-        `touches`: all that it does to folders is to set the times of this one.
+        `touches`: all that it does to folders is to set the times of this one; `was`, `now`: and all that it
+        does to this file.
         """
         began = -1
 
@@ -318,30 +340,35 @@ class Entries:
 
         result = await self._db.write_short(noted, lazily=lazily)
         if touches is not None:
-            self._folder.keep(began, *touches)
+            self._folder.keep(began, *touches, was=was, now=now)
         self._group_commit.note()
         self._push.wake()
         return result
 
     async def set_attributes(self, ino: Ino, changes: SetAttr) -> None:
         """Set permission bits and times; a changed modification time is sent to the service."""
-        due = self.due()
+        due, at, node, now = self.due(), self._db.ended, self._folder.find(ino), clock.time_ns()
+        mode = changes.mode & 0o7777 if changes.mode is not None else None
+        atime_ns = attributes.clamped_time(changes.atime_ns)
+        mtime_ns = attributes.clamped_time(changes.mtime_ns)
 
         def txn(conn: Connection) -> None:
-            node_rows.set_attributes(
-                conn,
-                ino,
-                mode=changes.mode & 0o7777 if changes.mode is not None else None,
-                atime_ns=attributes.clamped_time(changes.atime_ns),
-                mtime_ns=attributes.clamped_time(changes.mtime_ns),
-                ctime_ns=clock.time_ns(),
-            )
+            node_rows.set_attributes(conn, ino, mode=mode, atime_ns=atime_ns, mtime_ns=mtime_ns, ctime_ns=now)
             if changes.mtime_ns is not None:
-                ops.record_touch(conn, ino, due_ns=due)
+                ops.record_touch(conn, ino, due_ns=due, node=node if self._db.ended == at else None)
 
         # As `cp -a` and `tar` do before they close a new file.
-        is_new = ino == self._newest
-        await self.change(txn, lazily=self._db.is_open and is_new, touches=(ino, 0) if is_new else None)
+        lazily = self._db.is_open and ino == self._newest
+        if node is None or node.is_folder:
+            await self.change(txn, lazily=lazily)
+            return
+        changed = node._replace(
+            mode=node.mode if mode is None else mode,
+            atime_ns=node.atime_ns if atime_ns is None else atime_ns,
+            mtime_ns=node.mtime_ns if mtime_ns is None else mtime_ns,
+            ctime_ns=now,
+        )
+        await self.change(txn, lazily=lazily, touches=(ino, 0), was=node, now=changed)
 
     def due(self) -> int:
         """Return when a change made now is due to be sent, in nanoseconds."""

@@ -40,7 +40,7 @@ class FileIO:
     """Reads and writes of file contents."""
 
     def __init__(self, context: TreeContext, handles: Handles, reaper: Reaper, listings: Snapshots) -> None:
-        self._db = context.db
+        self._db, self._folder = context.db, context.folder
         self._blocks = context.blocks
         self._drafts = context.drafts
         self._hydrator = context.hydrator
@@ -100,7 +100,7 @@ class FileIO:
             await self._db.write(lambda conn: None)
         try:
             file, node = self._open.get(ino), None
-            if file is None and (node := tree.find(self._db, ino)) is None:
+            if file is None and (node := self._folder.find(ino)) is None:
                 raise errno_map.oserror(errno.ESTALE, f"ino {ino}")
             if node is None or node.parent is None:
                 self._check_name(ino)

@@ -130,11 +130,11 @@ class Filesystem:
         naming.check_length(name)
         if name in (".", ".."):
             return self._looked_up(self.above(parent) if name == ".." else self._undeleted(parent))
-        node = tree.find_child(self._db, parent, name)
-        if node is None and not self._folder.is_listed(parent):
+        node = self._folder.find_clash(parent, name)
+        if (node is None or node.name != name) and not self._folder.is_listed(parent):
             await self._entries.listed(parent)
-            node = tree.find_child(self._db, parent, name)
-        if node is None or self.excluded.hides(node):
+            node = self._folder.find_clash(parent, name)
+        if node is None or node.name != name or self.excluded.hides(node):
             raise errno_map.oserror(errno.ENOENT, name)
         # atomic: no await until the reply
         self.inodes.looked_up(node.ino)
