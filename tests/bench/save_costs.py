@@ -4,6 +4,7 @@
 as in `hops.py`; the calls are those that the handlers of `cmsfs.fuse` make for
 
     a new file        look the name up, create, write, flush, release, forget
+    a copied file     a new file, three folders deep, of which times and mode are set, as `cp -a` does
     a temporary file  a new file that is fsynced, renamed, and removed
 
 and beside the processor's time a file it counts transactions and those of them that changed nothing,
@@ -30,6 +31,7 @@ import trio.testing
 
 from cmsfs.replica.nodes import ROOT
 from cmsfs.runtime import threads
+from cmsfs.vfs.tree.attributes import SetAttr
 from daemon import app
 
 SIZE = 10_000
@@ -121,6 +123,27 @@ async def save(drive: app.Agent, folder: int, number: int, data: bytes) -> None:
     drive.shown.forget([(ino, 1)])
 
 
+async def copied(drive: app.Agent, folder: int, number: int, data: bytes) -> None:
+    shown, name = drive.shown, f"copied {number}"
+    for above in ("a", "b", "c"):
+        try:
+            folder = (await shown.lookup(folder, above)).ino
+        except FileNotFoundError:
+            folder = (await shown.mkdir(folder, above, 0o755)).ino
+    try:
+        await shown.lookup(folder, name)
+    except FileNotFoundError:
+        pass
+    opened, made = await shown.create(folder, name, 0o600, os.O_WRONLY)
+    await shown.write(opened.fh, 0, data)
+    await shown.setattr(made.ino, SetAttr(atime_ns=number, mtime_ns=number), opened.fh)
+    await shown.setattr(made.ino, SetAttr(mode=0o644), opened.fh)
+    await shown.flush(opened.fh)
+    await shown.release(opened.fh)
+    shown.getattr(folder)
+    shown.forget([(made.ino, 1)])
+
+
 async def temporary(drive: app.Agent, folder: int, number: int, data: bytes) -> None:
     shown = drive.shown
     old, new = f"tmp {number}", f"done {number}"
@@ -172,7 +195,11 @@ def main() -> None:
     parser.add_argument("--statements", action="store_true")
     parser.add_argument("--plain", action="store_true", help="count nothing, so that it costs nothing")
     chosen = parser.parse_args()
-    cycles: dict[str, Cycle] = {"a new file": save, "a temporary file": temporary}
+    cycles: dict[str, Cycle] = {
+        "a new file": save,
+        "a copied file": copied,
+        "a temporary file": temporary,
+    }
     for what, cycle in cycles.items():
         counts = Counts()
         if not chosen.plain:
