@@ -10,6 +10,8 @@ from pathlib import Path
 
 import trio
 
+from cmsfs.wakeup import LockGuard
+
 # Bytes per read from the socket, and per encryption before sending.
 READ_SIZE = 256 * 1024
 WRITE_SIZE = 256 * 1024
@@ -81,7 +83,7 @@ class TlsStream:
 
     async def send_all(self, data: bytes) -> None:
         view = memoryview(data)
-        async with self._sending:
+        async with LockGuard(self._sending):  # a response does not wait for another pass of the loop
             for start in range(0, len(view), WRITE_SIZE):
                 part = view[start : start + WRITE_SIZE]
                 try:
