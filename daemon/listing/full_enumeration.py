@@ -1,4 +1,4 @@
-"""Enumerates the whole tree by search, window after window, resumable over restarts.
+"""Enumerates the whole tree by search, window after window, two at a time, resumable over restarts.
 
 The remaining work is one value in the replica, updated with every finished window: the windows, the
 generation, and the spans in which items changed.  Folders shown by a window are marked; when all windows are
@@ -11,6 +11,7 @@ Rule: unseen items are removed only if no span that could contain them changed, 
 the deletion (`deletion_check`).
 """
 
+import contextlib
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from cmsfs.replica.merge import listing_diff
 from cmsfs.replica.nodes import ROOT
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 from daemon.core import concurrency, request_scheduler
 from daemon.core.health import Health
 from daemon.core.remote_updates import RemoteUpdates
@@ -88,10 +90,11 @@ class FullEnumeration:
         self._running = trio.Lock()
         self._waiters: list[Callable[[], None]] = []
         self._windows_worth = trio.CancelScope()
-        # Windows of the plan, or to come into it, that were looked at while the one before was read; and
-        # those that are probably large.
-        self._ready: dict[search_windows.SearchWindow, search_windows.PreparedWindow] = {}
+        # Windows of the plan that are being read, with the number of items that came so far; and those that
+        # are probably large.
+        self._under_way: dict[search_windows.SearchWindow, int] = {}
         self._large: set[search_windows.SearchWindow] = set()
+        self._ended = Signal()
         self.plan: EnumerationPlan | None = None
 
     @property
@@ -127,13 +130,10 @@ class FullEnumeration:
             if left is None and tree.is_listed(self._db, ROOT):
                 return True
             self.plan = plan = left or await self._begun()
-            self._ready.clear()
+            self._under_way.clear()
             self._large.clear()
             with self._walks.enumerating(ROOT) as enumeration, trio.CancelScope() as self._windows_worth:
-                before = plan.items
-                while plan.windows:
-                    await self._next(plan, enumeration)
-                    enumeration.total = None if _is_uncounted(plan) else plan.total - before
+                await self._all(plan, enumeration)
             if self._windows_worth.cancelled_caught:
                 return False
             await self._conclude(plan)
@@ -196,8 +196,93 @@ class FullEnumeration:
 
         return await self._db.write(txn)
 
-    async def _next(self, plan: EnumerationPlan, enumeration: RunningEnumeration) -> None:
-        window = plan.windows[-1]
+    async def _all(self, plan: EnumerationPlan, enumeration: RunningEnumeration) -> None:
+        """Take the windows of the plan, two at a time: while one is read, the next is looked at, and begun
+        when only the last pages of that one are left, so that neither side waits for the other."""
+        before = plan.items
+        looking, reading = trio.Lock(), trio.Semaphore(1)
+        turns = trio.CapacityLimiter(search_windows.PAGES_AT_ONCE)
+
+        async def work(_: int) -> None:
+            while True:
+                async with looking:
+                    ready = await self._next(plan)
+                if ready is None:
+                    return
+                window, first = ready
+                enumeration.total = None if _is_uncounted(plan) else plan.total - before
+                await reading.acquire()
+                pass_on = contextlib.ExitStack()
+                pass_on.callback(reading.release)
+                with pass_on, self._priority():
+                    found = await self._taken(plan, enumeration, window, first, turns, pass_on.close)
+                plan.windows.remove(window)
+                plan.items += found.items - self._under_way.pop(window)
+                if not (found.stable and found.whole):
+                    plan.restless.append((window.start, window.end))
+                await self._keep(plan)
+                enumeration.total = None if _is_uncounted(plan) else plan.total - before
+                self._ended.pulse()
+
+        await concurrency.for_each(range(2), work, tasks=2)
+
+    def _priority(self) -> contextlib.AbstractContextManager[None]:
+        # A program that starts to wait gets priority from the next window on.
+        return request_scheduler.with_priority(Priority.INTERACTIVE if self._waiters else Priority.LISTING)
+
+    async def _keep(self, plan: EnumerationPlan) -> None:
+        """Store the rest of the plan; a window that is under way will be read again after a restart."""
+        items = plan.items - sum(self._under_way.values())
+        text = plan.model_copy(update={"items": items}).model_dump_json()
+        await self._db.write(lambda conn: kv_store.put(conn, kv_store.CRAWL, text))
+
+    async def _next(self, plan: EnumerationPlan) -> tuple[search_windows.SearchWindow, EntryPage] | None:
+        """Return the next window, which is under way then, with its first page; None: there is none left.
+
+        Those that are too large are split before.
+        """
+        while waiting := [one for one in plan.windows if one not in self._under_way]:
+            window = waiting[-1]
+            is_of_kind = window == search_windows.SearchWindow(kind=window.kind)
+            # The items of a kind are counted when those of the one before are known.
+            while is_of_kind and self._under_way:
+                await self._ended.wait()
+            with self._priority():
+                first = None
+                if is_of_kind or not self._under_way:
+                    first = await self._windows.page(self._query, search_windows.CREATED, window)
+                    plan.total += first.total_count if is_of_kind else 0
+                    await self._give_up_if_listed()
+                ready = await self._windows.prepare(
+                    self._query,
+                    search_windows.CREATED,
+                    window,
+                    first=first,
+                    is_large=window in self._large,
+                )
+            if ready.first is not None:
+                self._under_way[window] = 0
+                return window, ready.first
+            at = plan.windows.index(window)
+            plan.windows[at : at + 1] = ready.parts
+            self._large.update(ready.large)
+            await self._keep(plan)
+        return None
+
+    async def _taken(
+        self,
+        plan: EnumerationPlan,
+        enumeration: RunningEnumeration,
+        window: search_windows.SearchWindow,
+        first: EntryPage,
+        turns: trio.CapacityLimiter,
+        nearly_done: Callable[[], None],
+    ) -> search_windows.EnumerationResult:
+        """Take a window whose first page is known."""
+        if window == search_windows.FOLDERS and (
+            known := await known_folders(self._db, ROOT, plan.since or plan.generation, first)
+        ):
+            return await self._taken_as_known(plan, enumeration, known)
 
         async def take(found: Sequence[Entry]) -> None:
             await self._remote_updates.apply(found, generation=plan.generation)
@@ -205,40 +290,23 @@ class FullEnumeration:
             if folders:
                 await self._db.write(lambda conn: tree.mark_seen(conn, folders, plan.generation))
             plan.items += len(found)
+            self._under_way[window] += len(found)
             enumeration.took(len(found))
             for progress in self._waiters:
                 progress()
 
-        before = plan.items
-        # A program that starts to wait gets priority from the next window on.
-        with request_scheduler.with_priority(Priority.INTERACTIVE if self._waiters else Priority.LISTING):
-            ready = self._ready.pop(window, None)
-            if ready is None:
-                first = await self._windows.page(self._query, search_windows.CREATED, window)
-                if window == search_windows.SearchWindow(kind=window.kind):
-                    plan.total += first.total_count
-                await self._give_up_if_listed()
-                ready = await self._windows.prepare(self._query, search_windows.CREATED, window, first=first)
-            if ready.first is None:
-                found = None
-            elif window == search_windows.FOLDERS and (
-                known := await known_folders(self._db, ROOT, plan.since or plan.generation, ready.first)
-            ):
-                found = await self._found_known(plan, enumeration, known)
-            else:
-                found = await self._taken(plan, ready.first, take)
-        plan.windows.pop()
-        if found is None:
-            plan.windows += ready.parts
-            self._large.update(ready.large)
-        else:
-            plan.items = before + found.items
-            if not (found.stable and found.whole):
-                plan.restless.append((window.start, window.end))
-        text = plan.model_dump_json()
-        await self._db.write(lambda conn: kv_store.put(conn, kv_store.CRAWL, text))
+        return await self._windows.taken(
+            query=self._query,
+            axis=search_windows.CREATED,
+            window=window,
+            first=first,
+            take=take,
+            attempts=search_windows.ATTEMPTS,
+            turns=turns,
+            nearly_done=nearly_done,
+        )
 
-    async def _found_known(
+    async def _taken_as_known(
         self, plan: EnumerationPlan, enumeration: RunningEnumeration, folders: list[str]
     ) -> search_windows.EnumerationResult:
         """Take the folders as if their window had shown them."""
@@ -250,43 +318,6 @@ class FullEnumeration:
         await self._db.write(txn)
         enumeration.took(len(folders))
         return search_windows.EnumerationResult(items=len(folders), total=len(folders))
-
-    async def _taken(
-        self, plan: EnumerationPlan, first: EntryPage, take: search_windows.Take
-    ) -> search_windows.EnumerationResult:
-        """Take the next window, whose first page is known, and look at the one after it meanwhile."""
-        found: list[search_windows.EnumerationResult] = []
-
-        async def read() -> None:
-            found.append(
-                await self._windows.taken(
-                    query=self._query,
-                    axis=search_windows.CREATED,
-                    window=plan.windows[-1],
-                    first=first,
-                    take=take,
-                    attempts=search_windows.ATTEMPTS,
-                )
-            )
-
-        async def look() -> None:
-            if len(plan.windows) > 1:
-                await self._look(plan.windows[-2])
-
-        jobs = (read, look)
-        await concurrency.for_each(jobs, lambda job: job(), tasks=len(jobs))
-        return found[0]
-
-    async def _look(self, window: search_windows.SearchWindow) -> None:
-        """Prepare a window, and the one that it begins with if it is split."""
-        if window == search_windows.SearchWindow(kind=window.kind):
-            return  # the items of a kind are counted when it is their turn
-        ready = self._ready[window] = await self._windows.prepare(
-            self._query, search_windows.CREATED, window, is_large=window in self._large
-        )
-        if ready.parts:
-            newest = ready.parts[-1]
-            self._ready[newest] = await self._windows.prepare(self._query, search_windows.CREATED, newest)
 
     async def _conclude(self, plan: EnumerationPlan) -> None:
         gone = [ino for ino, created in await self._unseen(plan) if not _is_in(created, plan.restless)]

@@ -12,7 +12,7 @@ an item that disappears can hide another one, which the totals reveal.
 Rule: only `stable` and `whole` together allow the conclusion that an item does not exist.
 """
 
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -240,11 +240,16 @@ class Windows:
         *,
         attempts: int = 1,
         turns: trio.CapacityLimiter | None = None,
+        nearly_done: Callable[[], None] = lambda: None,
     ) -> EnumerationResult:
-        """Take one window whose first page is known, as far as it can be read."""
+        """Take one window whose first page is known, as far as it can be read.
+
+        `turns` limits the requests of several windows together.  `nearly_done` is called each time when only
+        the pages in flight are left.
+        """
         turns = turns or trio.CapacityLimiter(PAGES_AT_ONCE)
         for left in range(attempts - 1, -1, -1):
-            found = await self._taken(query, axis, window, first, take, turns)
+            found = await self._taken(query, axis, window, first, take, turns, nearly_done)
             if found.stable or not left:
                 break
             first = await self.page(query, axis, window)
@@ -275,6 +280,7 @@ class Windows:
         first: EntryPage,
         take: Take,
         turns: trio.CapacityLimiter,
+        nearly_done: Callable[[], None],
     ) -> EnumerationResult:
         """Read all pages of a window once; the service may return smaller pages than requested."""
         total = first.total_count
@@ -299,10 +305,13 @@ class Windows:
             # Processing here and at the service run in parallel.
             await taken(page)
 
+        def offsets() -> Iterator[int]:
+            step = first.limit or MAX_LIMIT
+            yield from range(step, min(total, MAX_OFFSET), step)
+            nearly_done()
+
         await taken(first)
-        step = first.limit or MAX_LIMIT
-        end = min(total, MAX_OFFSET)
-        await concurrency.for_each(range(step, end, step), one, tasks=PAGES_AT_ONCE)
+        await concurrency.for_each(offsets(), one, tasks=PAGES_AT_ONCE)
         found.items = len(seen)
         return found
 

@@ -9,7 +9,6 @@ import pytest
 import trio
 import trio.testing
 
-from cmsfs import config
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from cmsfs.service.content import items
@@ -19,16 +18,6 @@ from cmsfs.sqlite import Connection
 from daemon.listing import folder_lister, search_lister, search_windows
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
-
-
-@pytest.fixture
-def settings(request: pytest.FixtureRequest) -> config.Settings:
-    """Those of an embedded service, or of the profile that a test names."""
-    made = config.Settings(settle_seconds=0, network_seconds=5)
-    if profile := getattr(request, "param", None):
-        addresses = dict.fromkeys(("base_url", "upload_url", "auth_url"), "http://service.test")
-        made = made.model_copy(update={"profile": profile} | addresses)
-    return made
 
 
 async def fill(
