@@ -64,27 +64,44 @@ def _place_of_number() -> int:
 _NUMBER_AT = _place_of_number()
 
 
+class EntryForm:
+    """The kernel's structure for the attributes of nodes, filled anew for each of many: pyfuse3 copies what a
+    listing is told.  Making one, with what all nodes have in common, takes longer than filling it."""
+
+    __slots__ = ("_mode_mask", "_number", "_result")
+
+    def __init__(self, owner: Owner) -> None:
+        self._mode_mask = ~owner.umask
+        self._result = result = pyfuse3.EntryAttributes()
+        self._number = ctypes.c_uint64.from_address(id(result) + _NUMBER_AT) if _NUMBER_AT else None
+        result.generation = 0  # inode numbers are never reused
+        result.st_uid = owner.uid
+        result.st_gid = owner.gid
+        result.st_rdev = 0
+        result.st_blksize = BLOCK_SIZE
+
+    def filled(self, found: attributes.Attributes) -> pyfuse3.EntryAttributes:
+        """Convert a node's attributes for the kernel; valid until the next call."""
+        result = self._result
+        ino, mode, size, nlink, atime_ns, mtime_ns, ctime_ns, timeout, number = found
+        result.st_ino = ino
+        if number and self._number is not None:
+            self._number.value = number
+        result.entry_timeout = timeout
+        result.attr_timeout = timeout
+        result.st_mode = mode & self._mode_mask
+        result.st_nlink = nlink
+        result.st_size = size
+        result.st_blocks = -(-size // _SECTOR)
+        result.st_atime_ns = atime_ns
+        result.st_mtime_ns = mtime_ns
+        result.st_ctime_ns = ctime_ns
+        return result
+
+
 def entry(found: attributes.Attributes, owner: Owner) -> pyfuse3.EntryAttributes:
     """Convert a node's attributes for the kernel."""
-    result = pyfuse3.EntryAttributes()
-    result.st_ino = found.ino
-    if found.number and _NUMBER_AT:
-        ctypes.c_uint64.from_address(id(result) + _NUMBER_AT).value = found.number
-    result.generation = 0  # inode numbers are never reused
-    result.entry_timeout = found.timeout
-    result.attr_timeout = found.timeout
-    result.st_mode = found.mode & ~owner.umask
-    result.st_nlink = found.nlink
-    result.st_uid = owner.uid
-    result.st_gid = owner.gid
-    result.st_rdev = 0
-    result.st_size = found.size
-    result.st_blksize = BLOCK_SIZE
-    result.st_blocks = -(-found.size // _SECTOR)
-    result.st_atime_ns = found.atime_ns
-    result.st_mtime_ns = found.mtime_ns
-    result.st_ctime_ns = found.ctime_ns
-    return result
+    return EntryForm(owner).filled(found)
 
 
 def writable(found: pyfuse3.EntryAttributes) -> pyfuse3.EntryAttributes:

@@ -132,16 +132,16 @@ class Operations(pyfuse3.Operations):
             after += 1
             if not pyfuse3.readdir_reply(token, name, convert.folder_entry(ino), after):
                 return
-        for line in await self._drive.readdir(fh, after - len(_DOTS)):
-            # atomic: no await between the reply and the lookup count, which the kernel lowers by `forget`.
+        form = convert.EntryForm(self._owner)
+        sent: list[Ino] = []
+        # atomic: no await between the reply and the lookup counts, which the kernel lowers by `forget`.
+        for entry, found, cookie in await self._drive.readdir(fh, after - len(_DOTS)):
             if not pyfuse3.readdir_reply(
-                token,
-                convert.raw_name(line.name),
-                convert.entry(line.attributes, self._owner),
-                line.cookie + len(_DOTS),
+                token, convert.raw_name(entry), form.filled(found), cookie + len(_DOTS)
             ):
-                return
-            self._drive.counted(line.attributes.ino)
+                break
+            sent.append(found.ino)
+        self._drive.counted(sent)
 
     def _dots(self, fh: int) -> list[tuple[bytes, Ino]]:
         ino = self._folders[fh]

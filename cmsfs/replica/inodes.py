@@ -18,6 +18,7 @@ reply that returns the inode, since the kernel may forget it at once.  The root 
 from array import array
 from base64 import b64decode, b64encode
 from collections import Counter
+from collections.abc import Iterable
 from sqlite3 import Connection
 from typing import Any
 
@@ -67,6 +68,13 @@ class Inodes:
     def looked_up(self, ino: Ino) -> None:
         if ino != ROOT:
             self._lookups.raise_(ino)
+
+    def listed(self, inos: Iterable[Ino]) -> None:
+        """Count lookups of these inodes, which a directory listing returns to the kernel, each at its current
+        place."""
+        for ino in inos:
+            self._lookups.raise_(ino)
+        self.fresh.listed(inos)
 
     def forgotten(self, ino: Ino, count: int) -> None:
         self._lookups.lower(ino, count)
@@ -210,10 +218,10 @@ class FreshNames:
         if found is not None and found[0] == (parent, name):
             self.known.add(ino)
 
-    def listed(self, ino: Ino) -> None:
-        """Called when a directory listing returns the inode to the kernel, at its current place."""
-        if ino in self._places:
-            self.known.add(ino)
+    def listed(self, inos: Iterable[Ino]) -> None:
+        """Called when a directory listing returns these inodes to the kernel, each at its current place."""
+        if self._places:
+            self.known.update([ino for ino in inos if ino in self._places])
 
     def opened(self, ino: Ino) -> None:
         """Called when one of the `known` inodes is opened: by this name."""

@@ -119,8 +119,14 @@ COLUMNS = (
 
 def node_from_row(row: sqlite3.Row) -> Node:
     """Convert a row selected with `COLUMNS` to a node."""
-    ino, parent, name, kind, *rest = row
-    return Node(ino, parent, name, KINDS[kind], *rest)
+    values = list(row)
+    values[_KIND] = KINDS[values[_KIND]]
+    # `Node(...)` is a function in Python: it takes twice as long.
+    return _new(Node, values)
+
+
+_KIND = Node._fields.index("kind")
+_new = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)

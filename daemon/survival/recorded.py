@@ -12,7 +12,7 @@ request fails with EIO and a line in the log.
 import errno
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,9 +69,10 @@ class RecordedDrive:
     async def lookup(self, parent: Ino, name: str) -> Attributes:
         return self._count_lookup(await self._drive.lookup(parent, name))
 
-    def counted(self, ino: Ino) -> None:
-        self._record.count_lookup(ino)
-        self._drive.counted(ino)
+    def counted(self, inos: Sequence[Ino]) -> None:
+        for ino in inos:
+            self._record.count_lookup(ino)
+        self._drive.counted(inos)
 
     def forget(self, pairs: list[tuple[Ino, int]]) -> None:
         self._drive.forget(pairs)

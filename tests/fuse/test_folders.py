@@ -103,6 +103,30 @@ async def test_readdir_begins_with_dot_entries(fs, top, outside):
     assert min(fs.lookups.values()) == 0  # none was taken back that was not counted, and the other way round
 
 
+async def test_entries_of_a_listing_keep_their_own_attributes(fs, top, outside):
+    fs.put("a", b"x" * 5000).mtime_ns = 10**18 + 7
+    fs.put("b", mode=0o40755)
+    fs.put("c", b"x")
+    fs.numbers[fs.ino("a")] = 1 << 56
+
+    def shown():
+        listing = Listing(top)
+        numbers = dict(listing.rest())
+        LIBC.closedir(listing.stream)
+        found = {name: (top / name).stat() for name in "abc"}
+        return {
+            name: (numbers[name], one.st_ino, oct(one.st_mode), one.st_size, one.st_blocks, one.st_mtime_ns)
+            for name, one in found.items()
+        }
+
+    assert await outside(shown) == {
+        "a": (1 << 56, 1 << 56, "0o100644", 5000, 10, 10**18 + 7),
+        "b": (fs.ino("b"), fs.ino("b"), "0o40755", 0, 0, fs.things[fs.ino("b")].mtime_ns),
+        "c": (fs.ino("c"), fs.ino("c"), "0o100644", 1, 1, fs.things[fs.ino("c")].mtime_ns),
+    }
+    assert fs.calls["lookup"] == 0
+
+
 async def test_a_position_in_a_listing_is_found_again(fs, top, outside):
     for number in range(600):
         fs.put(f"{number}")

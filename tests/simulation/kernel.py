@@ -76,8 +76,8 @@ class Kernel(KernelCache):
                     asked_at = self._version
                     lines = await self._drive.readdir(fh, after)
                     # atomic: no await until all are counted
+                    self._drive.counted([line.attributes.ino for line in lines])
                     for line in lines:
-                        self._drive.counted(line.attributes.ino)
                         self._add_dentry(inode.ino, line.name, line.attributes, asked_at)
                 if not lines:
                     return names

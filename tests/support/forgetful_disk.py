@@ -20,6 +20,7 @@ import random
 import shutil
 import stat
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -162,7 +163,7 @@ class ForgetfulDisk:
     def forget(self, pairs: list[tuple[Ino, int]]) -> None:
         pass
 
-    def counted(self, ino: Ino) -> None:
+    def counted(self, inos: Sequence[Ino]) -> None:
         pass
 
     def getattr(self, ino: Ino) -> Attributes:

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -183,8 +183,9 @@ class MemoryDrive:
         holders = (number for number, thing in self.things.items() if ino in thing.entries.values())
         return next(holders, ino)
 
-    def counted(self, ino: Ino) -> None:
-        self.lookups[ino] += 1
+    def counted(self, inos: Sequence[Ino]) -> None:
+        for ino in inos:
+            self.lookups[ino] += 1
 
     def releasedir(self, fh: int) -> None:
         self._called("releasedir")

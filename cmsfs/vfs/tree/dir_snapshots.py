@@ -13,6 +13,7 @@ from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from sqlite3 import Connection
 from typing import Any
 
@@ -38,13 +39,9 @@ class Snapshot:
 
     @classmethod
     def of(cls, rows: list[tuple[Ino, str]]) -> "Snapshot":
-        inos, ends, names = array("q"), array("q"), bytearray(b"\0")
-        for ino, name in rows:
-            inos.append(ino)
-            names += _raw(name)
-            ends.append(len(names))
-            names += b"\0"
-        return cls(inos, bytes(names), ends)
+        names = [_raw(name) for _, name in rows]
+        ends = array("q", accumulate([len(name) + 1 for name in names]))
+        return cls(array("q", [ino for ino, _ in rows]), b"\0".join([b"", *names, b""]), ends)
 
     def name(self, place: int) -> str:
         begin = self.ends[place - 1] + 1 if place else 1
@@ -66,7 +63,14 @@ class Snapshots:
     async def entries(self, fh: int, folder: Ino, after: int) -> list[tuple[str, Node, int]]:
         """Return up to a page of entries after the position `after`, with their positions; 0 rewinds."""
         if after == 0 or fh not in self._taken:
-            self._taken[fh] = await self._take(folder)
+            nodes = tree.children(self._db, folder, limit=PAGE + 1)
+            if len(nodes) <= PAGE:
+                # Names and nodes at once, as most folders are read.
+                self._taken[fh] = Snapshot.of([(node.ino, node.name) for node in nodes])
+                if after == 0:
+                    return [(node.name, node, node.ino) for node in nodes if not self._hides(node)]
+            else:
+                self._taken[fh] = await self._take(folder)
         snapshot = self._taken[fh]
         found: list[tuple[str, Node, int]] = []
         first = bisect_right(snapshot.inos, after)

@@ -10,7 +10,7 @@ Rule: raises `OSError` only; expected absence is not logged.
 import errno
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from cmsfs.cache.blocks import BlockCache
 from cmsfs.config import local_patterns
@@ -159,7 +159,7 @@ class Filesystem:
         return self._handles.open_folder(ino)
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
-        """Return up to 256 entries after the cookie `after`; call `counted` for each one delivered."""
+        """Return up to 256 entries after the cookie `after`; call `counted` with those delivered."""
         found = await self._snapshots.entries(fh, self._handles.folder(fh).ino, after)
         # atomic: no await until the reply
         timeout = attributes.timeout(is_online=self._account.is_online)
@@ -169,10 +169,9 @@ class Filesystem:
         """Return the parent of a folder; the folder itself if it has none."""
         return tree.above(self._db, ino)
 
-    def counted(self, ino: Ino) -> None:
-        """Count a lookup for an entry that was delivered with its attributes."""
-        self.inodes.looked_up(ino)
-        self.inodes.fresh.listed(ino)
+    def counted(self, inos: Sequence[Ino]) -> None:
+        """Count a lookup for each of these entries, which were delivered with their attributes."""
+        self.inodes.listed(inos)
 
     def releasedir(self, fh: int) -> None:
         handle = self._handles.remove(fh)

@@ -105,7 +105,7 @@ class Router:
         return fh
 
     async def readdir(self, fh: int, after: int) -> list[DirEntry]:
-        """Return entries after the cookie `after`; call `counted` for each one delivered."""
+        """Return entries after the cookie `after`; call `counted` with those delivered."""
         if fh not in self._roots:
             return await self._holding(fh).readdir(fh, after)
         # Listed hidden folders follow the tree's entries.
@@ -124,10 +124,13 @@ class Router:
         fs, real = self._of(ino)
         return fs.above(real)
 
-    def counted(self, ino: Ino) -> None:
-        """Count a lookup for an entry that was delivered with its attributes."""
+    def counted(self, inos: Sequence[Ino]) -> None:
+        """Count a lookup for each of these entries, which were delivered with their attributes."""
         # The number as delivered counts, even if it refers to a row by now.
-        (self._tree if ino < FIRST else self._virtual).counted(ino)
+        if virtual := [ino for ino in inos if ino >= FIRST]:
+            self._virtual.counted(virtual)
+            inos = [ino for ino in inos if ino < FIRST]
+        self._tree.counted(inos)
 
     def releasedir(self, fh: int) -> None:
         self._roots.discard(fh)

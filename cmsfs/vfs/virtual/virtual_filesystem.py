@@ -5,6 +5,7 @@ Each node implements the operations that it supports (`node`).
 """
 
 import errno
+from collections.abc import Sequence
 
 from cmsfs.cache.blocks import BlockCache, Fetcher
 from cmsfs.replica.changes import Change
@@ -51,8 +52,9 @@ class VirtualFilesystem:
         """Return the root, the parent of all virtual folders."""
         return ROOT
 
-    def counted(self, ino: Ino) -> None:
-        self._inodes.looked_up(ino)
+    def counted(self, inos: Sequence[Ino]) -> None:
+        for ino in inos:
+            self._inodes.looked_up(ino)
 
     def releasedir(self, fh: int) -> None:
         self.handles.releasedir(fh)

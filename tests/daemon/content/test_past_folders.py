@@ -33,8 +33,7 @@ async def listing(drive: Drive, ino: Ino) -> dict[str, Attributes]:
     after = 0
     while lines := await shown.readdir(fh, after):
         found |= {one.name: one.attributes for one in lines}
-        for one in lines:
-            shown.counted(one.attributes.ino)
+        shown.counted([one.attributes.ino for one in lines])
         after = lines[-1].cookie
     shown.releasedir(fh)
     return found

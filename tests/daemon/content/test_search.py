@@ -206,7 +206,7 @@ async def test_match_link_works_in_unlisted_folder(drive: Drive, other: Remote, 
     search = await shown.lookup(top.ino, "harbour")
     fh = await shown.opendir(search.ino)
     (line,) = await shown.readdir(fh, 0)
-    shown.counted(line.attributes.ino)
+    shown.counted([line.attributes.ino])
     target = os.fsdecode(await shown.readlink(line.attributes.ino))
     assert target == "../../Legal/Contracts/lease.txt"
     assert await drive.read(target.removeprefix("../../")) == b"the lease of the harbour"

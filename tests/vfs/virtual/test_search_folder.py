@@ -110,8 +110,7 @@ async def _read(shown: Router, ino: Ino) -> list[DirEntry]:
     try:
         while lines := await shown.readdir(fh, found[-1].cookie if found else 0):
             found += lines
-            for line in lines:
-                shown.counted(line.attributes.ino)
+            shown.counted([line.attributes.ino for line in lines])
     finally:
         shown.releasedir(fh)
     return found
