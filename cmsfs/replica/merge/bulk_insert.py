@@ -34,7 +34,7 @@ _ROW = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
 # it for a while.
 _INSERTS = {
     count: f"INSERT OR IGNORE INTO node({_COLUMNS}) VALUES {', '.join([_ROW] * count)}"
-    for count in (40, 5, 1)
+    for count in (200, 40, 5, 1)
 }
 
 _KNOWN = """
