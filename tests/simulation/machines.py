@@ -336,6 +336,8 @@ class Machine(Process):
                     await self.login.log_in()
                 await agents.fs.finish()
                 await agents.commit.commit()
+                # Nobody opens anything on it while it ends.
+                self.is_alive = False
                 self.deaths += 1
                 self._end_calls()
                 nursery.cancel_scope.cancel()
