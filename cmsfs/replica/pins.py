@@ -77,9 +77,10 @@ class Survey:
         return sum(one.content.size for one in self.wanted)
 
 
-def add(conn: Connection, ino: Ino, *, at: int) -> None:
-    """Pin an item; does nothing if it is already pinned."""
-    conn.execute("INSERT OR IGNORE INTO pin(ino, pinned_at) VALUES (?, ?)", (ino, at))
+def add(conn: Connection, ino: Ino, *, at: int) -> bool:
+    """Pin an item, unless it is already pinned; return whether it exists."""
+    conn.execute("INSERT OR IGNORE INTO pin(ino, pinned_at) SELECT ino, ? FROM node WHERE ino = ?", (at, ino))
+    return conn.execute("SELECT 1 FROM pin WHERE ino = ?", (ino,)).fetchone() is not None
 
 
 def transfer(conn: Connection, old: Ino, new: Ino) -> None:

@@ -88,7 +88,8 @@ class Pins:
         room = await self._blocks.room_for_pinned()
         if missing > room:
             raise errors.UserError(f"{path} does not fit: {_short_of(missing, room)}")
-        await self._db.write(lambda conn: pins.add(conn, ino, at=int(clock.time())), durable=True)
+        if not await self._db.write(lambda conn: pins.add(conn, ino, at=int(clock.time())), durable=True):
+            raise errors.UserError(f"{path} does not exist any more.")
         log.info("an item was pinned; %d bytes to download", missing)
         self.wake()
         return ""
@@ -123,6 +124,8 @@ class Pins:
             elif pins.holder(self._db, ino) == ino:
                 await self.unpin(ino)
         except errors.UserError as error:
+            if tree.find(self._db, ino) is None:
+                raise errno_map.oserror(errno.ENOENT, error.message) from error
             log.warning("%s", error.message)
             raise errno_map.oserror(errno.ENOSPC if pinned else errno.EINVAL, error.message) from error
 

@@ -287,7 +287,6 @@ class Machine(Process):
 
     @property
     def folders(self) -> list[Path]:
-        # They follow the settings, which change for a drive of one folder.
         return [self.settings.paths.state, self.settings.paths.cache]
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
@@ -336,8 +335,7 @@ class Machine(Process):
                     await self.login.log_in()
                 await agents.fs.finish()
                 await agents.commit.commit()
-                # Nobody opens anything on it while it ends.
-                self.is_alive = False
+                self.is_alive = False  # nothing is opened on it while it ends
                 self.deaths += 1
                 self._end_calls()
                 nursery.cancel_scope.cancel()

@@ -249,6 +249,21 @@ async def test_unlisted_pin_is_incomplete_offline(drive: Drive, other: Remote, n
         assert not await drive.agents.pins.once()
 
 
+async def test_what_is_removed_meanwhile_is_not_pinned(drive: Drive, other: Remote) -> None:
+    await other.file("f", b"x")
+    ino = await drive.ino("f")
+
+    async def remove() -> None:
+        # It gets the database's lock first: a pin reads for a while before it writes.
+        await drive.db.write(lambda conn: conn.execute("DELETE FROM node WHERE ino = ?", (ino,)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(remove)
+        with pytest.raises(FileNotFoundError, match="/f does not exist any more"):
+            await drive.agents.pins.set(ino, pinned=True)
+    assert pins.roots(drive.db) == []
+
+
 async def test_words_for_what_cannot_be_done(drive: Drive, other: Remote) -> None:
     await other.file("f", b"x", parent=await other.folder("kept"))
     with pytest.raises(errors.UserError, match=r"There is no /no on the drive"):

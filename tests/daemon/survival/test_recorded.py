@@ -208,6 +208,20 @@ async def test_handles_and_lookups_are_recorded_and_taken_back(story: Story) -> 
     assert list(story.record.known_inodes()) == []
 
 
+async def test_lookups_by_a_listing_are_recorded(story: Story) -> None:
+    made = [(await story.fs.mkdir(ROOT, name, 0o755)).ino for name in ("a", "b")]
+    story.fs.forget([(ino, 1) for ino in made])
+    assert list(story.record.known_inodes()) == []
+    folder = await story.fs.opendir(ROOT)
+    listed = [line.attributes.ino for line in await story.fs.readdir(folder, 0)]
+    story.fs.counted(listed)
+    assert sorted(story.record.known_inodes()) == sorted(listed)
+    assert set(made) <= set(listed)
+    story.fs.forget([(ino, 1) for ino in listed])
+    assert list(story.record.known_inodes()) == []
+    story.fs.releasedir(folder)
+
+
 async def test_a_handle_that_nobody_can_open_again_gives_an_error(
     story: Story, expect_log: Callable[[str], None]
 ) -> None:

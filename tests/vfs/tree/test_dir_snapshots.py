@@ -81,6 +81,19 @@ async def test_rewound_directory_shows_new_names(drive: Drive) -> None:
     drive.fs.releasedir(fh)
 
 
+async def test_short_folder_continues_after_any_entry(drive: Drive) -> None:
+    for name in ("a", "b"):
+        await drive.write_file(name, b"")
+    fh = await drive.fs.opendir(ROOT)
+    first = await drive.fs.readdir(fh, 0)
+    await drive.write_file("c", b"")
+    assert [entry.name for entry in await drive.fs.readdir(fh, first[0].cookie)] == ["b"]
+    again = await drive.fs.readdir(fh, 0)
+    await drive.write_file("d", b"")
+    assert [entry.name for entry in await drive.fs.readdir(fh, again[0].cookie)] == ["b", "c"]
+    drive.fs.releasedir(fh)
+
+
 async def test_offsets_survive_deletions(drive: Drive) -> None:
     for number in range(COUNT):
         await drive.remote_file(number + 1, f"f{number}", b"")
