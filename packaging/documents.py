@@ -20,7 +20,7 @@ DOCUMENTS = (
 
 # What the documents show or offer.
 FILES = (
-    *("packaging/pictures/file-manager.svg", "packaging/pictures/reads.svg"),
+    *("packaging/pictures/file-manager.svg", "packaging/pictures/comparison.svg"),
     *("cmsfs/service/enterprise.example.toml", "packaging/nginx.example.conf"),
 )
 

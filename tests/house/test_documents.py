@@ -112,7 +112,8 @@ def _exists(name: str, option: str) -> bool:
 def test_readme_order():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     order = [
-        *("file-manager.svg", "reads.svg", "pipx install", "cmsfs login", "cmsfs mount --enable", "GUIDE.md"),
+        *("file-manager.svg", "comparison.svg", "pipx install"),
+        *("cmsfs login", "cmsfs mount --enable", "GUIDE.md"),
         *("./packaging/run ~/cmsfs", "./packaging/run --stop", "./packaging/test"),
     ]
     assert [text.find(part) for part in order] == sorted(text.find(part) for part in order)

@@ -40,7 +40,7 @@ def draw(results: Results, rows: Sequence[Comparison], target: Path) -> None:
             f'  <text x="20" y="{y + 13}">{html.escape(label)}</text>',
             f'  <rect x="{begin:.0f}" y="{y}" width="{width:.0f}" height="17" '
             f'fill="{AHEAD if ratio >= 1 else BEHIND}"/>',
-            f'  <text x="{max(zero, end) + 8:.0f}" y="{y + 13}">{ratio:.2g} x '
+            f'  <text x="{max(zero, end) + 8:.0f}" y="{y + 13}">{_shown(ratio, 2)} x '
             f'<tspan fill="{GREY}" font-size="11">{html.escape(values)}</tspan></text>',
         ]
     said = f"Scale {results.scale:g} of the sizes named; {results.conditions()}."
@@ -57,5 +57,11 @@ def _bars(results: Results, rows: Sequence[Comparison]) -> list[tuple[str, float
             if theirs and ours:
                 ratio = ours / theirs if figure.higher else theirs / ours
                 label = figure.label if figure is row.figures[0] else f"{row.name}: {figure.label}"
-                found.append((label, ratio, f"{ours:,.3g} and {theirs:,.3g} {figure.unit}".strip()))
+                values = f"{_shown(ours, 3)} and {_shown(theirs, 3)} {figure.unit}".strip()
+                found.append((label, ratio, values))
     return found
+
+
+def _shown(value: float, digits: int) -> str:
+    """Round to so many digits, without an exponent."""
+    return f"{float(f'{value:.{digits}g}'):,g}"
