@@ -203,6 +203,7 @@ class Composition(Answers):
         )
         self.copy_detector.copied = functools.partial(nursery.start_soon, server_copy.record, push_context)
         self.push = Dispatcher(push_context, workers=settings.upload_workers)
+        self.remote_updates.wake_push = self.push.wake
         self.pins = Pins(db, blocks, self.hydrator, self.health, self.hub)
         self.wiper = Wiper(db, blocks, self.hydrator, self.pins, self.hub, rights, mountpoint)
         self._eviction = Eviction(db, blocks, self.hydrator, self.pins, self.hub)

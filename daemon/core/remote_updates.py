@@ -61,6 +61,9 @@ class RemoteUpdates:
         self.misfits = UnstorableItems()
         self.applied = 0  # number of changes since the start
         self.happenings = Happenings(db)
+        # Called after what others changed is applied: it may be a reason to send something, as a folder that
+        # is still needed here, or what an operation waits for.
+        self.wake_push: Callable[[], None] = lambda: None
 
     @contextmanager
     def making(self, parent_id: str, name: str) -> Iterator[None]:
@@ -158,6 +161,8 @@ class RemoteUpdates:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
         self.applied += len(made)
         self._hub.publish(made, is_own=is_answer)
+        if not is_answer:
+            self.wake_push()
         # A listing reports no new changes.
         if made and generation is None and not is_answer:
             self.happenings.heard(found, made)
@@ -209,6 +214,7 @@ class RemoteUpdates:
         """Publish changes that the caller has committed."""
         self.applied += len(found)
         self._hub.publish(found)
+        self.wake_push()
         self.happenings.look_for_conflicts(found)
 
     def _sorted(

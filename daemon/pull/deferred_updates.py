@@ -95,6 +95,8 @@ class DeferredUpdates:
             answers.found, answers.gone, settled=settled, believed=believed, note=mark_unlisted
         )
         new_folders.list_soon(new)
+        # Nothing is compared with the service while the root is incomplete, and offline nobody can list it.
+        new_folders.list_again(folders)
         if asked:
             log.debug("checked %d items with deferred updates: %d changes", len(asked), made)
         self._note_remaining(found)

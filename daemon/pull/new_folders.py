@@ -1,6 +1,7 @@
 """Lists the contents of folders that arrived by an event, which does not include them.
 
-A folder that was moved here, restored or shared with us has contents for which there are no events.
+A folder that was moved here, restored or shared with us has contents for which there are no events.  Others
+are listed again if they may have become incomplete.
 
 Rule: the listing starts after the folder's row is committed, and nobody waits for it.
 """
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from cmsfs.models.content import entries, items
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import NodeKind
+from cmsfs.replica.nodes import Ino, NodeKind
 from cmsfs.sqlite import Database
 from daemon.fetch.hydrate import Hydrator
 
@@ -34,6 +35,11 @@ class NewFolders:
             # A folder inside another new folder is listed with that one.
             if node is not None and above is not None and tree.is_listed(self.db, above):
                 self.hydrator.list_soon(node.ino)
+
+    def list_again(self, folders: Iterable[Ino]) -> None:
+        """Start listing folders that may have become incomplete."""
+        for ino in folders:
+            self.hydrator.list_soon(ino)
 
     def _is_new(self, folder_id: str) -> bool:
         node = tree.find_remote(self.db, NodeKind.FOLDER, folder_id)

@@ -161,10 +161,12 @@ class Reconciler:
         """
         async with self._sweeping:
             await self._poll()
-            if (
-                not tree.is_listed(self._context.db, ROOT)
-                or kv_store.get(self._context.db, kv_store.CRAWL) is not None
-            ):
+            if kv_store.get(self._context.db, kv_store.CRAWL) is not None:
+                return None
+            if not tree.is_listed(self._context.db, ROOT):
+                if kv_store.get(self._context.db, kv_store.SWEPT_AT) is not None:
+                    # It was; listing it again may have failed.
+                    self._context.new_folders.list_again([ROOT])
                 return None
             requests = self._context.health.requests.total()
             began = kv_store.get(self._context.db, kv_store.GENERATION)

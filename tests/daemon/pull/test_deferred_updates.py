@@ -8,9 +8,10 @@ import pytest
 import trio
 
 from cmsfs import config
+from cmsfs.replica import tree
 from cmsfs.replica.merge import local_work
 from cmsfs.replica.merge.local_work import DeferredUpdate
-from cmsfs.replica.nodes import NodeKind
+from cmsfs.replica.nodes import ROOT, NodeKind
 from cmsfs.sqlite import Connection
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote, Starting
@@ -302,3 +303,17 @@ async def test_item_that_was_away_with_its_folder_for_a_moment_is_back(drive: Dr
     assert await drive.read("d/f") == b"first"
     await settled(drive)
     assert await drive.names("d") == ["f"]
+
+
+async def test_folder_of_an_item_that_is_gone_is_listed_again(drive: Drive, other: Remote) -> None:
+    """Before somebody opens it: without the network, nobody could."""
+    number = await other.file("f", b"first")
+    assert await drive.names() == ["f"]
+    await other.client.items.delete("file", number)
+    update = DeferredUpdate(NodeKind.FILE, number, local_work.ANYHOW, await drive.ino("f"))
+    await drive.db.write(lambda conn: local_work.defer(conn, update))
+    await drive.agents.deferred_updates.settle()
+    with trio.fail_after(10):
+        while not tree.is_listed(drive.db, ROOT):
+            await drive.db.written.wait()
+    assert await drive.names() == []

@@ -9,6 +9,7 @@ import trio.testing
 
 from cmsfs import config
 from cmsfs.replica import kv_store, tree
+from cmsfs.replica.nodes import ROOT
 from cmsfs.runtime import clock
 from cmsfs.service.storage import tree_paths
 from cmsfs.sqlite import Connection
@@ -260,3 +261,22 @@ async def test_what_is_shown_of_an_unlisted_folder_is_compared(drive: Drive, oth
     assert await drive.read("docs/changed") == b"new"
     with pytest.raises(FileNotFoundError):
         await drive.read("docs/gone")
+
+
+async def test_root_that_became_incomplete_is_listed_again_for_the_comparison(
+    drive: Drive, other: Remote
+) -> None:
+    await other.file("f", b"x")
+    assert await drive.names() == ["f"]
+    agents = drive.agents
+    assert await agents.reconciler.once(full=True) is not None
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
+    assert await agents.reconciler.once(full=True) is None
+    await until_listed(drive)
+    assert await agents.reconciler.once(full=True) is not None
+
+
+async def until_listed(drive: Drive) -> None:
+    with trio.fail_after(10):
+        while not tree.is_listed(drive.db, ROOT):
+            await drive.db.written.wait()

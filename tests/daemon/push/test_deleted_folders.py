@@ -5,6 +5,7 @@ from sqlite3 import Connection
 
 import pytest
 import trio
+import trio.testing
 
 from cmsfs.replica import tree
 from cmsfs.replica.merge import local_work
@@ -103,3 +104,18 @@ async def test_change_left_in_a_folder_that_is_not_made_again_is_shown_at_start(
         await drive.sync()
         assert await other.paths() == ["f"]
         assert await other.read("f") == b"one"
+
+
+async def test_folder_that_comes_back_is_made_at_once(drive: Drive, other: Remote) -> None:
+    """Files of programs that are never sent keep it here."""
+    folder = await empty_folder(drive, other)
+    await drive.write("d/f~", b"local")
+    await drive.sync()
+    await trio.testing.wait_all_tasks_blocked(0.5)
+    await other.client.items.delete("folder", folder)
+    await drive.poll()
+    with trio.fail_after(20):
+        while drive.ops():
+            await drive.db.written.wait()
+    assert await other.paths() == ["d/"]
+    assert await drive.names("d") == ["f~"]
