@@ -25,7 +25,7 @@ async def test_of_a_file_that_took_over_an_item_whose_own_upload_is_not_answered
     for name, data in (("a", b"three"), ("b", b"four")):
         held[name] = network.gate("POST", f"/files/{ids[name]}/content")
         await drive.write(name, data)
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             await held[name][0].wait()
     await drive.rename("a", "b")
     held["a"][1].set()
@@ -53,7 +53,7 @@ async def test_of_a_new_file_that_took_over_an_item_whose_own_upload_is_not_answ
     await drive.write("b", b"four")
     new, new_go = network.gate("POST", "/files/content")
     await drive.write("a", b"three")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await late.wait()
         await new.wait()
     await drive.rename("a", "b")
@@ -88,12 +88,12 @@ async def test_of_an_item_that_was_deleted_meanwhile(
             await drive.rename("f", "g")
         case "description":
             await drive.fs.setxattr(ino, "user.cms.description", b"told")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await late.wait()
     await other.client.items.delete("file", kept)
     await drive.poll()
     drive.fs.forget([(ino, drive.fs.inodes.lookups(ino))])
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         while drive.db.rows("SELECT 1 FROM node WHERE ino = ?", ino):
             await trio.lowlevel.checkpoint()
     go_on.set()
@@ -113,13 +113,13 @@ async def test_of_a_backup_whose_former_item_is_deleted_by_then(
     kept = (await other.find("doc")).id
     late, go_on = network.gate("POST", f"/files/{kept}/content")
     await drive.write("doc", b"two")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await late.wait()
     await drive.rename("doc", backup)
     saved = await drive.write("doc", b"three")
     assert drive.node(saved).remote_id == kept
     await drive.unlink("doc")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         while await other.paths():
             await trio.lowlevel.checkpoint()
         drive.fs.forget([(saved, drive.fs.inodes.lookups(saved))])
@@ -146,13 +146,13 @@ async def test_of_a_renaming_of_an_item_that_another_file_takes_over(
     kept = (await other.find("b")).id
     late, go_on = network.gate("PUT", f"/files/{kept}")
     await drive.rename("b", "a")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await late.wait()
     sending, send = network.gate("POST", f"/files/{kept}/content", before=True)
     await drive.rename("a", "b")
     await drive.write("new", b"two")
     await drive.rename("new", "b")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await sending.wait()
     await drive.write("a", b"three")
     if is_sent:
@@ -183,28 +183,28 @@ async def test_of_a_version_of_an_item_that_another_file_took_over_and_renamed(
     kept = (await other.find("a")).id
     late, go_on = network.gate("POST", f"/files/{kept}/content")
     await drive.write("a", b"two")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await late.wait()
     await drive.rename("a", "b")
     opened, new = await drive.fs.create(ROOT, "new", 0o644, os.O_WRONLY)
     await drive.fs.write(opened.fh, 0, b"three")
     await drive.rename("new", "b")
     assert drive.node(new.ino).remote_id == kept
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         while await other.paths() != ["b"]:
             await trio.lowlevel.checkpoint()
     sending, send = network.gate("POST", f"/files/{kept}/content", before=True)
     await drive.fs.flush(opened.fh)
     await drive.fs.release(opened.fh)
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await sending.wait()
     making, make = network.gate("POST", "/files/content", before=True)
     await drive.write("a", b"four")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await making.wait()
     answered = drive.ops()
     go_on.set()
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         while drive.ops() == answered:
             await trio.lowlevel.checkpoint()
     assert await drive.names() == ["a", "b"]
@@ -251,14 +251,14 @@ async def test_of_a_refused_rename_of_a_file_whose_item_another_inode_has_by_the
     late, go_on = network.gate("PUT", f"/files/{kept}")
     await other.file("b", b"another")
     await drive.rename("a", "b")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await late.wait()
     await other.write(kept, b"one, and more")
     await drive.poll()
     if is_closed:
         await drive.fs.release(opened.fh)
         drive.fs.forget([(ino, drive.fs.inodes.lookups(ino))])
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             while drive.db.rows("SELECT 1 FROM node WHERE ino = ?", ino):
                 await trio.lowlevel.checkpoint()
     go_on.set()
