@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 # How many tasks of a drive may have the same name; of all others there is one, which runs permanently.
 TASK_LIMITS = {"work": math.inf, "one": 2}
 
-# Deferred updates, except those behind a held operation, which wait for the user.
+# Deferred updates, except those behind a held operation, which wait for the user: also if they may be of the
+# item that this created without a response.
 _DEFERRED_UPDATES = """
   SELECT count(*) AS n FROM doubt
   WHERE NOT EXISTS (SELECT 1 FROM op WHERE op.ino = doubt.ino AND op.state = 'held')
+    AND NOT EXISTS (
+      SELECT 1 FROM unheard AS u JOIN op ON op.ino = u.ino AND op.state = 'held'
+      WHERE (u.folder, u.name_key) = (doubt.folder, doubt.name_key))
 """
 
 # New items that were sent without a response and that no operation looks up: if the service has them, they
