@@ -81,3 +81,22 @@ async def desk(db: Database, tmp_path: Path) -> AsyncIterator[Desk]:
     yield made
     made.drafts.close()
     await made.blocks.aclose()
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The fsyncs, by name of the file, and links of files, in order."""
+    found: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def watch_fsync(fd: int) -> None:
+        found.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
+        fsync(fd)
+
+    def watch_link(source: Path, target: Path) -> None:
+        found.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watch_fsync)
+    monkeypatch.setattr(os, "link", watch_link)
+    return found

@@ -178,24 +178,12 @@ async def test_sealing_does_not_wait_for_the_hash_of_another_draft(
 
 
 async def test_hashed_bytes_are_on_the_disk_before_they_are_content(
-    desk: Desk, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, nursery: trio.Nursery, steps: list[str]
 ) -> None:
     nursery.start_soon(desk.drafts.hashes.run)
     draft = await desk.new("f", DATA)
     await rest(desk, draft)
-    steps: list[str] = []
-    fsync, link = os.fsync, os.link
-
-    def watch_fsync(fd: int) -> None:
-        steps.append(f"fsync {name_of(fd).name}")
-        fsync(fd)
-
-    def watch_link(source: Path, target: Path) -> None:
-        steps.append("link")
-        link(source, target)
-
-    monkeypatch.setattr(os, "fsync", watch_fsync)
-    monkeypatch.setattr(os, "link", watch_link)
+    steps.clear()
     assert await desk.sealer.seal(draft) is not None
     assert steps == [f"fsync {draft.path.name}", "link", f"fsync {draft.path.parent.name}"]
 

@@ -99,24 +99,10 @@ async def test_a_crash_within_the_seal_of_many_loses_nothing(
     await again.blocks.aclose()
 
 
-async def test_small_files_are_on_the_disk_before_they_become_content(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_small_files_are_on_the_disk_before_they_become_content(desk: Desk, steps: list[str]) -> None:
     drafts = [await desk.new(name, name.encode()) for name in ("one", "two", "three")]
     drafts[1].fsync()
-    steps: list[str] = []
-    fsync, link = os.fsync, os.link
-
-    def watch_fsync(fd: int) -> None:
-        steps.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
-        fsync(fd)
-
-    def watch_link(source: Path, target: Path) -> None:
-        steps.append("link")
-        link(source, target)
-
-    monkeypatch.setattr(os, "fsync", watch_fsync)
-    monkeypatch.setattr(os, "link", watch_link)
+    steps.clear()
     assert len(await desk.sealer.seal_small(drafts, lambda *_: steps.append("row"))) == 3
     files = [f"fsync {draft.path.name}" for draft in (drafts[0], drafts[2])]
     assert steps == [*files, "link", "link", "link", f"fsync {desk.root.name}", "row"]
@@ -271,21 +257,9 @@ async def test_draft_dropped_during_sealing_is_gone(desk: Desk) -> None:
     assert [path.name for path in desk.root.iterdir()] == [draft.path.name]
 
 
-async def test_seal_syncs_bytes_and_name_before_row(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_seal_syncs_bytes_and_name_before_row(desk: Desk, steps: list[str]) -> None:
     draft = await desk.new("f", b"precious")
-    steps: list[str] = []
-    fsync, link = os.fsync, os.link
-
-    def watch_fsync(fd: int) -> None:
-        steps.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
-        fsync(fd)
-
-    def watch_link(source: Path, target: Path) -> None:
-        steps.append("link")
-        link(source, target)
-
-    monkeypatch.setattr(os, "fsync", watch_fsync)
-    monkeypatch.setattr(os, "link", watch_link)
+    steps.clear()
     assert await desk.sealer.seal(draft) is not None
     assert steps == [f"fsync {draft.path.name}", "link", f"fsync {draft.path.parent.name}"]
 
