@@ -20,8 +20,7 @@ from cmsfs.models.content import items, upload_sessions, uploads
 from cmsfs.models.paging import OffsetPage
 from cmsfs.runtime import threads
 
-# As recommended by the public API: three to five, lowest offsets first.  Over a line of 40 ms the parts of a
-# GiB took a tenth less time with five than with four.
+# As recommended by the public API: three to five, lowest offsets first.
 PARALLEL = 5
 PAGE = 1000
 
