@@ -150,13 +150,18 @@ def is_detached_as(conn: Connection, ino: Ino, kind: str, item_id: str) -> bool:
     return found.fetchone() is not None
 
 
-def mark_deleted(conn: Connection, ino: Ino, *, seen: int = 0, is_certain: bool = True) -> None:
+def mark_deleted(
+    conn: Connection, ino: Ino, *, sent: int = 0, seen: int = 0, is_certain: bool = True
+) -> None:
     """Record that the service has executed our deletion: a page that still lists the node is older and
     ignored; unless it is not `is_certain`, as the service does not show the item for another reason.
 
-    `seen`: the sequence that it had when it was looked at before, if it had changed since the last news.
+    `sent`: the sequence that it had when the deletion was sent; `seen`: when it was looked at before that, if
+    it had changed since the last news.
     """
+    # Once reported, the deletion has its number: a higher one would be that of a restore.
     conn.execute(
-        "UPDATE node SET sequence = max(sequence, ?) + ?, base_parent = NULL WHERE ino = ?",
-        (seen, int(is_certain), ino),
+        "UPDATE node SET base_parent = NULL, sequence = CASE WHEN base_parent IS NULL"
+        " THEN max(sequence, max(?1, ?2) + ?3) ELSE max(sequence, ?2) + ?3 END WHERE ino = ?4",
+        (sent, seen, int(is_certain), ino),
     )

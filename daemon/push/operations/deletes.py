@@ -225,7 +225,7 @@ def _record_done(conn: Connection, task: queue.Task, *, seen: int = 0, by_us: bo
     if now is not None and now.remote_id == task.node.remote_id:
         if now.is_folder and now.parent is None:
             changes = deletions.remove_below(conn, now.ino)
-        deletions.mark_deleted(conn, task.node.ino, seen=seen, is_certain=by_us)
+        deletions.mark_deleted(conn, task.node.ino, sent=task.node.sequence, seen=seen, is_certain=by_us)
         ops.drop(conn, task.node.ino, ops.OpKind.MOVE)
         placement.restore_base_name(conn, now, changes)
     in_flight.resolve(conn, task.node.ino, task.node.remote_id)

@@ -6,8 +6,9 @@ import trio
 import trio.testing
 
 from cmsfs.replica import tree
-from cmsfs.replica.nodes import ROOT
+from cmsfs.replica.nodes import ROOT, NodeKind
 from tests.support.daemon_drive import Drive, Remote
+from tests.support.log_watch import LogWatch
 from tests.support.network import Network
 from tests.support.patience import crowding
 
@@ -28,6 +29,29 @@ async def test_deletion_is_heard_of_before_its_own_answer(
         assert await drive.db.write(lambda conn: tree.discard(conn, ino))
         release.set()
     assert drive.ops() == [] and await drive.names() == await other.paths() == []
+
+
+async def test_restore_after_a_deletion_that_is_heard_of_before_its_own_answer(
+    drive: Drive, other: Remote, network: Network, log_watch: LogWatch
+) -> None:
+    """The item was deleted once, so its restore is news, until an answer about it is readable."""
+    file = await other.file("file", b"x")
+    await drive.ino("file")
+    held, release = network.gate("DELETE", "/files/")
+    await drive.fs.unlink(ROOT, "file")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await held.wait()
+        await drive.poll()
+        release.set()
+    await other.client.items.restore(NodeKind.FILE, file)
+    bad = [httpx.Response(200, content=b'{"type": "fi')]  # a body that ends early
+    network.instead = lambda one: bad.pop() if bad and one.url.path.endswith(f"/files/{file}") else None
+    log_watch.expected.append("skipping the file")
+    await drive.poll()
+    await drive.agents.deferred_updates.settle()
+    assert not bad
+    assert await drive.names() == await other.paths() == ["file"]
 
 
 async def test_name_that_our_deletion_frees_while_its_holder_is_asked_for_is_no_conflict(
