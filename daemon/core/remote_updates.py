@@ -278,7 +278,8 @@ class RemoteUpdates:
         if node is None:
             return []
         if node.parent is None and node.base_parent is None:
-            # It was deleted here; older updates may have restored its contents.
+            # It was deleted before; older updates may have restored its contents.
+            deletions.ignore_older(conn, node.ino, one.sequence or 0)
             return deletions.remove_below(conn, node.ino) if node.is_folder else []
         return deletions.remove_gone(conn, node.ino, sequence=one.sequence or 0)
 

@@ -32,11 +32,16 @@ def remove_gone(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change
     for below in reversed(inos):
         if below not in elsewhere:
             remove_gone_node(conn, tree.get(conn, below), changes, is_lost=is_lost)
+    ignore_older(conn, ino, sequence)
+    shares.remove_if_empty(conn, changes)
+    return changes
+
+
+def ignore_older(conn: Connection, ino: Ino, sequence: int) -> None:
+    """Ignore updates of the node's item from before its deletion, which had this sequence, from now on."""
     conn.execute(
         "UPDATE node SET sequence = max(sequence, ?) WHERE ino = ? AND remote_id IS NOT NULL", (sequence, ino)
     )
-    shares.remove_if_empty(conn, changes)
-    return changes
 
 
 def remove_below(conn: Connection, folder: Ino) -> list[Change]:

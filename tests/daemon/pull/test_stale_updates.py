@@ -65,6 +65,26 @@ async def test_a_page_from_before_a_reported_deletion_does_not_bring_the_file_ba
     assert await drive.names() == ["f"]
 
 
+async def test_a_page_from_before_a_second_deletion_does_not_bring_the_file_back(
+    drive: Drive, other: Remote
+) -> None:
+    """Between the two it was restored, which nobody heard of in time."""
+    number = await other.file("f", b"one")
+    await drive.names()
+    deleted = []
+    for _ in range(2):
+        old = await other.client.items.get("file", number)
+        await other.client.items.delete("file", number)
+        deleted.append(int((await other.client.trash.page(None)).entries[0].sequence_id or 0))
+        await drive.agents.remote_updates.apply([], [RemovedItem(NodeKind.FILE, number, deleted[-1])])
+        await other.client.items.restore("file", number)
+    assert deleted[0] < int(old.sequence_id or 0) < deleted[1]
+    await drive.agents.remote_updates.apply([old])
+    assert await drive.names() == []
+    await drive.poll()
+    assert await drive.names() == ["f"]
+
+
 async def test_stale_deletion_changes_nothing(drive: Drive, other: Remote) -> None:
     number = await other.file("f", b"one")
     await drive.names()

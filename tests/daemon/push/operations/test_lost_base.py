@@ -33,6 +33,13 @@ def settings(request: pytest.FixtureRequest) -> config.Settings:
     )
 
 
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry soon: a change is held after its last attempt only."""
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", 0.2)
+
+
 async def change(drive: Drive, network: Network, path: str) -> None:
     """Go offline and overwrite the first block."""
     network.is_down = True
