@@ -168,6 +168,10 @@ async def test_service_account_follows_scopes(api, uwe, service):
     assert await api.status(word, "PUT", f"/users/{api.user}", json={"name": "X"}) == 403
     await service.write(lambda conn: conn.execute("UPDATE app SET service_user = ?", (api.user,)))
     assert await api.status(word, path="/users") == 403
+    # A user with a login of their own is what they are, also where an application works as them.
+    await service.write(lambda conn: conn.execute("UPDATE app SET service_user = ?", (uwe.user,)))
+    await uwe.ask("GET", "/users/me")
+    await uwe.ask("GET", "/users", expect=403)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/json", "multipart/form-data"])

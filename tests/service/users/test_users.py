@@ -39,6 +39,15 @@ async def test_an_administrator_may_act_as_another_user(api, uwe):
     await uwe.ask("GET", "/users/me", headers={"as-user": str(api.user)}, expect=403)
 
 
+async def test_who_acts_as_another_user_has_their_role_only(api, uwe):
+    acts = {"as-user": str(uwe.user)}
+    for path in ("/legal_hold_policies", "/retention_policies", "/events?stream_type=admin_logs"):
+        await api.ask("GET", path)
+        await api.ask("GET", path, headers=acts, expect=403)
+    made = {"name": "N", "login": "n@example.com"}
+    await api.ask("POST", "/users", json=made, headers=acts, expect=403)
+
+
 async def test_a_co_administrator_acts_as_no_administrator(api, uwe, people):
     other = await people.add("co@example.com")
     await api.ask("PUT", f"/users/{other.user}", json={"role": "coadmin"})
