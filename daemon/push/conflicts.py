@@ -15,6 +15,7 @@ conflict is either unresolved or resolved.
 """
 
 import logging
+from enum import Enum, auto
 from sqlite3 import Connection
 
 from cmsfs import errors
@@ -188,14 +189,12 @@ async def missing(context: PushContext, task: queue.Task, error: errors.NotFound
     await root_check.check(context.db, context.client, context.health)
     node, parent = task.node, task.parent
     top = await context.db.query(lambda conn: shares.top(conn, node.ino))
-    if top is not None and await _is_gone(context, top):
-        # We lost access to the shared folder it is in.
-        await _gone(context, task, top)
-    elif node.remote_id is not None and await _is_gone(context, node):
-        await _gone(context, task, node)
-    elif parent is not None and parent.remote_id is not None and await _is_gone(context, parent):
-        await _gone(context, task, parent)
-    elif task.op.attempts < MISSING_ATTEMPTS:
+    # The shared folder that it is in, to which we lost access; itself; and where it is to go.
+    for one in (top, node, parent):
+        if one is not None and (absence := await _absence(context, one)) is not None:
+            await _gone(context, task, one, absence)
+            return
+    if task.op.attempts < MISSING_ATTEMPTS:
         await context.db.write(
             lambda conn: reconsider(context, conn, task.op, "It was not there for a moment.")
         )
@@ -203,15 +202,24 @@ async def missing(context: PushContext, task: queue.Task, error: errors.NotFound
         raise error
 
 
-async def _is_gone(context: PushContext, node: Node) -> bool:
+class _Absence(Enum):
+    ALONE = auto()
+    # With the folder that it was in at the service, or that is unknown.
+    WITH_FOLDER = auto()
+
+
+async def _absence(context: PushContext, node: Node) -> _Absence | None:
+    """Return how the service lacks an item; None if it has it, or never had it."""
     if node.remote_id is None or node.ino == ROOT:
-        return False
+        return None
     if await context.find(node.kind, node.remote_id) is not None:
-        return False
-    return not await context.may_be_back(node) or await context.find(node.kind, node.remote_id) is None
+        return None
+    if not await context.may_be_back(node):
+        return _Absence.WITH_FOLDER
+    return _Absence.ALONE if await context.find(node.kind, node.remote_id) is None else None
 
 
-async def _gone(context: PushContext, task: queue.Task, what: Node) -> None:
+async def _gone(context: PushContext, task: queue.Task, what: Node, absence: _Absence) -> None:
     """Apply the deletion of `what` at the service; items that only we have are created anew."""
     assert what.remote_id is not None
     gone = [RemovedItem(what.kind, what.remote_id)]
@@ -219,8 +227,11 @@ async def _gone(context: PushContext, task: queue.Task, what: Node) -> None:
         await access_loss.still_visible(context.db, context.client, context.health, gone)
     )
 
-    def txn(conn: Connection) -> list[Change]:
+    def txn(conn: Connection) -> tuple[list[Change], Ino | None]:
         changes: list[Change] = []
+        unlisted = None
+        if absence is _Absence.WITH_FOLDER:
+            unlisted = deletions.unlist_base_folder(conn, what)
         # It may have been deleted here during the request.
         now = tree.find_at(conn, what.ino)
         if now is not None and now.remote_id == what.remote_id:
@@ -230,7 +241,10 @@ async def _gone(context: PushContext, task: queue.Task, what: Node) -> None:
             queue.hold(conn, task.op, error=lost_access.REASON)
         else:
             reconsider(context, conn, task.op, "It was deleted at the service.")
-        return changes
+        return changes, unlisted
 
-    context.remote_updates.publish(await context.db.write(txn))
+    changes, unlisted = await context.db.write(txn)
+    context.remote_updates.publish(changes)
+    if unlisted is not None:
+        context.hydrator.list_soon(unlisted)
     log.info("an item with pending changes was deleted at the service")

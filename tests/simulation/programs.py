@@ -176,6 +176,13 @@ class Programs(Holding):
         if before is not None:
             self._record_replaced(target, before)
 
+    async def _rename_aside(self, kernel: Kernel, path: str) -> str:
+        """Rename a file as if to a backup of it, which may be there; return the new name."""
+        name = f"{path}.{self.ledger.number}"
+        before = await self._read_file(kernel, name) if await kernel.exists(name) else None
+        await self._rename_over(kernel, path, name, before)
+        return name
+
     async def do_backup_save(self, kernel: Kernel, where: int, size: int) -> None:
         """Rename the file to a backup, create it again, remove the backup."""
         path, data = self.path(where), self._new_text(size)
@@ -201,11 +208,10 @@ class Programs(Holding):
     async def do_regret(self, kernel: Kernel, where: int, seconds: int) -> None:
         """Rename a file, and rename it back some seconds later if its name is still free."""
         path = self.path(where)
-        name = f"{path}.{self.ledger.number}"
         moved = await self._read_file(kernel, path)
         if sha1(moved) in self.ledger.acknowledged:
             self.ledger.put_anywhere(moved)
-        await kernel.rename(path, name)
+        name = await self._rename_aside(kernel, path)
         await trio.sleep(seconds % 8)
         if not await kernel.exists(path):
             await kernel.rename(name, path)
@@ -232,7 +238,7 @@ class Programs(Holding):
             await self.machine.agents.free(f"/{path}", unpin=True)
         if sha1(moved) in self.ledger.acknowledged:
             self.ledger.put_anywhere(moved)
-        await kernel.rename(path, f"{path}.{self.ledger.number}")
+        await self._rename_aside(kernel, path)
         await self._create(kernel, path, data)
         self._mark_at_risk(data)
         await kernel.unlink(path)

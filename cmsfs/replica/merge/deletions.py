@@ -44,6 +44,20 @@ def ignore_older(conn: Connection, ino: Ino, sequence: int) -> None:
     )
 
 
+def unlist_base_folder(conn: Connection, node: Node) -> Ino | None:
+    """Mark the folder that the service had the node in as not listed completely, and return it; None: the
+    root, or unknown.
+
+    For a node that was not found: the folder may be away with it, and come back with it unchanged, which
+    nobody reports.
+    """
+    folder = tree.remote_at(conn, NodeKind.FOLDER, node.base_parent or "")
+    if folder is None or folder.parent is None:
+        return None
+    tree.mark_unlisted(conn, folder.ino)
+    return folder.ino
+
+
 def remove_below(conn: Connection, folder: Ino) -> list[Change]:
     """Remove what is below a folder whose local deletion has reached the service: items that had reappeared
     in it, because they were changed there, are gone as well; unsent contents among them are shown again."""

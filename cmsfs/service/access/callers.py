@@ -45,7 +45,6 @@ class Caller:
     shared: shared_links.Shared | None = None
     forbidden_rights: ItemRight = roles.NONE  # rights that the user's status takes away on every item
     by: int | None = None  # the user who acts as this one (`as-user`)
-    is_service: bool = False  # an application's service account
     is_visitor: bool = False  # without an account, through a shared link
 
 
@@ -77,7 +76,7 @@ def caller_of_token(store: Store, token: str, *, as_user: str | None = None) -> 
         actor=json.loads(row["actor"]) if row["actor"] else None,
     )
     if user["id"] == row["id"]:
-        caller = dataclasses.replace(caller, role=role, is_service=is_service)
+        caller = dataclasses.replace(caller, role=role)
     else:
         forbidden_rights = caller.forbidden_rights | roles.FORBIDDEN_BY_STATUS.get(row["status"], roles.NONE)
         caller = dataclasses.replace(caller, by=row["id"], forbidden_rights=forbidden_rights)

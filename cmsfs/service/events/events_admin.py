@@ -110,9 +110,6 @@ def expire_oldest(conn: Connection, table: str, *, before: int) -> None:
 async def get(call: calls.Call, stream: str) -> responses.Response:
     """Return the page of a stream after the requested position."""
     calls.require_admin(call.caller)
-    if call.caller.is_service and "manage_enterprise_properties" not in call.caller.scopes:
-        message = "An application needs manage_enterprise_properties to follow the enterprise's events."
-        raise problems.Refused(403, "insufficient_scope", message)
     if _SCOPE not in call.caller.scopes:
         raise problems.Refused(403, "insufficient_scope", f"These streams need the scope {_SCOPE}.")
     params = call.request.query_params

@@ -19,7 +19,7 @@ from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import apply_remote, deletions, placement
-from cmsfs.replica.nodes import Node, remote_from_item, shortcut_of
+from cmsfs.replica.nodes import Ino, Node, remote_from_item, shortcut_of
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import shares
 from daemon.account import leave
@@ -79,7 +79,7 @@ async def trash(context: PushContext, task: queue.Task) -> None:
             if not was_missing and await context.may_be_back(node):
                 was_missing = True
                 continue
-            await _done(context, task, by_us=False)
+            await _done(context, task, by_us=False, is_folder_away=not was_missing)
             return
         except errors.PreconditionFailed:
             theirs = await _look(context, node)
@@ -200,15 +200,30 @@ async def _know_leavers(context: PushContext, folder: Node) -> bool:
     return bool(found)
 
 
-async def _done(context: PushContext, task: queue.Task, *, seen: int = 0, by_us: bool = True) -> None:
+async def _done(
+    context: PushContext,
+    task: queue.Task,
+    *,
+    seen: int = 0,
+    by_us: bool = True,
+    is_folder_away: bool = False,
+) -> None:
     """Record the deletion; one by somebody else is also reported, and only that report says how it was.
 
-    `seen`: the sequence of the item when it was looked at before.
+    `seen`: the sequence of the item when it was looked at before.  `is_folder_away`: so is the folder that it
+    was in.
     """
-    changes = await context.db.write(lambda conn: _record_done(conn, task, seen=seen, by_us=by_us))
+
+    def txn(conn: Connection) -> tuple[list[Change], Ino | None]:
+        unlisted = deletions.unlist_base_folder(conn, task.node) if is_folder_away else None
+        return _record_done(conn, task, seen=seen, by_us=by_us), unlisted
+
+    changes, unlisted = await context.db.write(txn)
     context.remote_updates.publish(changes)
     if by_us:
         _note_deleted(context, task.node)
+    if unlisted is not None:
+        context.hydrator.list_soon(unlisted)
 
 
 def _note_deleted(context: PushContext, before: Node) -> None:

@@ -1,0 +1,47 @@
+"""Items that are changed or deleted here while a folder above them is in the trash, and that come back."""
+
+from datetime import timedelta
+
+import pytest
+import trio
+
+from cmsfs import config
+from cmsfs.replica.nodes import NodeKind
+from tests.support.daemon_drive import Drive, Remote
+from tests.support.patience import crowding
+
+
+@pytest.fixture
+def settings() -> config.Settings:
+    # Without events: nobody reports what was in the trash between two polls.
+    return config.Settings(settle_seconds=0, feed="search")
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("change", ["rename", "unlink"])
+async def test_item_is_there_again_with_its_folder(
+    drive: Drive, other: Remote, monkeypatch: pytest.MonkeyPatch, change: str, depth: int
+) -> None:
+    # Made long ago: a poll does not look back as far.
+    for name in ("LOOK_BACK", "DEEP_BACK"):
+        monkeypatch.setattr(f"daemon.pull.search_feed.{name}", timedelta())
+    top = folder = await other.folder("top")
+    if depth == 2:
+        folder = await other.folder("inner", parent=top)
+    for name in ("a", "b"):
+        await other.file(name, b"x", parent=folder)
+    place = "top/inner" if depth == 2 else "top"
+    assert await drive.names(place) == ["a", "b"]
+    await drive.poll()
+    await other.client.items.delete(NodeKind.FOLDER, top, recursive=True)
+    if change == "rename":
+        await drive.rename(f"{place}/a", "a")
+    else:
+        await drive.unlink(f"{place}/a")
+    with trio.fail_after(20 * crowding()):
+        await drive.agents.push.drained()
+    assert drive.ops() == []
+    await other.client.items.restore(NodeKind.FOLDER, top)
+    await drive.poll()
+    assert await drive.names(place) == ["a", "b"]
+    assert await drive.names() == ["top"]
