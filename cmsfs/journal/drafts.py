@@ -20,9 +20,8 @@ from cmsfs.journal.draft import Commit, Draft, DraftVersion
 from cmsfs.journal.draft_files import DraftFiles
 from cmsfs.journal.early_hashes import EarlyHashes
 from cmsfs.journal.extents import Extents
-from cmsfs.replica import tree
 from cmsfs.replica.nodes import Content, Ino
-from cmsfs.replica.rows import node_rows
+from cmsfs.replica.rows import node_rows, past_versions
 from cmsfs.runtime import clock, threads
 from cmsfs.sqlite import Database
 
@@ -123,7 +122,7 @@ class Drafts:
         if row is not None and there:
             return Content(draft.base_sha1, draft.base_total, row["remote_id"], row["version"])
         # It may have been renamed over another file and have taken over that one's identity.
-        where = tree.find_bytes(self._db, draft.base_sha1) or (None, None)
+        where = past_versions.find(self._db, draft.base_sha1) or (None, None)
         return Content(draft.base_sha1, draft.base_total, *where)
 
     def bases(self) -> dict[str, int]:

@@ -290,14 +290,15 @@ def needs_bytes_of(conn: Connection, node: Node) -> Ino | None:
     """Return another node that will be uploaded with this one's content, or has a draft based on it.
 
     The bytes of a file that took over another's identity are at the service under its own old identity, and
-    perhaps nowhere else.  A held upload does not count, since nobody else would get the name meanwhile: its
-    bytes are downloaded before the deletion (`BaseBytes.before_deletion`), if they are still there.
+    perhaps nowhere else.  A held upload does not count, since nobody else would get the name meanwhile, nor
+    does a file of this machine only: their bytes are downloaded before the deletion
+    (`BaseBytes.before_deletion`), if they are still there.
     """
     row = conn.execute(
         "SELECT n.ino FROM node n JOIN op o ON o.ino = n.ino"
         "  WHERE n.sha1 = ?1 AND n.ino <> ?2 AND o.kind = 'upload' AND o.state <> 'held'"
         " UNION ALL SELECT n.ino FROM draft d JOIN node n ON n.draft = d.id"
-        "  WHERE d.base_sha1 = ?1 AND n.ino <> ?2 AND n.base_sha1 IS NOT ?1"
+        "  WHERE d.base_sha1 = ?1 AND n.ino <> ?2 AND n.base_sha1 IS NOT ?1 AND NOT n.local"
         "    AND NOT EXISTS"
         "      (SELECT 1 FROM op h WHERE h.ino = n.ino AND h.kind = 'upload' AND h.state = 'held') LIMIT 1",
         (node.base_sha1, node.ino),

@@ -31,7 +31,7 @@ from cmsfs.journal.extents import Extents
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import deletions, lineages
 from cmsfs.replica.nodes import Ino
-from cmsfs.replica.rows import copy_sources, node_rows, op_rows
+from cmsfs.replica.rows import copy_sources, node_rows, op_rows, past_versions
 from cmsfs.runtime import threads
 from cmsfs.sqlite import Database
 
@@ -92,7 +92,7 @@ async def recover(db: Database, drafts: Drafts, recovered: Path, held: Collectio
             _repair_draft(conn, drafts, row["id"]) for row in conn.execute("SELECT id FROM draft").fetchall()
         }
         tree.discard_detached(conn, held)
-        tree.forget_unused_versions(conn)
+        past_versions.forget_unused(conn)
         copy_sources.forget_unused(conn)
         due = conn.execute("SELECT count(*) FROM op").fetchone()[0]
         return due, keep

@@ -120,23 +120,6 @@ def nodes_with_content(db: Database, sha1: str) -> list[Ino]:
     return [row["ino"] for row in db.rows("SELECT ino FROM node WHERE sha1 = ?", sha1)]
 
 
-def find_bytes(db: Database, sha1: str) -> tuple[str, str | None] | None:
-    """Return id and version of an item at the service with this content; None if none is known.
-
-    This includes an item that was replaced and is still to be deleted, and one that has it as an older
-    version.
-    """
-    row = db.row(
-        "SELECT remote_id, version FROM node WHERE sha1 = ?1 AND base_sha1 = ?1 AND remote_id IS NOT NULL"
-        "  AND parent IS NOT NULL"
-        " UNION ALL SELECT remote_id, version FROM node WHERE base_sha1 = ?1 AND parent IS NULL"
-        "  AND base_parent IS NOT NULL AND remote_id IS NOT NULL"
-        " UNION ALL SELECT remote_id, version FROM past WHERE sha1 = ?1 LIMIT 1",
-        sha1,
-    )
-    return (row["remote_id"], row["version"]) if row else None
-
-
 def item_json(db: Database, ino: Ino) -> str | None:
     """Return the item's stored JSON, as last reported by the service."""
     row = db.row("SELECT item FROM node WHERE ino = ?", ino)
@@ -232,22 +215,6 @@ def place(conn: Connection, ino: Ino, parent: Ino, name: str) -> None:
 def detach(conn: Connection, ino: Ino) -> None:
     """Take a node out of its folder; the row stays for handles and operations that need it."""
     conn.execute("UPDATE node SET parent = NULL WHERE ino = ?", (ino,))
-
-
-def keep_version(conn: Connection, sha1: str, remote_id: str, version: str | None) -> None:
-    """Record that the service has these contents as an older version of this item; something here needs
-    them."""
-    conn.execute(
-        "INSERT OR REPLACE INTO past(sha1, remote_id, version) VALUES (?, ?, ?)", (sha1, remote_id, version)
-    )
-
-
-def forget_unused_versions(conn: Connection) -> None:
-    """Delete the rows of older versions that nothing here needs any more."""
-    conn.execute(
-        "DELETE FROM past WHERE NOT EXISTS (SELECT 1 FROM node WHERE node.sha1 = past.sha1)"
-        " AND NOT EXISTS (SELECT 1 FROM draft WHERE draft.base_sha1 = past.sha1)"
-    )
 
 
 def touch(conn: Connection, ino: Ino, now_ns: int) -> None:

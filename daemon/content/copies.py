@@ -22,7 +22,7 @@ from cmsfs.models.content import items
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, remote_from_item
-from cmsfs.replica.rows import copy_sources, node_rows
+from cmsfs.replica.rows import copy_sources, node_rows, past_versions
 from cmsfs.replica.rows.copy_sources import CopySource
 from cmsfs.runtime import clock
 from cmsfs.vfs import permissions
@@ -214,5 +214,5 @@ def _copied(conn: Connection, original: Node, folder: Ino, name: str, now: int) 
         found = CopySource(original.remote_id, original.version, original.sha1, True)
         copy_sources.note(conn, ino, found)
         # Keep the source of its contents, in case the original changes.
-        tree.keep_version(conn, original.sha1, original.remote_id, original.version)
+        past_versions.keep(conn, original.sha1, original.remote_id, original.version)
     return ino

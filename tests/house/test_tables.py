@@ -14,7 +14,7 @@ OWNERS = {
     "unheard": "cmsfs.replica.rows.in_flight",
     "xattr": "cmsfs.replica.rows.xattr_rows",
     "listing": "cmsfs.replica.tree",
-    "past": "cmsfs.replica.tree",
+    "past": "cmsfs.replica.rows.past_versions",
     "pin": "cmsfs.replica.pins",
     "fact": "cmsfs.replica.item_details",
     "assignment": "cmsfs.replica.item_details",

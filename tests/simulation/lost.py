@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cmsfs import config, errors
 from cmsfs.replica import tree
+from cmsfs.replica.rows import past_versions
 from daemon.push import error_policy
 from tests.simulation import narrow
 from tests.simulation.machines import Machine
@@ -56,13 +57,15 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
         is_given_up = is_taken or row["sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
         is_restorable = has_trash and bool(owners) and not is_taken
         if not has_trash or machine.settings.is_narrowed:
-            known = tree.find_bytes(db, row["sha1"])
+            known = past_versions.find(db, row["sha1"])
             in_use = sim.service.store.read(_IN_USE, row["sha1"], known[0] if known else None)
             ids = {one["id"] for one in in_use}
             if machine.settings.is_narrowed:
                 ids &= narrow.items(machine, sim.service.store)
             is_restorable &= bool(ids)
             is_given_up |= not ids
+        # It was in the deleted cache only, and in the trash.
+        is_given_up |= machine.name in sim.cacheless and not sim.service.store.read(_ALIVE, row["sha1"])
         is_undone = bool(machine.undone_spans) or sim.is_service_restored
         if (not is_restorable and (is_given_up or is_undone)) or machine.name in sim.rotten:
             found[tree.path(db, row["ino"]).lstrip("/")] = row["sha1"]

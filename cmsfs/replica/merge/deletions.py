@@ -12,7 +12,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import bulk_insert, lineages, local_work, placement
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
-from cmsfs.replica.rows import node_rows, op_rows
+from cmsfs.replica.rows import node_rows, op_rows, past_versions
 from cmsfs.replica.sharing import lost_access, offers, shares
 
 log = logging.getLogger(__name__)
@@ -140,6 +140,8 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         offers.forget(conn, node.kind, node.remote_id)
     op_rows.delete_all(conn, node.ino)
     tree.mark_unlisted(conn, node.ino)
+    if node.base_sha1 is not None:
+        past_versions.keep_needed(conn, node)
     # The sequence stays: an item trashed with its folder is restored with it, unchanged.
     node_rows.leave_base_folder(conn, node.ino)
     if node.parent is not None:

@@ -26,7 +26,7 @@ from cmsfs.replica import inodes, item_details, link_texts, pins, tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import local_work, name_conflicts
 from cmsfs.replica.nodes import ROOT, Ino, Node
-from cmsfs.replica.rows import in_flight, op_rows, xattr_rows
+from cmsfs.replica.rows import in_flight, op_rows, past_versions, xattr_rows
 from cmsfs.replica.sharing import shares
 from cmsfs.runtime import clock
 from cmsfs.sqlite import Database
@@ -47,7 +47,7 @@ def split_off(conn: Connection, node: Node, changes: list[Change]) -> Node:
     row = tuple(conn.execute(f"SELECT {_ITEM} FROM node WHERE ino = ?", (node.ino,)).fetchone())
     # It no longer has its base version as its item, but can still download it from there.
     if node.base_sha1 is not None and node.remote_id is not None:
-        tree.keep_version(conn, node.base_sha1, node.remote_id, node.version)
+        past_versions.keep(conn, node.base_sha1, node.remote_id, node.version)
     conn.execute(
         "UPDATE node SET parent = NULL, remote_id = NULL, etag = NULL, version = NULL, base_parent = NULL,"
         " base_name = NULL, base_key = NULL, sequence = 0 WHERE ino = ?",

@@ -14,7 +14,7 @@ from sqlite3 import Connection
 
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind, Remote
-from cmsfs.replica.rows import in_flight, op_rows
+from cmsfs.replica.rows import in_flight, op_rows, past_versions
 from cmsfs.sqlite import Database
 
 # Newer than any response: the item is requested in any case.
@@ -62,7 +62,7 @@ def recreate(conn: Connection, node: Node) -> None:
         defer(conn, DeferredUpdate(node.kind, node.remote_id, ANYHOW, node.ino))
     if node.base_sha1 is not None and node.remote_id is not None:
         # Its base version can be downloaded again, should the item be restored.
-        tree.keep_version(conn, node.base_sha1, node.remote_id, node.version)
+        past_versions.keep(conn, node.base_sha1, node.remote_id, node.version)
     forget(conn, node.ino)
     op_rows.delete_kinds(conn, node.ino, "move", "touch", "trash")
     if node.is_folder:

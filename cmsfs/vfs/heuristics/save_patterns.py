@@ -19,7 +19,7 @@ from cmsfs.models import wire_names
 from cmsfs.replica import inodes, tree
 from cmsfs.replica.merge import lineages, local_work, name_conflicts
 from cmsfs.replica.nodes import Ino, Node, NodeKind
-from cmsfs.replica.rows import in_flight, node_rows
+from cmsfs.replica.rows import in_flight, node_rows, past_versions
 from cmsfs.runtime import clock
 from cmsfs.vfs.heuristics.local_files import LocalFiles
 
@@ -207,7 +207,7 @@ def bring_back(conn: Connection, local_names: LocalFiles, ino: Ino, left: Ino | 
     if old.kind is NodeKind.LINK and old.parent is not None:
         return  # the web link still exists, under another name
     if old.base_sha1 is not None and old.remote_id is not None and old.parent is not None:
-        tree.keep_version(conn, old.base_sha1, old.remote_id, old.version)
+        past_versions.keep(conn, old.base_sha1, old.remote_id, old.version)
     take_over(conn, node, old, due_ns=due_ns)
     ops.record_move(conn, tree.get(conn, ino), due_ns=due_ns)
     if old.parent is None:

@@ -18,6 +18,7 @@ from cmsfs.journal.draft import Draft, DraftVersion
 from cmsfs.replica import link_texts, tree
 from cmsfs.replica.merge import lineages
 from cmsfs.replica.nodes import Content, Ino, Node, NodeKind
+from cmsfs.replica.rows import past_versions
 from cmsfs.vfs import errno_map
 from cmsfs.vfs.tree import weblinks
 from cmsfs.vfs.tree.attributes import OpenResult
@@ -143,7 +144,7 @@ class FileIO:
         if draft is None and node.sha1 is not None:
             own = node.remote_id, node.version
             if node.remote_id is None or node.sha1 != node.base_sha1:
-                own = tree.find_bytes(self._db, node.sha1) or (None, None)
+                own = past_versions.find(self._db, node.sha1) or (None, None)
             content = Content(node.sha1, node.size, *own)
         # The text of a web link while nothing is being written to it.
         is_link = node.kind is NodeKind.LINK and weblinks.is_shown(node)
@@ -315,7 +316,7 @@ class FileIO:
                 if content is None:
                     file.content = None
                 elif file.content is None or file.content.sha1 != content[0]:
-                    own = tree.find_bytes(self._db, content[0]) or (None, None)
+                    own = past_versions.find(self._db, content[0]) or (None, None)
                     file.content = Content(content[0], content[1], *own)
             if file.content is not None:
                 file.hold(file.content.sha1, file.content.size)

@@ -21,6 +21,7 @@ from cmsfs.journal.draft import Draft
 from cmsfs.replica import naming, tree
 from cmsfs.replica.merge import apply_remote
 from cmsfs.replica.nodes import Content, Node, NodeKind, remote_from_item
+from cmsfs.replica.rows import past_versions
 from cmsfs.runtime import clock
 from daemon.core import root_check
 from daemon.push import conflicts, inflight_recovery
@@ -52,7 +53,7 @@ async def fetched(context: PushContext, task: queue.Task, node: Node) -> Path:
     file is in use, perhaps by an earlier upload of it.
     """
     assert node.sha1 is not None
-    if (where := tree.find_bytes(context.db, node.sha1)) is not None:
+    if (where := past_versions.find(context.db, node.sha1)) is not None:
         content = Content(node.sha1, node.size, *where)
         try:
             await context.hydrator.blocks(content, 0, (node.size - 1) // BLOCK)

@@ -218,6 +218,32 @@ async def test_backup_whose_name_is_in_use_is_restored_only_if_the_holder_has_ot
     assert {await drive.read(name) for name in names} == {CONTENT, *([] if is_ours else [b"theirs"])}
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_item_is_deleted_though_a_file_of_this_machine_only_needs_its_contents(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog, is_there: bool
+) -> None:
+    """They are downloaded before, if they are still there: nobody uploads such a file."""
+    file = await other.file("file", CONTENT)
+    await drive.names()
+    network.is_down = True
+    await drive.rename("file", "file~")
+    await drive.write("file", b"new")
+    opened = await drive.fs.open(await drive.ino("file~"), os.O_WRONLY)
+    await drive.fs.write(opened.fh, 0, CHANGED)
+    await drive.fs.unlink(ROOT, "file")
+    if not is_there:
+        await other.client.items.delete("file", file)
+        expect_log("the service no longer has the contents of a backup")
+    network.is_down = False
+    await drive.sync()
+    await drive.fs.release(opened.fh)
+    assert drive.ops() == []
+    assert await other.paths() == []
+    assert await drive.names() == ["file~"]
+    if is_there:
+        assert await drive.read("file~") == changed(CONTENT)
+
+
 @pytest.mark.parametrize("settings", ["specification", "embedded"], indirect=True)
 @pytest.mark.parametrize("is_same", [True, False])
 async def test_backup_that_cannot_be_restored_gives_its_name_to_who_has_it(
