@@ -59,6 +59,7 @@ class RemoteUpdates:
         # Items in a listing whose reported deletion is newer.
         self._disputed: OrderedDict[ItemKey, None] = OrderedDict()
         self.misfits = UnstorableItems()
+        self._watches: list[set[ItemKey]] = []
         self.applied = 0  # number of changes since the start
         self.happenings = Happenings(db)
         # Called after what others changed is applied: it may be a reason to send something, as a folder that
@@ -85,6 +86,17 @@ class RemoteUpdates:
             yield
         finally:
             self._moving.pop(key, None)
+
+    @contextmanager
+    def watching(self) -> Iterator[Set[ItemKey]]:
+        """Context in which the returned set receives the items that are applied: that one of them is gone may
+        be the older news, if it is the answer to a request from before."""
+        shown: set[ItemKey] = set()
+        self._watches.append(shown)
+        try:
+            yield shown
+        finally:
+            self._watches = [one for one in self._watches if one is not shown]
 
     def is_moved_for_another(self, key: ItemKey, ino: Ino) -> bool:
         """Whether the item that this node has is being moved at this moment to where another node was, which
@@ -157,6 +169,8 @@ class RemoteUpdates:
             return made
 
         made = await self._db.write(txn)
+        for watch in self._watches:
+            watch.update((one.kind, one.id) for one in remotes)
         for one in left_out:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
         self.applied += len(made)

@@ -53,7 +53,8 @@ class PullContext:
 
         async def ask(key: ItemKey) -> None:
             try:
-                item = await deletion_check.fetch_item(self.client, self.health, *key, db=self.db)
+                with self.remote_updates.watching() as shown:
+                    item = await deletion_check.fetch_item(self.client, self.health, *key, db=self.db)
             except errors.NotShown:
                 answers.unread.add(key)
                 return
@@ -62,7 +63,9 @@ class PullContext:
                 self.remote_updates.misfits.note(*key, f"the service's response is malformed: {error}")
                 answers.unread.add(key)
                 return
-            if item is None:
+            if item is None and key in shown:
+                answers.unread.add(key)
+            elif item is None:
                 # Newer than anything received before.
                 answers.gone.append(RemovedItem(*key))
             else:

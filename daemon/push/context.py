@@ -41,6 +41,9 @@ LONGEST_WAIT_SECONDS = 300.0
 # How often a version that differs only in name or place is accepted as the new base.
 REBASES = 3
 
+# How often an item is asked for that was shown while the service answered that it is gone.
+REASKS = 3
+
 # How often an operation is retried at once after the situation has changed.
 RECONSIDERATIONS = 3
 
@@ -135,10 +138,15 @@ class PushContext:
         Raises `RootGone` if the folder at which the drive begins is away.
         """
         asked = functools.partial(self.get, kind, item_id)
-        try:
-            return await root_check.ask(self.db, self.client, self.health, asked)
-        except errors.NotFound:
-            return None
+        for _ in range(REASKS):
+            with self.remote_updates.watching() as shown:
+                try:
+                    return await root_check.ask(self.db, self.client, self.health, asked)
+                except errors.NotFound:
+                    # It may have been shown since the service answered.
+                    if (kind, item_id) not in shown:
+                        return None
+        return None
 
     async def may_be_back(self, node: Node) -> bool:
         """Whether an item that was not found may be there by now: the folder that it has at the service, with

@@ -9,6 +9,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.replica import tree
+from cmsfs.replica.changes import ChangeKind
 from cmsfs.replica.merge import local_work
 from cmsfs.replica.merge.local_work import DeferredUpdate
 from cmsfs.replica.nodes import ROOT, NodeKind
@@ -303,6 +304,28 @@ async def test_item_that_was_away_with_its_folder_for_a_moment_is_back(drive: Dr
     assert await drive.read("d/f") == b"first"
     await settled(drive)
     assert await drive.names("d") == ["f"]
+
+
+async def test_late_answer_that_an_item_is_gone_is_older_than_what_showed_it(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    number = await other.file("f", b"first")
+    ino = await drive.ino("f")
+    await other.client.items.delete("file", number)
+    answered, release = network.gate("GET", f"/files/{number}")
+    update = DeferredUpdate(NodeKind.FILE, number, local_work.ANYHOW, ino)
+    await drive.db.write(lambda conn: local_work.defer(conn, update))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.deferred_updates.settle)
+        with trio.fail_after(10):
+            await answered.wait()
+        await other.client.items.restore("file", number)
+        await drive.agents.remote_updates.apply([await other.client.items.get("file", number)])
+        release.set()
+    assert ChangeKind.GONE not in {change.what for change in drive.changes}
+    assert await drive.names() == await other.paths() == ["f"]
+    assert await drive.ino("f") == ino
+    assert not local_work.has_deferred(drive.db)
 
 
 async def test_folder_of_an_item_that_is_gone_is_listed_again(drive: Drive, other: Remote) -> None:

@@ -8,6 +8,7 @@ import trio
 from cmsfs import config
 from cmsfs.replica.nodes import NodeKind
 from tests.support.daemon_drive import Drive, Remote
+from tests.support.network import Network
 from tests.support.patience import crowding
 
 
@@ -45,3 +46,24 @@ async def test_item_is_there_again_with_its_folder(
     await drive.poll()
     assert await drive.names(place) == ["a", "b"]
     assert await drive.names() == ["top"]
+
+
+async def test_late_answer_that_a_folder_is_away_is_older_than_what_showed_it(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Nothing counts as gone with it."""
+    folder = await other.folder("d")
+    await other.file("f", b"x", parent=folder)
+    assert await drive.names("d") == ["f"]
+    await other.client.items.delete(NodeKind.FOLDER, folder, recursive=True)
+    answered, release = network.gate("GET", f"/folders/{folder}")
+    await drive.rename("d/f", "d/g")
+    with trio.fail_after(20 * crowding()):
+        await answered.wait()
+        await other.client.items.restore(NodeKind.FOLDER, folder)
+        await drive.agents.remote_updates.apply([await other.client.items.get(NodeKind.FOLDER, folder)])
+        release.set()
+        await drive.agents.push.drained()
+    await drive.poll()
+    assert await drive.names("d") == ["g"]
+    assert await other.paths() == ["d/", "d/g"]
