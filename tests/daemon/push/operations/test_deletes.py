@@ -1,5 +1,8 @@
 """Deletions carried out at the service."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import httpx
 import pytest
 import trio
@@ -13,21 +16,28 @@ from tests.support.network import Network
 from tests.support.patience import crowding
 
 
-async def test_deletion_is_heard_of_before_its_own_answer(
-    drive: Drive, other: Remote, network: Network
-) -> None:
-    """The event comes first, and the node is forgotten: nothing is left to record."""
-    await other.file("file", b"x")
-    ino = await drive.ino("file")
+@asynccontextmanager
+async def deleted_and_reported(drive: Drive, network: Network) -> AsyncIterator[None]:
+    """Delete the file, and hear of that before the answer, which arrives at the end of the context."""
     held, release = network.gate("DELETE", "/files/")
     await drive.fs.unlink(ROOT, "file")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.sync)
         await held.wait()
         await drive.poll()
+        yield
+        release.set()
+
+
+async def test_deletion_is_heard_of_before_its_own_answer(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """The event comes first, and the node is forgotten: nothing is left to record."""
+    await other.file("file", b"x")
+    ino = await drive.ino("file")
+    async with deleted_and_reported(drive, network):
         # As the reaper does when the kernel has forgotten it.
         assert await drive.db.write(lambda conn: tree.discard(conn, ino))
-        release.set()
     assert drive.ops() == [] and await drive.names() == await other.paths() == []
 
 
@@ -37,13 +47,8 @@ async def test_restore_after_a_deletion_that_is_heard_of_before_its_own_answer(
     """The item was deleted once, so its restore is news, until an answer about it is readable."""
     file = await other.file("file", b"x")
     await drive.ino("file")
-    held, release = network.gate("DELETE", "/files/")
-    await drive.fs.unlink(ROOT, "file")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.sync)
-        await held.wait()
-        await drive.poll()
-        release.set()
+    async with deleted_and_reported(drive, network):
+        pass
     await other.client.items.restore(NodeKind.FILE, file)
     bad = [httpx.Response(200, content=b'{"type": "fi')]  # a body that ends early
     network.instead = lambda one: bad.pop() if bad and one.url.path.endswith(f"/files/{file}") else None
