@@ -121,12 +121,16 @@ class DeletionCheck:
         if not much:
             return await self._go(tops, unseen, generation)
         sample = tops[:: max(1, len(tops) // SAMPLE)]
+        places = await self._db.query(lambda conn: {ino: tree.get(conn, ino).base_parent for ino in sample})
         living, gone = await self._sorted(sample)
         changes = await self._remote_updates.apply(living, generation=generation)
-        if living and gone and len(sample) == len(tops):
+        found = [tree.find_remote(self._db, NodeKind(item.type), item.id) for item in living]
+        there = [node for node in found if node is not None]
+        moved = [node.ino for node in there if node.base_parent != places.get(node.ino)]
+        if living and len(sample) == len(tops) and (gone or len(moved) == len(living)):
             # Some were moved or restored meanwhile, which says nothing about the others.
-            there = {tree.find_remote(self._db, NodeKind(item.type), item.id) for item in living}
-            left = set(unseen) - {node.ino for node in there if node is not None}
+            below = await self._db.query(lambda conn: _with_below(conn, moved, unseen))
+            left = set(unseen) - {node.ino for node in there} - set(below)
             return changes + await self.remove(sorted(left), generation)
         if living:
             log.warning("a listing omitted %d items that the service still has; nothing was removed", count)

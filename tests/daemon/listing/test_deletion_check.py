@@ -137,6 +137,23 @@ async def test_a_person_is_asked_about_what_is_gone_though_something_else_is_the
     assert (await other.find("kept")).id == kept
 
 
+async def test_a_folder_that_was_moved_meanwhile_was_not_omitted(drive: Drive, other: Remote) -> None:
+    """With all that is in it."""
+    target = await other.folder("e")
+    folder = await other.folder("d")
+    for number in range(12):
+        await other.file(f"f{number:02}", b"x", parent=folder)
+    assert await drive.names() == ["d", "e"]
+    assert len(await drive.names("d")) == 12
+    unseen = [await drive.ino(path) for path in ("d", *(f"d/f{number:02}" for number in range(12)))]
+    await other.client.items.update("folder", folder, parent_id=target)
+    generation = await drive.db.write(kv_store.next_generation)
+    await drive.agents.deletion_check.remove(unseen, generation)
+    assert mass_deletions.pending_question(drive.db) is None
+    assert await drive.names() == ["e"]
+    assert len(await drive.names("e/d")) == 12
+
+
 async def test_where_much_is_gone_a_person_is_asked(
     drive: Drive, other: Remote, expect_log: ExpectLog
 ) -> None:
