@@ -201,7 +201,8 @@ class Promises:
         except OSError:
             return
         for held in self.held:
-            if held.file.inode.ino == ino:
+            # The kernel may have the name from before a remote change: then it is another file.
+            if held.file.inode.ino == ino or kernel.invalidating:
                 held.given_up = True
                 if held.wrote:
                     self.ledger.saw_and_replaced(held.model)

@@ -12,7 +12,7 @@ from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import bulk_insert, lineages, local_work, placement
 from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
-from cmsfs.replica.rows import node_rows, op_rows, past_versions
+from cmsfs.replica.rows import in_flight, node_rows, op_rows, past_versions
 from cmsfs.replica.sharing import lost_access, offers, shares
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,8 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         _drop_symlinks(conn, node.ino, changes)
         if node.parent is None and not is_lost:
             take_out(conn, node, changes)
-    if local_work.has_bytes(conn, node) or (node.is_folder and tree.has_children(conn, node.ino)):
+    has_something = tree.has_children(conn, node.ino) if node.is_folder else _may_have_another(conn, node)
+    if has_something or local_work.has_bytes(conn, node):
         lost_access.keep(conn, node) if is_lost else local_work.recreate(conn, node)
         return
     if is_lost:
@@ -151,6 +152,11 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         changes.append(Change(ChangeKind.GONE, node.ino, node.parent, node.name))
         placement.restore_name(conn, node.parent, node.name, changes)
     placement.restore_base_name(conn, node, changes)
+
+
+def _may_have_another(conn: Connection, node: Node) -> bool:
+    """Whether an item that was sent for a file deleted here, before it took over this one, may be there."""
+    return node.parent is None and in_flight.is_pending(conn, node.ino)
 
 
 def _drop_symlinks(conn: Connection, folder: Ino, changes: list[Change]) -> None:

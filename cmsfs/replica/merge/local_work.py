@@ -64,7 +64,10 @@ def recreate(conn: Connection, node: Node) -> None:
         # Its base version can be downloaded again, should the item be restored.
         past_versions.keep(conn, node.base_sha1, node.remote_id, node.version)
     forget(conn, node.ino)
-    op_rows.delete_kinds(conn, node.ino, "move", "touch", "trash")
+    op_rows.delete_kinds(conn, node.ino, "move", "touch")
+    if node.parent is not None or node.is_folder:
+        # Otherwise what was sent under a former name, and may have been created, is still to be deleted.
+        op_rows.delete_kinds(conn, node.ino, "trash")
     if node.is_folder:
         op_rows.record_once(conn, node.ino, "mkdir")
 

@@ -249,3 +249,27 @@ async def test_folder_into_which_a_move_without_an_answer_went_is_deleted(
         move_again.set()
     await drive.sync()
     assert await drive.names() == await other.paths() == [name]
+
+
+async def test_item_made_before_its_file_took_over_another_that_is_gone_is_deleted(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is deleted here, too: nothing is left of either."""
+    for name in ("FIRST_WAIT_SECONDS", "LONGEST_WAIT_SECONDS"):
+        monkeypatch.setattr(f"daemon.push.context.{name}", 3600.0)
+    number = await other.file("b", b"one")
+    assert await drive.names() == ["b"]
+    network.lose_answer("POST", "/files/content")
+    await drive.write("a", b"two")
+    with trio.fail_after(20):
+        while not drive.db.rows("SELECT 1 FROM op WHERE kind = 'upload' AND attempts > 0"):
+            await drive.db.written.wait()
+    await drive.rename("a", "b")
+    await drive.unlink("b")
+    await other.client.items.delete("file", number)
+    await drive.poll()
+    await drive.agents.retry(None)
+    await drive.sync()
+    await drive.poll()
+    assert await other.paths() == await drive.names() == []
+    assert drive.db.rows("SELECT * FROM unheard") == []
