@@ -10,14 +10,15 @@ Rule: a request waits for the service that is being opened; if that fails, the d
 import importlib
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import trio
 
-from cmsfs import config, gc_tuning
+from cmsfs import config, errors, gc_tuning
 from cmsfs.auth.deadline import Deadline
 from cmsfs.auth.endpoints import endpoints_of
+from cmsfs.client import session
 from cmsfs.client.session import Client
 from cmsfs.client.transport.late_wire import LateWire
 from cmsfs.runtime import threads
@@ -67,8 +68,11 @@ class LateService:
 
     async def _run(self) -> None:
         try:
-            # In a thread: the drive answers programs meanwhile.
-            downscoped = await threads.run_sync(importlib.import_module, "daemon.downscoped")
+            # In threads: the drive answers programs meanwhile.
+            async with trio.open_nursery() as nursery:
+                if endpoints_of(self._settings).base_url.startswith("https:"):
+                    nursery.start_soon(threads.run_sync, self._load_authorities)
+                downscoped = await threads.run_sync(importlib.import_module, "daemon.downscoped")
             counters = self.client.counters
             async with downscoped.open_service(
                 self._settings, self._db, counters=counters, **self._how
@@ -80,6 +84,11 @@ class LateService:
                 await trio.sleep_forever()
         finally:
             self._wire.give_up()
+
+    def _load_authorities(self) -> None:
+        """Load what TLS trusts, which the client then has; if it cannot be used, that says so."""
+        with suppress(errors.ConfigError):
+            session.tls(self._settings.ca_file)
 
 
 async def watch_deadline(deadline: Deadline, health: Health) -> None:
