@@ -188,6 +188,8 @@ class Entries:
 
         def txn(conn: Connection) -> Ino | None:
             node = asked if self._db.ended == at else _same_child(conn, parent, name, asked)
+            if node is None and gone_as is not None:
+                return None  # its deletion by us was reported sooner than answered
             if node is None or node.name != name:
                 raise errno_map.oserror(errno.ENOENT, name)
             if node.is_folder is not folder:

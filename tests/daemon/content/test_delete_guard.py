@@ -243,6 +243,22 @@ async def test_page_from_before_a_deletion_that_was_waited_for_brings_nothing_ba
     assert await drive.names() == []
 
 
+async def test_deletion_that_is_reported_before_its_answer_is_one(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    await hold(drive, other, "a")
+    answered, release = network.gate("DELETE", "/files/")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.unlink, "held/a")
+        await answered.wait()
+        await drive.poll()
+        assert await drive.names("held") == []
+        release.set()
+    await drive.sync()
+    assert await drive.names("held") == []
+    assert await other.paths() == ["held/"]
+
+
 async def test_unanswered_check_leaves_deletion_to_journal(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
