@@ -131,8 +131,9 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         _drop_symlinks(conn, node.ino, changes)
         if node.parent is None and not is_lost:
             take_out(conn, node, changes)
-    has_something = tree.has_children(conn, node.ino) if node.is_folder else _may_have_another(conn, node)
-    if has_something or local_work.has_bytes(conn, node):
+    has_children = node.is_folder and tree.has_children(conn, node.ino)
+    is_sought = not node.is_folder and not is_lost and _may_have_another(conn, node)
+    if has_children or is_sought or local_work.has_bytes(conn, node):
         lost_access.keep(conn, node) if is_lost else local_work.recreate(conn, node)
         return
     if is_lost:
@@ -141,7 +142,7 @@ def remove_gone_node(conn: Connection, node: Node, changes: list[Change], *, is_
         offers.forget(conn, node.kind, node.remote_id)
     op_rows.delete_all(conn, node.ino)
     tree.mark_unlisted(conn, node.ino)
-    if node.base_sha1 is not None:
+    if node.base_sha1 is not None and not is_lost:
         past_versions.keep_needed(conn, node)
     # The sequence stays: an item trashed with its folder is restored with it, unchanged.
     node_rows.leave_base_folder(conn, node.ino)
