@@ -95,10 +95,10 @@ async def run(
         drives.append(drive)
         drive.lock = lock
 
-        async def go_online() -> str:
+        async def go_online(*, is_shown: bool) -> str:
             await service.open()
             try:
-                note = await drive.contact()
+                note = await drive.contact(is_shown=is_shown)
             except errors.UserError as error:
                 if given is None:
                     raise
@@ -113,14 +113,14 @@ async def run(
             if given.is_recovered and given.survival is not None:
                 survival.drop_unknown_handles(given.state, given.survival, state.db)
             drive.shown.take_over(given.state["tree"])
-        note = None if state.is_known or given else await go_online()
+        note = None if state.is_known or given else await go_online(is_shown=False)
         agents.keep(drive.shutdown.heed_signals, drive.pull.poke, name="signals")
         agents.keep(watch_deadline, deadline, drive.health, name="deadline")
         async with server.listening(settings.paths.socket) as listener:
             drive.start_handlers(agents, listener)
 
             async def welcome() -> None:
-                ready(await go_online() if note is None else note)
+                ready(await go_online(is_shown=True) if note is None else note)
 
             await drive.serve(settings, create=create, welcome=welcome, given=given)
         nursery.cancel_scope.cancel()
@@ -147,16 +147,17 @@ class Agent(Composition):
     _survival: Survival | None = None
     _handlers: operations.Operations
 
-    async def contact(self) -> str:
+    async def contact(self, *, is_shown: bool) -> str:
         """Contact the service; return a note for the user if it cannot be reached, else "".
 
-        Raises `UserError` if it rejects our credentials.
+        `is_shown`: programs use the drive already, so folders may be being listed.  Raises `UserError` if it
+        rejects our credentials.
         """
         known, reason = self.state.is_known, ""
         try:
             with trio.fail_after(CONTACT_SECONDS if known else FIRST_CONTACT_SECONDS):
                 await self.account.refresh()
-                await self.pull.begin()
+                await self.pull.begin(is_late=is_shown)
         except (errors.OAuthError, errors.Unauthorized, errors.Forbidden) as error:
             raise explain(error) from error
         except errors.RemoteError as error:

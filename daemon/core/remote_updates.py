@@ -37,6 +37,13 @@ _Place = tuple[str | None, str]  # the folder's ID at the service, the key of th
 REMEMBERED = 10_000
 
 
+class _Removal(NamedTuple):
+    """When an item was removed without a report of its deletion."""
+
+    generation: int
+    number: int
+
+
 class RemovedItem(NamedTuple):
     """An item that the service does not have or show any more; `sequence` of its deletion, None: not
     reported."""
@@ -56,6 +63,8 @@ class RemoteUpdates:
         # Items that are being moved or renamed, and the nodes that had them at the request.
         self._moving: dict[ItemKey, Ino] = {}
         self._deleted: OrderedDict[ItemKey, int] = OrderedDict()
+        self._removed: OrderedDict[ItemKey, _Removal] = OrderedDict()
+        self.removals = 0  # number of removals without a report
         # Items in a listing whose reported deletion is newer.
         self._disputed: OrderedDict[ItemKey, None] = OrderedDict()
         self.misfits = UnstorableItems()
@@ -121,11 +130,12 @@ class RemoteUpdates:
         believed: apply_remote.Believed | None = None,
         note: Callable[[Connection], None] | None = None,
         is_answer: bool = False,
+        removals: int | None = None,
     ) -> int:
         """Update the tree to these items (`generation` is that of a listing), remove those in `gone`, and
         call `note`, in one transaction, which also ends the deferred updates `settled` by it.  Items that are
         `believed` may be older than the known state; an `is_answer` to our own request is no change by
-        others.
+        others; `removals` is their number before a poll asked for the items.
 
         Items are moved out of a deleted folder before it is removed.  Returns the number of changes.
         """
@@ -154,11 +164,14 @@ class RemoteUpdates:
                     ),
                 )
             number = kv_store.generation(conn) if generation is None else generation
+            here = [
+                one for one in remotes if not self._is_from_before_removal(conn, one, generation, removals)
+            ]
             # A listing may be older than the known state; such items are requested.
             take = functools.partial(
                 apply_remote.apply, generation=number, is_listing=generation is not None, believed=believed
             )
-            made = _applied(conn, remotes, take, left_out) if remotes else []
+            made = _applied(conn, here, take, left_out) if here else []
             # An item that cannot be stored is not thereby deleted.
             for one in (*not_here, *left_out):
                 tree.note_seen(conn, one.kind, one.id, number)
@@ -185,6 +198,7 @@ class RemoteUpdates:
     def forget_deleted(self) -> None:
         """Forget deletions after the service was restored: items may exist again with lower numbers."""
         self._deleted.clear()
+        self._removed.clear()
         self._disputed.clear()
 
     def disputed(self) -> list[ItemKey]:
@@ -202,6 +216,7 @@ class RemoteUpdates:
     def is_there(self, key: ItemKey) -> None:
         """Forget the deletion of an item that the service confirms to have."""
         self._deleted.pop(key, None)
+        self._removed.pop(key, None)
 
     def last_known(self, key: ItemKey) -> int | None:
         """Return the sequence of the item's latest known state, which may be its deletion."""
@@ -269,6 +284,20 @@ class RemoteUpdates:
         is_before = one.sequence < deleted and believed.get(key, -1) < deleted
         return is_before and tree.find_remote(self._db, one.kind, one.id) is None
 
+    def _is_from_before_removal(
+        self, conn: Connection, one: Remote, generation: int | None, removals: int | None
+    ) -> bool:
+        """Whether a listing or poll, which began before the item was found gone, shows it."""
+        if (removed := self._removed.get((one.kind, one.id))) is None:
+            return False
+        node = tree.remote_at(conn, one.kind, one.id)
+        if node is not None and (node.parent is not None or node.base_parent is not None):
+            return False
+        if generation is not None and generation <= removed.generation:
+            self._disputed[one.kind, one.id] = None
+            return True
+        return removals is not None and removals < removed.number
+
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
         if tree.find_remote(self._db, one.kind, one.id) is not None:
             return False
@@ -291,11 +320,20 @@ class RemoteUpdates:
             self.note_deleted((one.kind, one.id), one.sequence)
         if node is None:
             return []
+        if one.sequence is None:
+            self._note_removed(conn, (one.kind, one.id))
         if node.parent is None and node.base_parent is None:
             # It was deleted before; older updates may have restored its contents.
             deletions.ignore_older(conn, node.ino, one.sequence or 0)
             return deletions.remove_below(conn, node.ino) if node.is_folder else []
         return deletions.remove_gone(conn, node.ino, sequence=one.sequence or 0)
+
+    def _note_removed(self, conn: Connection, key: ItemKey) -> None:
+        self.removals += 1
+        self._removed.pop(key, None)
+        self._removed[key] = _Removal(kv_store.generation(conn), self.removals)
+        while len(self._removed) > REMEMBERED:
+            self._removed.popitem(last=False)
 
 
 def _applied(

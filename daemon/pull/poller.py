@@ -112,9 +112,9 @@ class Poller:
         self._brought = 0
         self._heard_at = -math.inf
 
-    async def begin(self) -> None:
-        """Let the feed store where it begins; call it before the first listing.  Raises `RemoteError`."""
-        await self._feed.begin()
+    async def begin(self, *, is_late: bool = False) -> None:
+        """Let the feed store where it begins, as `Feed.begin`.  Raises `RemoteError`."""
+        await self._feed.begin(is_late=is_late)
 
     async def run(self) -> None:
         """Poll forever, and immediately on request."""

@@ -12,6 +12,7 @@ unchanged: the sweep finds these.
 Rule: a cursor advances only after everything up to it has been applied, and only over a stable result.
 """
 
+import functools
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from sqlite3 import Connection
@@ -87,7 +88,7 @@ class SearchFeed:
     async def once(self) -> bool:
         """Poll; return whether both results were stable, so that the cursors advanced."""
         await root_check.check(self._context.db, self._context.client, self._context.health)
-        self.read = 0
+        self.read, removals = 0, self._context.remote_updates.removals
         began = trio.current_time()
         is_deep = began - self._deep_at >= DEEP_SECONDS
         back = DEEP_BACK if is_deep else LOOK_BACK
@@ -98,7 +99,7 @@ class SearchFeed:
         changed = await self._windows.enumerate(
             _everything(self._context.db),
             search_windows.UPDATED,
-            self._take_changed,
+            functools.partial(self._take_changed, removals),
             within=[search_windows.SearchWindow(since_changed)],
         )
         trash = _everything(self._context.db).model_copy(update={"trash_content": "trashed_only"})
@@ -141,10 +142,10 @@ class SearchFeed:
         text = kv_store.get(self._context.db, key)
         return moment is not None and (text is None or moment > base.parse_timestamp(text))
 
-    async def _take_changed(self, found: Sequence[Entry]) -> None:
+    async def _take_changed(self, removals: int, found: Sequence[Entry]) -> None:
         self.read += len(found)
         new = self._context.new_folders.new_folders(found)
-        await self._context.remote_updates.apply(found)
+        await self._context.remote_updates.apply(found, removals=removals)
         self._context.new_folders.list_soon(new)
 
     async def _take_deleted(self, found: Sequence[Entry]) -> None:

@@ -173,9 +173,14 @@ def _is_in_the_way(context: PushContext, theirs: items.Item | None, node: Node, 
         # Gone on request, or the service does not identify it and keeps refusing.  Attempts that met an item
         # of ours, which had to leave first, do not count.
         return context.untold[task.op.seq] > UNTOLD_ATTEMPTS
+    return is_at(theirs, node, task.parent)
+
+
+def is_at(theirs: items.Item, node: Node, parent: Node | None) -> bool:
+    """Whether the item has the name of this node in this folder."""
     where = theirs.parent.id if theirs.parent else None
     called = wire_names.name_key(naming.remote_name(node))
-    folder = task.parent.remote_id if task.parent is not None else None
+    folder = parent.remote_id if parent is not None else None
     return (where, wire_names.name_key(theirs.name or "")) == (folder, called)
 
 

@@ -265,7 +265,7 @@ async def open_person(values: dict[str, Any], service: int | None) -> AsyncItera
     ):
         agents = Supervisor(nursery)
         drive = app.Agent(settings, settings.paths.state / "mnt", state, client, agents, pace)
-        await drive.contact()
+        await drive.contact(is_shown=False)
         await drive.fs.begin()
         drive.start_handlers(agents, listener)
         drive.start(agents)

@@ -223,7 +223,7 @@ async def open_person() -> AsyncIterator[Person]:
         trio.open_nursery() as nursery,
     ):
         drive = app.Agent(settings, settings.paths.state / "mnt", state, client, nursery, pace)
-        await drive.contact()
+        await drive.contact(is_shown=False)
         await drive.fs.begin()
         for run in (drive.commit.run, drive.fs.run, drive.notifier.run, drive.push.run):
             nursery.start_soon(run)

@@ -140,7 +140,7 @@ def starting(network: Network, user: int, settings: config.Settings, tmp_path: P
             built = daemon_app.Agent(wanted, tmp_path / "mnt", state, client, nursery, pace)
             if given is not None:
                 built.shown.take_over(given.state["tree"])
-            await built.contact()
+            await built.contact(is_shown=False)
             nursery.start_soon(built.notifier.run)
             push = functools.partial(built.account.once_known, built.push.run)
             runs: dict[str, Callable[[], Awaitable[object]]] = {

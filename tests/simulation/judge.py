@@ -77,7 +77,7 @@ async def judge(sim: "_Simulation") -> None:
         failures += [f"conflict: {path}, and nobody else is there" for path in copies]
     for machine in sim.machines:
         if sim.is_second(machine):
-            kept |= await second_account.judge(sim, machine)
+            kept |= await second_account.judge(sim, machine, lost=given_up[machine.name])
             continue
         if machine.agents.deletion_check.pending() is not None:
             # A comparison, as there is after events that were too old, has found much missing.

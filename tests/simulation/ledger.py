@@ -35,6 +35,8 @@ class Ledger(ledger.Ledger):
         self.repeated: set[str] = set()
         # Contents that a person deleted at the service, perhaps unread.
         self.thrown_away: set[str] = set()
+        # Names to which programs moved what was in the trash.
+        self.undeleted: set[str] = set()
         # Contents that a program read, and nobody wrote.
         self.foreign: list[str] = []
         # A process died during a write, or power failed after one, so any part of the data may be there.

@@ -276,6 +276,7 @@ class Machine(Process):
         self.chance = random.Random(f"{world.seed} {name}")
         self.wire = Wire(world, name, lambda: None if self.is_dying else service.transport(), self.chance)
         self.agents: daemon_app.Agent = None
+        self.is_shown = False
         self.has_contact = False  # a start whose login is refused ends
         self.kernel: Kernel = None
         self.is_slow = False
@@ -325,9 +326,12 @@ class Machine(Process):
             ):
                 supervisor.keep(work, *args, name=name)
             self.is_alive = True
-            task_status.started()
+            # A tree that is not known is shown after the first contact.
+            self.is_shown = state.is_known
+            if self.is_shown:
+                task_status.started()
             try:
-                await agents.contact()
+                await agents.contact(is_shown=self.is_shown)
             except errors.UserError as refused:
                 # As with `cmsfs mount`: it exits, and the user starts it again.
                 self.world.note(f"{self.name} ends: {refused}")
@@ -341,6 +345,9 @@ class Machine(Process):
                 nursery.cancel_scope.cancel()
                 return
             agents.start(supervisor)
+            if not self.is_shown:
+                self.is_shown = True
+                task_status.started()
             self.has_contact = True
             await agents.shutdown.wanted.wait()
             await agents.fs.finish()
@@ -388,7 +395,7 @@ class Machine(Process):
     @asynccontextmanager
     async def program_call(self) -> AsyncIterator[Kernel]:
         """The kernel for a program's calls; raises `Killed` if the daemon is dead or dies meanwhile."""
-        if not self.is_alive or self.is_dying:
+        if not self.is_shown or not self.is_alive or self.is_dying:
             raise Killed
         with trio.CancelScope() as scope:
             self._calls.add(scope)

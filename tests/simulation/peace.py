@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from cmsfs.journal import queue
+from cmsfs.models import wire_names
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
 from tests.simulation import judge, narrow, wire
@@ -67,7 +68,7 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
             await programs.close_all()
     await sim.person.act("release", ())
     await sim.other.act("release", ())
-    names = _names(sim.machines[0])
+    names, restored = _names(sim.machines[0]), _restored(sim, sim.machines[0])
     for machine in sim.machines:
         with acting(machine.name):
             machine.agents.pull.seconds = max(PEACE_POLL_SECONDS, machine.settings.poll_seconds)
@@ -98,15 +99,16 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
             )
     if judge.is_alone(sim.plan):
         now = _names(sim.machines[0])
-        gone = sorted(names - now)
-        # What the service had before the drive started may become known later.
-        new = [] if sim.plan.filled else sorted(now - names)
-        if gone or new:
+        gone = sorted(names.keys() - now.keys())
+        # What the service had before the drive started may become known later; and what was restored.
+        new = sorted(path for path in now.keys() - names if now[path] not in restored)
+        if gone or (new and not sim.plan.filled):
             sim.outcome.failures.append(f"renamed: nobody else is there, and {gone} became {new}")
 
 
-def _names(machine: Machine) -> set[str]:
-    """Return the paths of all that programs were shown, and that is not for this machine alone.
+def _names(machine: Machine) -> dict[str, tuple[str, str | None]]:
+    """Return the paths of all that programs were shown, and that is not for this machine alone; with the
+    kinds and IDs of their items.
 
     No path leads to what was reported late, in a folder that a program still has open and that is deleted:
     the next full comparison removes it.
@@ -115,8 +117,16 @@ def _names(machine: Machine) -> set[str]:
     rows = db.rows(
         "WITH RECURSIVE shown(ino) AS (SELECT ?"
         "  UNION ALL SELECT node.ino FROM shown JOIN node ON node.parent = shown.ino)"
-        " SELECT ino FROM shown JOIN node USING (ino) WHERE NOT local AND ino > 2",
+        " SELECT ino, kind, remote_id FROM shown JOIN node USING (ino) WHERE NOT local AND ino > 2",
         ROOT,
     )
-    paths = {tree.path(db, row["ino"]) for row in rows}
-    return {path for path in paths if not judge.is_local(path)}
+    paths = {tree.path(db, row["ino"]): (row["kind"], row["remote_id"]) for row in rows}
+    return {path: item for path, item in paths.items() if not judge.is_local(path)}
+
+
+def _restored(sim: "_Simulation", machine: Machine) -> set[tuple[str, str]]:
+    """Return the kinds and IDs of items that programs restored from the trash, and whose place is not heard
+    of yet."""
+    rows = machine.agents.state.db.rows("SELECT kind, remote_id, name_key FROM doubt")
+    keys = set(map(wire_names.name_key, sim.ledger.undeleted))
+    return {(row["kind"], row["remote_id"]) for row in rows if row["name_key"] in keys}

@@ -5,6 +5,7 @@ shared.
 """
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r" \(id \d+\)")
 
 
-async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
-    """Check the drive and return the SHA-1s of all contents that it has."""
+async def judge(sim: "_Simulation", machine: Machine, *, lost: Collection[str] = ()) -> set[str]:
+    """Check the drive, of which these paths may be unreadable; return the SHA-1s of all contents that it
+    has."""
     failures = sim.outcome.failures
     sim.outcome.states["drives of the second account"] += 1
     if machine.settings.shared == "root":
@@ -40,7 +42,7 @@ async def judge(sim: "_Simulation", machine: Machine) -> set[str]:
         for each in (machine, fresh):
             await _compare(sim, each)
         own = _own(machine)
-        shown = await judging.drive_tree(machine, failures, is_rotten=machine.name in sim.rotten)
+        shown = await judging.drive_tree(machine, failures, is_rotten=machine.name in sim.rotten, lost=lost)
         expected = await judging.drive_tree(fresh, failures)
         expected = _without(expected, _held_elsewhere(machine, fresh))
         await fresh.stop()

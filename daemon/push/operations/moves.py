@@ -57,6 +57,8 @@ async def move(context: PushContext, task: queue.Task) -> None:
         elif node.kind is NodeKind.LINK and name != node.name and is_no_link:
             await _move_whole(context, task, parent_id=new_parent)
         else:
+            if theirs is not None and not conflicts.is_at(theirs, node, task.parent):
+                await _look_at(context, node)
             await conflicts.keep_both(context, task, theirs)
     except errors.NotFound as error:
         await conflicts.missing(context, task, error)
@@ -66,6 +68,15 @@ async def move(context: PushContext, task: queue.Task) -> None:
     else:
         crashpoints.reached(Point.MOVE_SENT)
         await _done(context, task, answer)
+
+
+async def _look_at(context: PushContext, node: Node) -> None:
+    """Apply the present state of an item that was refused a name which we did not ask for: it was renamed or
+    moved at the service, and keeps the part of its place that was not sent."""
+    try:
+        await context.remote_updates.apply([await context.get(node.kind, node.remote_id or "")])
+    except errors.NotFound:
+        return  # the next attempt meets that, too
 
 
 async def _is_in_place(context: PushContext, task: queue.Task) -> bool:

@@ -1,5 +1,7 @@
 """Where the events begin for a drive that started without a network, and lists at the same time."""
 
+from functools import partial
+
 import pytest
 import trio
 import trio.testing
@@ -19,10 +21,12 @@ def settings() -> config.Settings:
     return made.model_copy(update={"profile": "box"} | addresses)
 
 
+@pytest.mark.parametrize("by", ["contact", "pull"])
 async def test_what_comes_between_a_listing_and_the_first_event_position_is_found(
-    starting: Starting, other: Remote, network: Network, nursery: trio.Nursery
+    starting: Starting, other: Remote, network: Network, nursery: trio.Nursery, by: str
 ) -> None:
-    """After a start without a network both are requested at once, and the listing is answered later."""
+    """After a start without a network both are requested at once, and the listing is answered later; so, too,
+    if another process takes over a drive that has not reached the service yet."""
     await other.file("old", b"x")
     network.is_down = True
     async with starting(agents=("fs",)) as drive:
@@ -31,7 +35,10 @@ async def test_what_comes_between_a_listing_and_the_first_event_position_is_foun
         nursery.start_soon(drive.agents.crawler.once)
         await listed.wait()
         await other.file("new", b"y")
-        nursery.start_soon(drive.agents.pull.run)
+        if by == "pull":
+            nursery.start_soon(drive.agents.pull.run)
+        else:
+            nursery.start_soon(partial(drive.agents.contact, is_shown=True))
         with trio.fail_after(5):
             while kv_store.get(drive.db, kv_store.EVENTS_POSITION) is None:
                 await trio.testing.wait_all_tasks_blocked(0.01)

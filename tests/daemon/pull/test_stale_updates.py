@@ -4,7 +4,9 @@ from typing import Any
 
 import httpx
 import pytest
+import trio
 
+from cmsfs import config
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import listing_diff, local_work
@@ -63,6 +65,47 @@ async def test_a_page_from_before_a_reported_deletion_does_not_bring_the_file_ba
     await other.client.items.restore("file", number)
     await drive.poll()
     assert await drive.names() == ["f"]
+
+
+@pytest.mark.parametrize("is_row_left", [True, False])
+async def test_a_listing_from_before_a_file_was_found_gone_does_not_bring_it_back(
+    drive: Drive, other: Remote, *, is_row_left: bool
+) -> None:
+    """Nobody says when it went: its deletion was not reported, as of one that was purged."""
+    number = await other.file("f", b"one")
+    ino = await drive.ino("f")
+    old = await other.client.items.get("file", number)
+    updates = drive.agents.remote_updates
+    generation = await drive.db.write(kv_store.next_generation)
+    await updates.apply([], [RemovedItem(NodeKind.FILE, number)])
+    if not is_row_left:
+        await drive.db.write(lambda conn: tree.discard(conn, ino))
+    await updates.apply([old], generation=generation)
+    assert await drive.names() == []
+    assert updates.disputed() == [(NodeKind.FILE, number)]
+    await updates.apply([old], generation=await drive.db.write(kv_store.next_generation))
+    assert await drive.names() == ["f"]
+
+
+@pytest.mark.parametrize(
+    "settings", [config.Settings(settle_seconds=0, network_seconds=5, feed="search")], ids=["search"]
+)
+async def test_a_poll_from_before_a_file_was_found_gone_does_not_bring_it_back(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    number = await other.file("f", b"one")
+    assert await drive.names() == ["f"]
+    await other.client.items.update("file", number, name="g")
+    answered, release = network.gate("GET", "/search")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.poll)
+        with trio.fail_after(10):
+            await answered.wait()
+        await other.client.items.delete("file", number)
+        await other.client.items.purge("file", number)
+        await drive.agents.remote_updates.apply([], [RemovedItem(NodeKind.FILE, number)])
+        release.set()
+    assert await drive.names() == []
 
 
 async def test_a_page_from_before_a_second_deletion_does_not_bring_the_file_back(

@@ -57,6 +57,22 @@ async def test_program_that_was_renamed_here_and_moved_elsewhere_gets_the_last_p
     assert await drive.read("g") == b"two"
 
 
+async def test_move_of_a_file_that_was_renamed_elsewhere_sends_its_name_when_that_is_in_use(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Only its folder is sent at first; nobody says that it has another's name by now."""
+    number = await other.file("f", b"one")
+    folder = await other.folder("d")
+    await other.file("g", b"another", parent=folder)
+    assert await drive.names() == ["d", "f"]
+    assert await drive.names("d") == ["g"]
+    await other.client.items.update("file", number, name="g")
+    await drive.rename("f", "d/f")
+    await drive.sync()
+    assert await other.paths() == ["d/", "d/f", "d/g"]
+    assert network.count("PUT", f"/files/{number}") == 2
+
+
 async def test_time_of_a_file_that_became_a_backup_waits_for_its_upload(
     drive: Drive, other: Remote, network: Network
 ) -> None:
