@@ -32,8 +32,8 @@ from daemon.listing import folder_lister
 from tests.simulation.machines import OTHER
 from tests.simulation.world import World
 
-# A story leaves some megabytes in cycles.
-COLLECT_EVERY = 10
+# A story leaves some megabytes in cycles; a process of a long run ends before that is collected.
+COLLECT_EVERY = 100
 _stories = 0
 
 _template: dict[str, object] = {}
@@ -76,7 +76,7 @@ def memory_folder() -> Path | None:
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """Disable the garbage collector during a story; collect after every tenth.
+    """Disable the garbage collector during a story; collect after every hundredth.
 
     In a process that runs stories only, it is disabled all the time (`disable_gc`): enabling it in between
     would have it look at everything that the story has left.
