@@ -228,7 +228,10 @@ class EventFeed:
 
         def note(conn: Connection) -> None:
             for one in news.unread:
-                local_work.defer(conn, DeferredUpdate(*one.key, one.sequence or 0))
+                # A change of access has no number, so that no known state tells that it is settled.
+                sequence = None if one.is_uncertain else one.sequence
+                number = local_work.ANYHOW if sequence is None else sequence
+                local_work.defer(conn, DeferredUpdate(*one.key, number))
             for kind, item_id in touched:
                 item_details.mark_stale(conn, kind, item_id)
             for folder_id in news.empty:

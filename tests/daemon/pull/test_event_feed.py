@@ -10,9 +10,11 @@ import trio
 from cmsfs import config, errors
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import ChangeKind
+from cmsfs.replica.merge import local_work
 from cmsfs.runtime import clock
 from daemon.pull import event_feed, reconciler
 from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
 
 
@@ -273,6 +275,29 @@ async def test_a_folder_shared_with_us_comes_and_goes(drive: Drive, other: Remot
     await ben.client.collaborations.create("folder", folder, "viewer", user_id=str(other.user))
     await drive.poll()
     assert await drive.read("theirs/deep/f") == b"two"
+
+
+async def test_a_lost_folder_goes_though_the_first_answer_about_it_is_unusable(
+    drive: Drive, other: Remote, ben: Remote, network: Network, expect_log: ExpectLog
+) -> None:
+    """Its number is known, so only another request tells."""
+    expect_log("skipping the folder")
+    folder = await ben.folder("theirs")
+    made = await ben.client.collaborations.create("folder", folder, "editor", user_id=str(other.user))
+    assert await drive.names() == ["theirs"]
+    await drive.poll()
+    await ben.client.collaborations.delete(made.id)
+
+    def empty(request: httpx.Request) -> httpx.Response | None:
+        if not request.url.path.endswith(f"/folders/{folder}"):
+            return None
+        network.instead = None
+        return httpx.Response(200)
+
+    network.instead = empty
+    await drive.poll()
+    assert await drive.names() == []
+    assert not local_work.has_deferred(drive.db)
 
 
 async def test_unsent_work_in_lost_folder_is_kept(
