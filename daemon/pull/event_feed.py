@@ -103,7 +103,8 @@ class EventFeed:
         anew = read_at is not None and clock.time() - float(read_at) > KEPT_SECONDS
         if anew:
             log.info("the event position is too old; comparing the whole tree instead")
-            await self._begin_anew(missed=True)
+            # This machine slept; the service counts on.
+            await self._begin_anew(missed=True, is_same_service=True)
         while True:
             before, asked_at = self._position or self._stored(), clock.time()
             try:
@@ -150,7 +151,7 @@ class EventFeed:
         assert self._position is not None, "begin() comes first"
         return self._position
 
-    async def _begin_anew(self, *, missed: bool) -> None:
+    async def _begin_anew(self, *, missed: bool, is_same_service: bool = False) -> None:
         asked_at = clock.time()
         with self._context.health.request("poll"):
             position = await self._context.client.events.position()
@@ -167,7 +168,8 @@ class EventFeed:
         # A service restored from a backup continues from an older number.
         self._applied_ids.clear()
         self._newest.clear()
-        self._context.remote_updates.forget_deleted()
+        if not is_same_service:
+            self._context.remote_updates.forget_deleted()
 
     # ---- a page ----
 

@@ -173,15 +173,20 @@ async def test_a_folder_that_goes_while_it_is_listed_keeps_what_is_moved_into_it
         assert await drive.names("d") == ["f"]
 
 
+@pytest.mark.parametrize("sleeps", [False, True])
 async def test_a_file_whose_deletion_overtakes_the_answer_to_its_upload_is_gone(
-    drive: Drive, other: Remote, network: Network
+    drive: Drive, other: Remote, network: Network, *, sleeps: bool
 ) -> None:
+    """Even if the machine sleeps for weeks before the answer arrives."""
     await drive.names()
     sent, answered = network.gate("POST", "/files/content")
     await drive.write("f", b"mine")
     await sent.wait()
     await other.client.items.delete("file", (await other.find("f")).id)
     await drive.poll()
+    if sleeps:
+        await drive.db.write(lambda conn: kv_store.put(conn, kv_store.EVENTS_READ_AT, "1000"))
+        await drive.poll()
     answered.set()
     await drive.sync()
     assert await drive.names() == []
