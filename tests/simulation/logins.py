@@ -41,6 +41,8 @@ class Login:
         self.pairs_stored = 0
         self._stored_at = 0  # the last pair, by the service's clock in microseconds
         self._expirations = 0
+        # Jumps of the time during requests: the renewed token may have expired on its way, too.
+        self.jumps = 0
 
     def note_issued(self, count: int) -> None:
         """Record that the service issues a pair (1), or that it did not (-1)."""
@@ -102,5 +104,6 @@ class Login:
 
     def find_unexplained_logins(self) -> str | None:
         """Return a description if there were more new logins than token pairs that were lost or expired."""
-        again, lost = self.login_count - 1, self.pairs_issued - self.pairs_stored + self._expirations
+        lost = self.pairs_issued - self.pairs_stored + self._expirations + self.jumps
+        again = self.login_count - 1
         return f"{again} logins anew, and {lost} pairs of tokens lost or expired" if again > lost else None

@@ -340,6 +340,9 @@ class _Simulation:
         self.world.note(str(step))
         self.outcome.faults["pass"] += 1
         self.world.skipped_seconds += story.AGES[step.args[0] % len(story.AGES)]
+        for machine in self.machines:
+            if machine.login is not None:
+                machine.login.jumps += machine.wire.under_way > 0
         service = self.service
         if not service.is_alive or service.is_dying:
             return

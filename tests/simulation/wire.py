@@ -65,6 +65,7 @@ class Wire(httpx.AsyncBaseTransport):
         self.faults: Counter[str] = Counter()
         self.changes = 0  # requests that were to change something
         self.requests = 0
+        self.under_way = 0  # requests without a response so far, but for those that wait for events
         self._accepted = ""  # the authorization that the service accepted last
         # Called at each response; and for each token request with 1 when sent, -1 when refused.
         self.on_response: Callable[[], None] = lambda: None
@@ -76,12 +77,16 @@ class Wire(httpx.AsyncBaseTransport):
         path = request.url.raw_path.decode().partition("?")[0]
         is_change = request.method in ("POST", "PUT", "DELETE") and "oauth2" not in path
         is_question = request.headers.get("if-match") == offers.NEVER["if-match"]
+        counts = not path.endswith("/events/wait")
+        self.under_way += counts
         try:
             response = await self._exchange(request, is_change=is_change and not is_question)
         except httpx.HTTPError as error:
             self.changes += is_change
             self._world.note(f"{request.method} {path}: {type(error).__name__}")
             raise
+        finally:
+            self.under_way -= counts
         # Probes for supported features are sent as changes that the service refuses.
         self.changes += is_change and not (is_question and response.is_client_error)
         self._world.note(f"{request.method} {path}: {response.status_code}")
