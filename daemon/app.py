@@ -150,8 +150,7 @@ class Agent(Composition):
     async def contact(self, *, is_shown: bool) -> str:
         """Contact the service; return a note for the user if it cannot be reached, else "".
 
-        `is_shown`: programs use the drive already, so folders may be being listed.  Raises `UserError` if it
-        rejects our credentials.
+        `is_shown`: programs use the drive already.  Raises `UserError` if it rejects our credentials.
         """
         known, reason = self.state.is_known, ""
         try:

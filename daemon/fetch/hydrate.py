@@ -23,7 +23,7 @@ from cmsfs.client.session import Client
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind, Hub
 from cmsfs.replica.merge import local_work
-from cmsfs.replica.nodes import ROOT, Content, Ino, NodeKind
+from cmsfs.replica.nodes import Content, Ino, NodeKind
 from cmsfs.sqlite import Database
 from cmsfs.vfs import errno_map
 from daemon.core import request_scheduler
@@ -31,8 +31,9 @@ from daemon.core.health import Health
 from daemon.core.request_scheduler import Priority
 from daemon.core.supervisor import Starts
 from daemon.fetch.block_download import WHOLE_BYTES, BlockDownloader, BlockRun
+from daemon.fetch.folder_listings import FolderListings
 from daemon.fetch.prefetch import Prefetch
-from daemon.fetch.single_flight import SENT_SECONDS, Work
+from daemon.fetch.single_flight import SENT_SECONDS, STOPPING, Work
 from daemon.listing.search_lister import Lister
 
 log = logging.getLogger(__name__)
@@ -55,8 +56,6 @@ PINNED_RUNS = 4
 
 # A download that received bytes this recently continues, whatever the state of the connection.
 SILENT_SECONDS = 2.0
-
-STOPPING = "the daemon is shutting down"
 
 # Contents that failed verification are remembered this long, up to this many.
 CORRUPT_SECONDS = 3600.0
@@ -82,11 +81,10 @@ class Hydrator:
         self._hub = hub
         self._client = client
         self._blocks = blocks
-        self._lister = lister
         self._health = health
         self._nursery = nursery
         self._network_seconds = network_seconds
-        self._listings: dict[Ino, Work] = {}
+        self._listings = FolderListings(db, lister, health, nursery, network_seconds=network_seconds)
         # Runs in flight or queued, by SHA-1.  There are few at a time, each of hundreds of blocks.
         self._fetches: dict[str, list[BlockRun]] = {}
         self._fetching = BlockDownloader(db, client, blocks, health, network_seconds=network_seconds)
@@ -109,58 +107,15 @@ class Hydrator:
     @property
     def is_listing(self) -> bool:
         """Whether a listing is in progress."""
-        return bool(self._listings)
+        return self._listings.is_running
 
     async def listing(self, folder: Ino) -> None:
         """Return once the folder is completely listed."""
-        # Repeats if the listing of a folder above began before this one was moved there.
-        while not tree.is_listed(self._db, folder) and tree.find(self._db, folder) is not None:
-            work = self._demand_listing(folder)
-            # Do not wait for a folder above with a very large tree.
-            wait = work.wait if self._listings.get(folder) is work else work.wait_unless_grown
-            await wait(self._network_seconds, self._health.suspect)
+        await self._listings.complete(folder)
 
     def list_soon(self, folder: Ino) -> None:
         """Start listing the folder if it is not listed; never waits, never fails."""
-        if self._health.can_ask and not tree.is_listed(self._db, folder):
-            self._demand_listing(folder)
-
-    def _demand_listing(self, folder: Ino) -> Work:
-        if (work := self._listing_above(folder)) is not None:
-            work.hurry(request_scheduler.current())
-            return work
-        self._health.check()
-        work = self._listings[folder] = Work(on=request_scheduler.current())
-        self._nursery.start_soon(self._list, folder, work)
-        return work
-
-    def _listing_above(self, folder: Ino) -> Work | None:
-        current: Ino | None = folder
-        while current is not None:
-            work = self._listings.get(current)
-            if work is not None and (current == folder or not work.grown.is_set()):
-                return work
-            node = tree.find(self._db, current)
-            current = node.parent if node is not None and node.ino != ROOT else None
-        return None
-
-    async def _list(self, folder: Ino, work: Work) -> None:
-        error: OSError | None = errno_map.oserror(errno.ENETDOWN, STOPPING)
-        try:
-            with request_scheduler.with_priority(work):
-                await self._lister.fill(folder, progress=work.progressed, grown=work.grown.set)
-            error = None
-        except errors.CmsfsError as failure:
-            error = errno_map.to_oserror(failure)
-            log.info("a listing ended early: %s", failure)
-        except OSError as failure:
-            error = failure
-        except Exception:
-            log.exception("unexpected error in a listing")
-            error = errno_map.oserror(errno.EIO)
-        finally:
-            del self._listings[folder]
-            work.end(error)
+        self._listings.start(folder)
 
     # ---- blocks --------------------------------------------------------------------------------
 

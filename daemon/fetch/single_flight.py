@@ -15,6 +15,8 @@ import trio
 from cmsfs.vfs import errno_map
 from daemon.core.request_scheduler import Priority, RequestContext
 
+STOPPING = "the daemon is shutting down"
+
 # After this time without progress, check whether the service is reachable at all.
 DOUBT_SECONDS = 3.0
 

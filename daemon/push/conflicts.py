@@ -144,6 +144,8 @@ async def keep_both(
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))
+    if theirs is not None:
+        context.list_soon(theirs)
     log.info("another item has the same name at the service; both are kept")
 
 

@@ -148,6 +148,15 @@ class PushContext:
                         return None
         return None
 
+    def list_soon(self, item: items.Item) -> None:
+        """Start listing a folder that an answer brought, unless its contents are known; never waits.
+
+        A folder that was made here may be that folder, whose contents programs have looked for in vain.
+        """
+        node = tree.find_remote(self.db, NodeKind(item.type), item.id)
+        if node is not None and node.is_folder and node.parent is not None:
+            self.hydrator.list_soon(node.ino)
+
     async def may_be_back(self, node: Node) -> bool:
         """Whether an item that was not found may be there by now: the folder that it has at the service, with
         which it may have been away, is there.  Anything else counts as gone."""

@@ -122,6 +122,7 @@ async def _find_out(context: PushContext, sent: SentRequest) -> None:
     elif theirs is not None:
         # Earlier pages with it were ignored while it might have been ours.
         await context.remote_updates.apply([theirs])
+        context.list_soon(theirs)
 
 
 async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) -> bool:

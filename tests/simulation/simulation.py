@@ -19,8 +19,9 @@ from tests.simulation.disk import Disks
 from tests.simulation.dooms import KillSchedule
 from tests.simulation.ledger import Ledger
 from tests.simulation.logins import Login
-from tests.simulation.machines import OTHER, URL, Machine, Process, Service, ServiceTransport, open_client
+from tests.simulation.machines import OTHER, URL, Machine, Service, ServiceTransport, open_client
 from tests.simulation.person import Person
+from tests.simulation.process import Process
 from tests.simulation.programs import Programs
 from tests.simulation.story import Plan, Step
 from tests.simulation.troubles import Troubles
@@ -341,8 +342,7 @@ class _Simulation:
         self.outcome.faults["pass"] += 1
         self.world.skipped_seconds += story.AGES[step.args[0] % len(story.AGES)]
         for machine in self.machines:
-            if machine.login is not None:
-                machine.login.jumps += machine.wire.under_way > 0
+            machine.note_jump()
         service = self.service
         if not service.is_alive or service.is_dying:
             return

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from cmsfs import config
+from cmsfs.replica import tree
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
@@ -196,3 +197,25 @@ async def test_name_of_an_item_that_is_replaced_while_it_is_moved_there_is_waite
     assert await drive.names() == ["name"]
     assert await other.paths() == ["name"]
     assert await drive.read("name") == b"two"
+
+
+async def test_a_folder_that_was_made_here_while_the_old_one_came_back_is_listed(
+    drive: Drive, other: Remote
+) -> None:
+    """Programs that looked for its files in vain are told of them, though nobody opens it."""
+    folder = await other.folder("d")
+    assert await drive.names("d") == []
+    handle = await drive.fs.opendir(await drive.ino("d"))
+    await drive.rmdir("d")
+    await drive.sync()
+    drive.agents.health.pause("the test")
+    ino = await drive.mkdir("d")
+    await other.client.items.restore("folder", folder)
+    await other.file("f", b"x", parent=folder)
+    drive.agents.health.resume()
+    await drive.sync()
+    with trio.fail_after(10):
+        while not tree.is_listed(drive.db, ino):
+            await drive.db.written.wait()
+    assert await drive.names("d") == ["f"]
+    drive.fs.releasedir(handle)
