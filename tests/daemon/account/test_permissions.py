@@ -17,6 +17,7 @@ from tests.support import errno_probe
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.errno_probe import attempt, share
 from tests.support.network import Network
+from tests.support.patience import crowding
 
 Sharing = Callable[[str], Awaitable[None]]
 
@@ -232,7 +233,7 @@ class TestByEvents:
 
     async def told(self, drive: Drive) -> None:
         await drive.poll()
-        with trio.fail_after(5):
+        with trio.fail_after(5 * crowding()):
             while drive.agents.account.rights._asking:
                 await trio.lowlevel.checkpoint()
 
@@ -257,14 +258,14 @@ class TestByEvents:
         self, drive: Drive, ben: Remote, shared: Sharing, network: Network
     ) -> None:
         await shared("viewer")
-        with trio.fail_after(5):
+        with trio.fail_after(5 * crowding()):
             while drive.agents.account.rights._asking:
                 await trio.lowlevel.checkpoint()
         drive.agents.account.rights._asked_at.clear()
         carried_out, go = network.gate("GET", "fields=permissions")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drive.names, "s")
-            with trio.fail_after(5):
+            with trio.fail_after(5 * crowding()):
                 await carried_out.wait()
             await self.change_role(ben, "editor")
             await drive.poll()
@@ -277,7 +278,7 @@ class TestByEvents:
     ) -> None:
         carried_out, go = network.gate("GET", "fields=id%2Ctype%2Cpermissions")
         await shared("viewer")
-        with trio.fail_after(5):
+        with trio.fail_after(5 * crowding()):
             await carried_out.wait()
         assert await attempt(drive.write("s/new", b"x")) == "EACCES"
         await self.change_role(ben, "editor")

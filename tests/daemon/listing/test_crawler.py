@@ -16,6 +16,7 @@ from daemon.listing import search_lister, search_windows
 from tests.daemon.listing.conftest import EMPTY, FILES, FOLDERS, counted, search_only
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
+from tests.support.patience import crowding
 
 single_folders = pytest.mark.parametrize("settings", ["box"], indirect=True)
 both = pytest.mark.parametrize("settings", ["specification", "box"], indirect=True)
@@ -148,7 +149,7 @@ async def test_opened_subfolder_overtakes_root_listing(
         # Its tree is too large to be waited for as well, though there are no folders in it: nothing is left.
         drive.agents.crawler.opened(await drive.ino("folder 03"))
         # The rest of everything was given up for it, and is taken up again.
-        with trio.fail_after(10):
+        with trio.fail_after(10 * crowding()):
             while await unknown(drive):
                 await drive.changed.wait()
                 await trio.testing.wait_all_tasks_blocked(0.01)
