@@ -24,6 +24,8 @@ class Ledger(ledger.Ledger):
         self.number = 0
         # By content: the contents that it was derived from, whether or not it was ever promised.
         self.sources: dict[str, set[str]] = {}
+        # Contents that programs made by changing a part of a file.
+        self.modified: set[str] = set()
         self.contents: dict[str, bytes] = {}
         # By content: what a conflict copy became, or would become, with the data that was appended in it.
         self.joined: dict[str, set[str]] = {}
@@ -56,6 +58,7 @@ class Ledger(ledger.Ledger):
     def record_derived(self, data: bytes, before: bytes) -> None:
         """A program derived this content from one that it had read."""
         self.sources.setdefault(self.register(data), set()).add(sha1(before))
+        self.modified.add(sha1(data))
 
     def record_truncated(self, data: bytes, before: bytes) -> None:
         """A program truncated a content that it had read, perhaps to one that was there before."""
@@ -117,7 +120,9 @@ class Ledger(ledger.Ledger):
         for content, (promiser, at, is_durable) in self.promised.items():
             if promiser == machine and moment - GROUP_SECONDS < at <= moment and not is_durable:
                 self.acknowledged.pop(content, None)
-                self.has_torn_writes |= len(self.contents[content]) > ROW_BYTES
+                # Short contents are rows of the database, unless a part of them is the service's.
+                is_in_file = len(self.contents[content]) > ROW_BYTES or content in self.modified
+                self.has_torn_writes |= is_in_file
 
     def discard_promises(self, machine: str, since: float, until: float) -> None:
         """The machine's promises between the two times are lost with its local state."""

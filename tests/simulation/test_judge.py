@@ -48,19 +48,22 @@ def test_what_was_read_unverified_is_not_foreign_and_may_hide_any_content() -> N
 
 
 @pytest.mark.parametrize(
-    ("size", "at", "durable", "torn"),
+    ("size", "at", "durable", "modified", "torn"),
     [
-        (20_000, 9.0, False, True),
-        (20_000, 9.0, True, False),
-        (20_000, 1.0, False, False),
-        (20, 9.0, False, False),
+        (20_000, 9.0, False, False, True),
+        (20_000, 9.0, True, False, False),
+        (20_000, 1.0, False, False, False),
+        (20, 9.0, False, False, False),
+        (20, 9.0, False, True, True),
     ],
 )
 def test_a_power_cut_may_tear_what_was_only_in_a_file(
-    size: int, at: float, durable: bool, torn: bool
+    size: int, at: float, durable: bool, modified: bool, torn: bool
 ) -> None:
     found, data = ledger.Ledger(), bytes(size)
     found.register(data)
+    if modified:
+        found.record_derived(data, b"before")
     found.wrote(data, over=ledger.ANY)
     found.promised[ledger.sha1(data)] = ("one", at, durable)
     found.power_cut("two", 10.0)
