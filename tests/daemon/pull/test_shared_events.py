@@ -12,16 +12,8 @@ from tests.support.network import Network
 
 
 @pytest.fixture
-def settings() -> config.Settings:
-    # An interval that no test waits for: what shows was told by the service.
-    return config.Settings(
-        settle_seconds=0,
-        network_seconds=5,
-        feed="events",
-        poll_seconds=3600,
-        idle_poll_seconds=3600,
-        shared="root",
-    )
+def settings(events_only: config.Settings) -> config.Settings:
+    return events_only
 
 
 async def test_a_folder_shared_with_us_comes_and_goes(drive: Drive, other: Remote, ben: Remote) -> None:
