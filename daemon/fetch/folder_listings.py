@@ -44,7 +44,7 @@ class FolderListings:
     async def complete(self, folder: Ino) -> None:
         """Return once the folder is completely listed.  Raises OSError.  Cancelled: the listing continues."""
         # Repeats if the listing of a folder above began before this one was moved there.
-        while not tree.is_listed(self._db, folder) and tree.find(self._db, folder) is not None:
+        while self._is_due(folder):
             work = self._demand(folder)
             # Do not wait for a folder above with a very large tree.
             wait = work.wait if self._running.get(folder) is work else work.wait_unless_grown
@@ -52,13 +52,20 @@ class FolderListings:
 
     def start(self, folder: Ino) -> None:
         """Start listing the folder if it is not listed; never waits, never fails."""
-        if not self._health.can_ask or tree.is_listed(self._db, folder):
+        if not self._health.can_ask or not self._is_due(folder):
             return
         if (above := self._running_above(folder)) is None or above == folder:
             self._demand(folder)
         else:
             self._running[above].hurry(request_scheduler.current())
             self._next.setdefault(above, set()).add(folder)
+
+    def _is_due(self, folder: Ino) -> bool:
+        """Whether the service can list it, and what it has is not known completely."""
+        if tree.is_listed(self._db, folder):
+            return False
+        node = tree.find(self._db, folder)
+        return node is not None and not node.is_lost
 
     def _demand(self, folder: Ino) -> Work:
         if (above := self._running_above(folder)) is not None:

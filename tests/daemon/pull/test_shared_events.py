@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from cmsfs import config
+from cmsfs.replica import tree
 from cmsfs.replica.changes import ChangeKind
 from cmsfs.replica.merge import local_work
 from tests.support.daemon_drive import Drive, Remote
@@ -79,6 +80,10 @@ async def test_unsent_work_in_lost_folder_is_kept(
     await drive.sync()
     assert await drive.names("theirs") == ["f"]
     assert drive.ops() == [("upload", "held", "/theirs/f")]
+    # Also if it was not completely known when access was lost: nobody lists it now.
+    ino = await drive.ino("theirs")
+    await drive.db.write(lambda conn: tree.mark_unlisted(conn, ino))
+    assert await drive.names("theirs") == ["f"]
     assert await other.paths() == []
     assert await ben.read("f") == b"one"
 
