@@ -8,7 +8,7 @@ from cmsfs.journal import queue
 from cmsfs.models import wire_names
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT
-from tests.simulation import judge, narrow, wire
+from tests.simulation import judge, narrow, second_account, wire
 from tests.simulation.machines import Machine
 from tests.simulation.wire import NetworkConditions
 from tests.simulation.world import acting
@@ -80,6 +80,8 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
         await trio.sleep(seconds)
         for machine in sim.machines:
             with acting(machine.name):
+                if sim.is_second(machine):
+                    await second_account.discard_refused(sim, machine)
                 # Operations with a long backoff may have failed once more.
                 await machine.agents.retry(None)
                 await judge.confirm_missing(sim, machine)

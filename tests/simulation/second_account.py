@@ -4,20 +4,26 @@ It must show the same as a new drive of that account, except for unsent changes 
 shared.
 """
 
+import contextlib
 import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import trio
 
+from cmsfs import errors
 from cmsfs.config import local_patterns
+from cmsfs.journal import queue
 from cmsfs.replica import tree
 from cmsfs.replica.sharing import lost_access
+from daemon.push import error_policy
 from tests.simulation import judge as judging
 from tests.simulation.machines import Machine
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import _Simulation
+
+CHANGES_OF_RIGHTS = ("rights", "unshare")
 
 # What a drive adds to the name of an item beside another one of that name.
 _NUMBER = re.compile(r" \(id \d+\)")
@@ -58,6 +64,22 @@ async def judge(sim: "_Simulation", machine: Machine, *, lost: Collection[str] =
             f"not as a new drive: {machine.name} shows {named(here, there)}, that {named(there, here)}"
         )
     return {sha1 for sha1 in shown.values() if sha1} | judging.recovered(machine)
+
+
+async def discard_refused(sim: "_Simulation", machine: Machine) -> None:
+    """Discard changes for which the account lacks the rights, as a user does.
+
+    The drive knows the rights in advance, unless it could not ask, or the owner changed them since.
+    """
+    refused = error_policy.REMEDIES["access_denied_insufficient_permissions"]
+    is_explained = (
+        sim.plan.offline or machine.wire.faults or any(step.act in CHANGES_OF_RIGHTS for step in sim.steps)
+    )
+    for op in queue.failed(machine.agents.state.db):
+        if refused in (op.error or "") and is_explained:
+            sim.outcome.states["refused changes discarded"] += 1
+            with contextlib.suppress(errors.UserError):
+                await machine.agents.discard(tree.path(machine.agents.state.db, op.ino))
 
 
 async def _compare(sim: "_Simulation", machine: Machine) -> None:
