@@ -34,6 +34,16 @@ _ALIVE = """
    WHERE version.sha1 = ? AND item.status = 0
 """
 
+# Files with these contents that are the account's, or shared with it.
+_ACCESSIBLE = """
+  WITH RECURSIVE above(id, owner, parent) AS (
+    SELECT item.id, item.owner, item.parent FROM version JOIN item ON item.id = version.file
+      WHERE version.sha1 = ?1 AND item.status < 2
+    UNION SELECT item.id, item.owner, item.parent FROM above JOIN item ON item.id = above.parent)
+  SELECT 1 FROM above WHERE owner = ?2 OR EXISTS (
+    SELECT 1 FROM collaboration AS c WHERE c.item = above.id AND c.account = ?2 AND c.status = 'accepted')
+"""
+
 # Files there that have these contents now, and the item that the drive knows them from.
 _IN_USE = "SELECT id FROM item WHERE (sha1 = ?1 OR id = ?2) AND status = 0"
 
@@ -43,8 +53,8 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
 
     A drive restores that from the trash where the API offers that, so there only these are lost: purged
     ones, those in a folder in the trash, and those that a failing disk had.  Somebody has to have deleted or
-    replaced it, or moved it to another account.  A token that is limited to a folder restores nothing.
-    For a drive that cannot restore, what is only an older version of some file is lost once the item that it
+    replaced it, moved it to another account, or ended the sharing.  A token that is limited to a folder
+    restores nothing.  For a drive that cannot restore, what is only an older version of some file is lost once the item that it
     knows is deleted, or is in none of its folders any more.
     """
     db = machine.agents.state.db
@@ -53,7 +63,7 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
     found = {}
     for row in db.rows(_LOST_BASES, error_policy.LOST_BASE, _MISSING):
         owners = {one["owner"] for one in sim.service.store.read(restorable, row["sha1"])}
-        is_taken = bool(owners) and machine.user not in owners and not sim.is_second(machine)
+        is_taken = bool(owners) and not sim.service.store.read(_ACCESSIBLE, row["sha1"], machine.user)
         is_given_up = is_taken or row["sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
         is_restorable = has_trash and bool(owners) and not is_taken
         if not has_trash or machine.settings.is_narrowed:
