@@ -54,7 +54,7 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
     A drive restores that from the trash where the API offers that, so there only these are lost: purged
     ones, those in a folder in the trash, and those that a failing disk had.  Somebody has to have deleted or
     replaced it, moved it to another account, or ended the sharing.  A token that is limited to a folder
-    restores nothing.  For a drive that cannot restore, what is only an older version of some file is lost once
+    restores nothing.  For a drive that cannot restore, an older version of some file is lost once
     the item that it knows is deleted, or is in none of its folders any more.
     """
     db = machine.agents.state.db
