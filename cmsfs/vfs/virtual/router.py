@@ -147,7 +147,11 @@ class Router:
     async def setattr(self, ino: Ino, changes: SetAttr, fh: int | None = None) -> Attributes:
         fs, real = self._of(ino)
         found = await fs.setattr(real, changes, fh)
-        return found if real == ino else found._replace(ino=ino)
+        if real == ino:
+            return found
+        # The kernel may have the row under its own number, too.
+        self._hub.publish([Change(ChangeKind.CONTENT, real)])
+        return found._replace(ino=ino)
 
     async def readlink(self, ino: Ino) -> bytes:
         fs, real = self._of(ino)
@@ -172,7 +176,13 @@ class Router:
     # ---- files ---------------------------------------------------------------------------------
 
     async def open(self, ino: Ino, flags: int) -> OpenResult:
-        fs, real = (self._tree, ino) if ino < FIRST else self._of(ino)
+        """Raises, beside what open(2) does, `OSError` (ESTALE) to have the kernel look up the name again: of
+        two of its inodes for one file, one would not know what is written through the other."""
+        if ino < FIRST:
+            return await self._tree.open(ino, flags)
+        fs, real = self._of(ino)
+        if fs is self._tree and flags & (os.O_WRONLY | os.O_RDWR):
+            raise errno_map.oserror(errno.ESTALE, f"ino {ino} was moved to the tree as ino {real}")
         return await fs.open(real, flags)
 
     async def create(self, parent: Ino, name: str, mode: int, flags: int) -> tuple[OpenResult, Attributes]:

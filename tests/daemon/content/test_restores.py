@@ -1,10 +1,15 @@
 """Restoring items from the trash, when an answer of the service is missing."""
 
+import errno
+import os
+
 import httpx
 import pytest
 import trio
 
+from cmsfs.replica.changes import ChangeKind
 from cmsfs.replica.nodes import ROOT
+from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.log_watch import LogWatch
 from tests.support.network import Network
@@ -100,3 +105,27 @@ async def test_item_that_stays_in_its_old_folder_leaves_its_name_to_the_file_tha
     assert await drive.names() == ["a", restored, "elsewhere"]
     assert await other.paths() == ["a", restored, "elsewhere/"]
     assert await drive.read("a") == b"two"
+
+
+async def test_item_that_was_moved_to_the_tree_is_written_under_its_number_there(
+    drive: Drive, other: Remote
+) -> None:
+    """The kernel has it under the number that it had in the trash, and under the new one once it looks it up:
+    neither would know of changes through the other."""
+    number = await other.file("a", b"one")
+    await other.client.items.delete("file", number)
+    shown = drive.agents.shown
+    trash = (await shown.lookup(ROOT, ".trash")).ino
+    old = (await shown.lookup(trash, "a")).ino
+    await shown.rename(trash, "a", ROOT, "a", 0)
+    with pytest.raises(OSError) as caught:
+        await shown.open(old, os.O_RDWR)
+    assert caught.value.errno == errno.ESTALE
+    reading = await shown.open(old, os.O_RDONLY)
+    assert bytes(await shown.read(reading.fh, 0, 10)) == b"one"
+    await shown.release(reading.fh)
+    new = (await shown.lookup(ROOT, "a")).ino
+    assert new != old
+    drive.changes.clear()
+    await shown.setattr(old, SetAttr(size=2))
+    assert (ChangeKind.CONTENT, new) in {(one.what, one.ino) for one in drive.changes}
