@@ -149,6 +149,7 @@ class RemoteUpdates:
             found, making, is_listing=generation is not None, believed=believed or {}
         )
         left_out: list[Remote] = []
+        outdated: list[ItemKey] = []
 
         def txn(conn: Connection) -> list[changes.Change]:
             if settled:
@@ -164,9 +165,12 @@ class RemoteUpdates:
                     ),
                 )
             number = kv_store.generation(conn) if generation is None else generation
-            here = [
-                one for one in remotes if not self._is_from_before_removal(conn, one, generation, removals)
-            ]
+            here = []
+            for one in remotes:
+                if self._is_from_before_removal(conn, one, generation, removals):
+                    outdated.append((one.kind, one.id))
+                else:
+                    here.append(one)
             # A listing may be older than the known state; such items are requested.
             take = functools.partial(
                 apply_remote.apply, generation=number, is_listing=generation is not None, believed=believed
@@ -184,6 +188,9 @@ class RemoteUpdates:
         made = await self._db.write(txn)
         for watch in self._watches:
             watch.update((one.kind, one.id) for one in remotes)
+        if generation is not None:
+            # Not in the transaction, whose thread would race with who asks for them.
+            self._disputed.update(dict.fromkeys(outdated))
         for one in left_out:
             self.misfits.note(one.kind, one.id, "it could not be applied; see the log")
         self.applied += len(made)
@@ -293,9 +300,8 @@ class RemoteUpdates:
         node = tree.remote_at(conn, one.kind, one.id)
         if node is not None and (node.parent is not None or node.base_parent is not None):
             return False
-        if generation is not None and generation <= removed.generation:
-            self._disputed[one.kind, one.id] = None
-            return True
+        if generation is not None:
+            return generation <= removed.generation
         return removals is not None and removals < removed.number
 
     def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
