@@ -6,6 +6,9 @@ could not be uploaded.  A change wins over a deletion (`conflicts`), so the item
 becomes its next version.  So is one whose contents belong to a file with another name by now, as an editor's
 backup, and were removed from this disk.
 
+A file that replaced another one, before all of it was downloaded, has the item of that by now: what is
+restored only gives its contents, under a name that nothing has, and is deleted again, as the program wanted.
+
 Rule: the node becomes the restored item only if that has the very version which is needed here.
 """
 
@@ -19,7 +22,8 @@ from cmsfs.cache.blocks import BLOCK
 from cmsfs.journal import ops, queue
 from cmsfs.journal.draft import Draft
 from cmsfs.replica import naming, tree
-from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.changes import Change, ChangeKind
+from cmsfs.replica.merge import apply_remote, lineages, local_work
 from cmsfs.replica.nodes import Content, Node, NodeKind, remote_from_item
 from cmsfs.replica.rows import past_versions
 from cmsfs.runtime import clock
@@ -103,6 +107,9 @@ async def restore(
         return False
     folder, name = task.parent, naming.remote_name(node)
     folder_id = folder.remote_id if folder is not None else None
+    is_surplus = node.remote_id not in (None, base.remote_id)
+    if is_surplus:
+        name = next(naming.additions(name, base.remote_id))
     with context.remote_updates.making(folder_id or "", name):
         try:
             with context.health.request("restore"):
@@ -121,15 +128,31 @@ async def restore(
         log.warning("an item was restored from the trash, because its contents are needed here: %s", name)
         remote = remote_from_item(answer)
 
-        def txn(conn: Connection) -> None:
+        def txn(conn: Connection) -> list[Change]:
+            changes: list[Change] = []
             now = tree.get(conn, task.op.ino)
-            if remote.sha1 == base.sha1 and now.parent is not None:
+            if is_surplus:
+                _remove_again(conn, apply_remote.adopt(conn, now.ino, remote), now, changes)
+            elif remote.sha1 == base.sha1 and now.parent is not None:
                 adopted = apply_remote.adopt(conn, now.ino, remote)
                 if adopted.parent is not None:
                     ops.record_move(conn, adopted, due_ns=clock.time_ns())
             queue.give_back(conn, task.op, not_before_ns=clock.time_ns())
+            return changes
 
-        await context.db.write(txn)
-    if remote.sha1 != base.sha1:
+        context.remote_updates.publish(await context.db.write(txn))
+    if remote.sha1 != base.sha1 and not is_surplus:
         await context.remote_updates.apply([answer], is_answer=True)
     return True
+
+
+def _remove_again(conn: Connection, restored: Node, needing: Node, changes: list[Change]) -> None:
+    """Delete what was restored for its contents only, once `needing` has them (`before_deletion`); unless
+    that became the item meanwhile, or somebody changes it."""
+    if restored.parent is None or restored.ino == needing.ino or local_work.has_bytes(conn, restored):
+        return
+    # A poll has shown it before the answer arrived, and a program may have opened it.
+    lineages.displace(conn, restored)
+    tree.detach(conn, restored.ino)
+    changes.append(Change(ChangeKind.GONE, restored.ino, restored.parent, restored.name))
+    ops.record_removal(conn, restored, due_ns=clock.time_ns())

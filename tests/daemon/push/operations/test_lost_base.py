@@ -87,6 +87,41 @@ async def test_deleted_file_is_restored_as_what_it_was_changed_to(
     assert await drive.names() == ["file"]
 
 
+@pytest.mark.parametrize("is_shown", [False, True])
+@pytest.mark.parametrize("is_newer", [False, True])
+async def test_what_only_lends_its_contents_is_restored_under_another_name_and_deleted_again(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog, is_newer: bool, is_shown: bool
+) -> None:
+    """A file that somebody deleted was moved over another one, and has the item of that."""
+    replaced = await other.file("doc", b"old")
+    file = await other.file("file", CONTENT, parent=await other.folder("sub"))
+    await drive.names("sub")
+    await change(drive, network, "sub/file")
+    if is_newer:
+        await other.write(file, b"newer")
+    await other.client.items.delete("file", file)
+    network.is_down = False
+    await drive.poll()
+    await drive.rename("sub/file", "doc")
+    expect_log(RESTORED)
+    restored, go_on = network.gate("POST", f"/files/{file}")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await restored.wait()
+        if is_shown:
+            await drive.poll()
+        go_on.set()
+    await drive.sync()
+    await drive.poll()
+    assert drive.ops() == []
+    assert await other.paths() == ["doc", "sub/"]
+    assert await drive.names() == ["doc", "sub"]
+    assert await drive.names("sub") == []
+    assert await other.read("doc") == await drive.read("doc") == changed(CONTENT)
+    assert (await other.find("doc")).id == replaced
+    assert (await other.client.items.restore("file", file)).id == file  # from the trash
+
+
 async def test_newer_version_in_the_trash_is_kept_beside_the_change(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
