@@ -121,6 +121,7 @@ def run_stories(chosen: argparse.Namespace) -> int:
         tally = run_serially(chosen)
         table = tally.table
     else:
+        surroundings.warm_up(lambda seed: simulation.run(Plan.of(seed, chosen.steps)))
         results = long_run.Results(chosen.long)
         tally = long_run.run(
             results,

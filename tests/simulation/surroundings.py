@@ -7,7 +7,7 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,12 @@ def paused_gc() -> Iterator[None]:
             gc.collect()
         if was_on:
             gc.enable()
+
+
+def warm_up(run_story: Callable[[int], object]) -> None:
+    """Run a story: the processes forked from this one find all modules loaded, and the template made."""
+    run_story(0)
+    disable_gc()
 
 
 def disable_gc() -> None:
