@@ -107,8 +107,7 @@ async def restore(
         return False
     folder, name = task.parent, naming.remote_name(node)
     folder_id = folder.remote_id if folder is not None else None
-    is_surplus = node.remote_id not in (None, base.remote_id)
-    if is_surplus:
+    if _has_another(node, base.remote_id):
         name = next(naming.additions(name, base.remote_id))
     with context.remote_updates.making(folder_id or "", name):
         try:
@@ -128,28 +127,34 @@ async def restore(
         log.warning("an item was restored from the trash, because its contents are needed here: %s", name)
         remote = remote_from_item(answer)
 
-        def txn(conn: Connection) -> list[Change]:
+        def txn(conn: Connection) -> tuple[list[Change], bool]:
             changes: list[Change] = []
+            queue.give_back(conn, task.op, not_before_ns=clock.time_ns())
             now = tree.get(conn, task.op.ino)
-            if is_surplus:
-                _remove_again(conn, apply_remote.adopt(conn, now.ino, remote), now, changes)
-            elif remote.sha1 == base.sha1 and now.parent is not None:
+            if _has_another(now, remote.id):
+                _remove_again(conn, apply_remote.adopt(conn, now.ino, remote), changes)
+                return changes, False
+            if remote.sha1 == base.sha1 and now.parent is not None:
                 adopted = apply_remote.adopt(conn, now.ino, remote)
                 if adopted.parent is not None:
                     ops.record_move(conn, adopted, due_ns=clock.time_ns())
-            queue.give_back(conn, task.op, not_before_ns=clock.time_ns())
-            return changes
+            return changes, remote.sha1 != base.sha1
 
-        context.remote_updates.publish(await context.db.write(txn))
-    if remote.sha1 != base.sha1 and not is_surplus:
+        changes, is_theirs = await context.db.write(txn)
+        context.remote_updates.publish(changes)
+    if is_theirs:
         await context.remote_updates.apply([answer], is_answer=True)
     return True
 
 
-def _remove_again(conn: Connection, restored: Node, needing: Node, changes: list[Change]) -> None:
-    """Delete what was restored for its contents only, once `needing` has them (`before_deletion`); unless
-    that became the item meanwhile, or somebody changes it."""
-    if restored.parent is None or restored.ino == needing.ino or local_work.has_bytes(conn, restored):
+def _has_another(node: Node, item_id: str) -> bool:
+    return node.remote_id not in (None, item_id)
+
+
+def _remove_again(conn: Connection, restored: Node, changes: list[Change]) -> None:
+    """Delete what was restored for its contents only, once those are here (`before_deletion`); unless
+    somebody changes it."""
+    if restored.parent is None or local_work.has_bytes(conn, restored):
         return
     # A poll has shown it before the answer arrived, and a program may have opened it.
     lineages.displace(conn, restored)

@@ -122,6 +122,31 @@ async def test_what_only_lends_its_contents_is_restored_under_another_name_and_d
     assert (await other.client.items.restore("file", file)).id == file  # from the trash
 
 
+async def test_file_whose_item_goes_while_its_contents_are_restored_becomes_what_was_restored(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
+) -> None:
+    replaced = await other.file("doc", b"old")
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    network.is_down = False
+    await drive.poll()
+    await drive.rename("file", "doc")
+    expect_log(RESTORED)
+    restored, go_on = network.gate("POST", f"/files/{file}")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await restored.wait()
+        await other.client.items.delete("file", replaced)
+        await drive.poll()
+        go_on.set()
+    await drive.sync()
+    await drive.poll()
+    assert drive.ops() == []
+    assert await other.paths() == await drive.names() == ["doc"]
+    assert await other.read("doc") == await drive.read("doc") == changed(CONTENT)
+    assert (await other.find("doc")).id == file
+
+
 async def test_newer_version_in_the_trash_is_kept_beside_the_change(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
