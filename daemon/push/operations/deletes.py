@@ -18,7 +18,7 @@ from cmsfs.models import url_files
 from cmsfs.models.content import items
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import apply_remote, deletions, placement
+from cmsfs.replica.merge import apply_remote, deletions, local_work, placement
 from cmsfs.replica.nodes import Ino, Node, remote_from_item, shortcut_of
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import shares
@@ -70,6 +70,10 @@ async def trash(context: PushContext, task: queue.Task) -> None:
     await context.before_deletion(node.remote_id)
     was_missing, seen = False, 0
     for _ in range(ATTEMPTS):
+        now = tree.find(context.db, node.ino)
+        if now is not None and _is_shown_again(now):
+            await context.db.write(lambda conn: queue.cancel(conn, task.op))
+            return
         try:
             await _delete(context, node, etag)
         except errors.NotFound:
@@ -174,6 +178,12 @@ def _is_known(context: PushContext, node: Node, theirs: items.Item) -> bool:
     return theirs.sha1 == node.base_sha1 or in_flight.is_version(context.db, theirs.id, theirs.sha1)
 
 
+def _is_shown_again(now: Node) -> bool:
+    """Whether an item that was deleted here has been shown again since: somebody else deleted it, too, and
+    restored it.  One that stayed on this machine for a while is not meant."""
+    return now.parent is not None and not now.local
+
+
 async def _delete(context: PushContext, node: Node, etag: str | None) -> None:
     assert node.remote_id is not None
     with context.health.request("delete"):
@@ -237,7 +247,11 @@ def _record_done(conn: Connection, task: queue.Task, *, seen: int = 0, by_us: bo
     changes: list[Change] = []
     now = tree.find_at(conn, task.node.ino)
     # The event of the deletion may come before its answer: then the node may be forgotten already.
-    if now is not None and now.remote_id == task.node.remote_id:
+    if now is not None and now.remote_id == task.node.remote_id and _is_shown_again(now):
+        assert now.remote_id is not None
+        # Only the service knows whether that is the newer news.
+        local_work.defer(conn, local_work.DeferredUpdate(now.kind, now.remote_id, local_work.ANYHOW, now.ino))
+    elif now is not None and now.remote_id == task.node.remote_id:
         if now.is_folder and now.parent is None:
             changes = deletions.remove_below(conn, now.ino)
         deletions.mark_deleted(conn, task.node.ino, sent=task.node.sequence, seen=seen, is_certain=by_us)

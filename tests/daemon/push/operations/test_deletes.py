@@ -127,6 +127,35 @@ async def test_file_that_is_away_while_it_is_looked_at_is_deleted_only_as_it_was
     assert await drive.read("file") == b"not seen"
 
 
+@pytest.mark.parametrize("is_carried_out", [False, True])
+async def test_file_that_is_restored_during_our_deletion_stays(
+    drive: Drive, other: Remote, network: Network, is_carried_out: bool
+) -> None:
+    """Before the request somebody else deletes it, too; after it, it was our deletion that is undone."""
+    number = await other.file("file", b"content")
+    await drive.ino("file")
+    held, release = network.gate("DELETE", "/files/", before=not is_carried_out)
+    await drive.unlink("file")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await held.wait()
+        if not is_carried_out:
+            await other.client.items.delete("file", number)
+        await drive.poll()
+        await other.client.items.restore("file", number)
+        await drive.poll()
+        assert await drive.names() == ["file"]
+        release.set()
+    await drive.agents.deferred_updates.settle()
+    assert drive.ops() == []
+    assert await other.paths() == await drive.names() == ["file"]
+    assert not drive.node(await drive.ino("file")).is_lost
+    await drive.write("file", b"changed")
+    await drive.sync()
+    assert await other.read("file") == b"changed"
+    assert (await other.find("file")).id == number
+
+
 async def test_page_from_before_our_deletion_brings_no_item_back_that_had_changed_before(
     drive: Drive, other: Remote
 ) -> None:
