@@ -6,6 +6,7 @@ import stat
 
 import trio
 
+from cmsfs.replica.nodes import Ino
 from cmsfs.vfs.tree.attributes import Attributes, SetAttr
 from tests.simulation.remembered import PAGE, File, Inode, KernelCache
 
@@ -93,14 +94,16 @@ class Kernel(KernelCache):
             found = await self._drive.mkdir(folder.ino, name, 0o755)
             self._add_dentry(folder.ino, name, found, asked_at)
 
-    async def unlink(self, path: str) -> None:
-        await self._remove(path, folder=False)
+    async def unlink(self, path: str) -> Ino | None:
+        """Remove a file; return its number if the name had to be looked up again, as a remote change gave it
+        to another file during the call."""
+        return await self._remove(path, folder=False)
 
     async def rmdir(self, path: str) -> None:
         await self._remove(path, folder=True)
 
-    async def _remove(self, path: str, *, folder: bool) -> None:
-        async def call(fresh: bool) -> None:
+    async def _remove(self, path: str, *, folder: bool) -> Ino | None:
+        async def call(fresh: bool) -> Ino | None:
             above, name = await self._resolve_parent(path, fresh)
             inode = await self._lookup(above.ino, name, fresh=fresh)
             assert inode.attributes is not None
@@ -111,8 +114,11 @@ class Kernel(KernelCache):
                 self._drop_name(above.ino, name)
                 if inode.ino in self._inodes:
                     self._mark_changed(inode)
+            return inode.ino if fresh else None
 
-        await self._retry_stale(call)
+        removed = await self._retry_stale(call)
+        assert removed is None or isinstance(removed, int)
+        return removed
 
     async def rename(self, old: str, new: str, flags: int = 0) -> None:
         async def call(fresh: bool) -> None:

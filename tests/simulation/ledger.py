@@ -35,7 +35,8 @@ class Ledger(ledger.Ledger):
         self.promoted: set[str] = set()
         # Contents that a truncation made anew, so that an old version may be a new one, too.
         self.repeated: set[str] = set()
-        # Contents that a person deleted at the service, perhaps unread.
+        # Contents that a person deleted at the service, perhaps unread; or a program, by a name that had just
+        # become theirs.
         self.thrown_away: set[str] = set()
         # Names to which programs moved what was in the trash.
         self.undeleted: set[str] = set()

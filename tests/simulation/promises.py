@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import trio
 
 from cmsfs import errors
+from cmsfs.replica import tree
 from daemon.fetch import block_download
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import Ledger, sha1
@@ -212,5 +213,12 @@ class Promises:
         before = await self._read_file(kernel, path)
         await self._abandon_handles(kernel, path)
         self._mark_at_risk(before)
-        await kernel.unlink(path)
+        await self._unlink(kernel, path)
         self._record_replaced(path, before)
+
+    async def _unlink(self, kernel: Kernel, path: str) -> None:
+        """Remove a name.  The file that a remote change gave it during the call is then in the trash."""
+        other = await kernel.unlink(path)
+        node = tree.find(self.machine.agents.state.db, other) if other is not None else None
+        if node is not None and node.base_sha1 is not None:
+            self.ledger.thrown_away.add(node.base_sha1)
