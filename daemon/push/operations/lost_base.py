@@ -103,8 +103,11 @@ async def restore(
         return False
     holder = tree.find_remote(context.db, NodeKind.FILE, base.remote_id)
     if holder is not None and holder.parent is not None and holder.ino != node.ino:
-        # Another file here is that item: its own upload restores it.
-        return False
+        # Another file here is that item: it has them, which may be news; or its own upload restores it.
+        if holder.base_sha1 != base.sha1 or task.op.attempts >= LOST_ATTEMPTS:
+            return False
+        await context.db.write(lambda conn: reconsider(context, conn, task.op, "Another item has them."))
+        return True
     folder, name = task.parent, naming.remote_name(node)
     folder_id = folder.remote_id if folder is not None else None
     if _has_another(node, base.remote_id):

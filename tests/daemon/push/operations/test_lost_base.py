@@ -217,6 +217,28 @@ async def test_purged_file_is_held_and_kept(
     await sync_held(drive, expect_log)
 
 
+async def test_contents_that_another_item_has_are_downloaded_from_there(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """The item with which they were asked for turns out to be deleted during the request."""
+    await other.file("copy", CONTENT)
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    await other.client.items.purge("file", file)
+    network.is_down = False
+    asked, go_on = network.gate("GET", f"/files/{file}/content")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await asked.wait()
+        await drive.poll()
+        go_on.set()
+    assert drive.ops() == []
+    await drive.poll()
+    assert await other.paths() == await drive.names() == ["copy", "file"]
+    assert await other.read("file") == changed(CONTENT)
+    assert await other.read("copy") == CONTENT
+
+
 async def left_as_a_backup(drive: Drive, other: Remote, network: Network) -> str:
     """Rename a file that was never downloaded to a backup, make it anew and remove that, while the service
     deletes it: only the trash has the backup's contents.  Return the file's id."""
