@@ -29,7 +29,7 @@ from cmsfs.replica.rows import past_versions
 from cmsfs.runtime import clock
 from daemon.core import root_check
 from daemon.push import conflicts, inflight_recovery
-from daemon.push.context import PushContext, reconsider
+from daemon.push.context import PushContext, reconsider, wait_ns
 
 log = logging.getLogger(__name__)
 
@@ -103,10 +103,13 @@ async def restore(
         return False
     holder = tree.find_remote(context.db, NodeKind.FILE, base.remote_id)
     if holder is not None and holder.parent is not None and holder.ino != node.ino:
-        # Another file here is that item: it has them, which may be news; or its own upload restores it.
+        # Another file here is that item: it has them, unless there is news; or its own upload restores it.
         if holder.base_sha1 != base.sha1 or task.op.attempts >= LOST_ATTEMPTS:
             return False
-        await context.db.write(lambda conn: reconsider(context, conn, task.op, "Another item has them."))
+        due = clock.time_ns() + wait_ns(task.op.attempts)
+        await context.db.write(
+            lambda conn: queue.retry(conn, task.op, not_before_ns=due, error="Another item has its contents.")
+        )
         return True
     folder, name = task.parent, naming.remote_name(node)
     folder_id = folder.remote_id if folder is not None else None
