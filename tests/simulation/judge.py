@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from cmsfs import config
+from cmsfs.models import wire_names
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import NodeKind
 from cmsfs.replica.sharing import lost_access
@@ -73,8 +74,11 @@ async def judge(sim: "_Simulation") -> None:
     sizes = {row["sha1"]: row["size"] for row in sim.service.store.read("SELECT sha1, size FROM version")}
     kept: set[str] = set()
     if is_alone(sim.plan):
-        copies = [path for path in there if naming.original_name(path.rpartition("/")[2]) is not None]
-        failures += [f"conflict: {path}, and nobody else is there" for path in copies]
+        restored = set(map(wire_names.name_key, sim.ledger.perhaps_undeleted))
+        for path in there:
+            original = naming.original_name(path.rpartition("/")[2])
+            if original is not None and wire_names.name_key(original) not in restored:
+                failures.append(f"conflict: {path}, and nobody else is there")
     for machine in sim.machines:
         if sim.is_second(machine):
             kept |= await second_account.judge(sim, machine, lost=given_up[machine.name])

@@ -3,7 +3,8 @@
 `tests.support.ledger` has the rules; this adds the labels of contents in the trace.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from cmsfs.journal.draft import ROW_BYTES
 from tests.support import ledger
@@ -40,6 +41,8 @@ class Ledger(ledger.Ledger):
         self.thrown_away: set[str] = set()
         # Names to which programs moved what was in the trash.
         self.undeleted: set[str] = set()
+        # Those of moves that failed, which the service may have carried out.
+        self.perhaps_undeleted: set[str] = set()
         # Contents that a program read, and nobody wrote.
         self.foreign: list[str] = []
         # A process died during a write, or power failed after one, so any part of the data may be there.
@@ -48,6 +51,16 @@ class Ledger(ledger.Ledger):
         # than a group commit.
         self.promised: dict[str, tuple[str, float, bool]] = {}
         self.register(b"")
+
+    @contextmanager
+    def undeleting(self, name: str) -> Iterator[None]:
+        """Context of a move out of the trash to this name."""
+        self.undeleted.add(name)
+        try:
+            yield
+        except BaseException:
+            self.perhaps_undeleted.add(name)
+            raise
 
     def register(self, data: bytes) -> str:
         """Register a content that a program writes, also as an intermediate state."""

@@ -377,8 +377,8 @@ class Programs(Holding):
         if not names or await kernel.exists(self.path(to)):
             return
         name = sorted(names)[which % len(names)]
-        self.ledger.undeleted.add(self.path(to).rpartition("/")[2])
-        await kernel.rename(f".trash/{name}", self.path(to))
+        with self.ledger.undeleting(self.path(to).rpartition("/")[2]):
+            await kernel.rename(f".trash/{name}", self.path(to))
 
     async def do_xattr(self, kernel: Kernel, where: int, value: int) -> None:
         """Set an extended attribute and read it back."""
