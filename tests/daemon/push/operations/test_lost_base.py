@@ -1,6 +1,8 @@
 """Files changed before they were downloaded, and deleted at the service before the change was uploaded."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -64,6 +66,17 @@ async def sync_held(drive: Drive, expect_log: ExpectLog) -> None:
     assert [(kind, state) for kind, state, _ in drive.ops()] == [("upload", "held")]
 
 
+@asynccontextmanager
+async def being_restored(drive: Drive, network: Network, file: str) -> AsyncIterator[None]:
+    """Sync, and enter the context once the file is restored, before the answer arrives."""
+    restored, go_on = network.gate("POST", f"/files/{file}")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.sync)
+        await restored.wait()
+        yield
+        go_on.set()
+
+
 def changed(content: bytes) -> bytes:
     return CHANGED + content[len(CHANGED) :]
 
@@ -104,13 +117,9 @@ async def test_what_only_lends_its_contents_is_restored_under_another_name_and_d
     await drive.poll()
     await drive.rename("sub/file", "doc")
     expect_log(RESTORED)
-    restored, go_on = network.gate("POST", f"/files/{file}")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.sync)
-        await restored.wait()
+    async with being_restored(drive, network, file):
         if is_shown:
             await drive.poll()
-        go_on.set()
     await drive.sync()
     await drive.poll()
     assert drive.ops() == []
@@ -132,13 +141,9 @@ async def test_file_whose_item_goes_while_its_contents_are_restored_becomes_what
     await drive.poll()
     await drive.rename("file", "doc")
     expect_log(RESTORED)
-    restored, go_on = network.gate("POST", f"/files/{file}")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive.sync)
-        await restored.wait()
+    async with being_restored(drive, network, file):
         await other.client.items.delete("file", replaced)
         await drive.poll()
-        go_on.set()
     await drive.sync()
     await drive.poll()
     assert drive.ops() == []
