@@ -131,6 +131,30 @@ async def test_what_only_lends_its_contents_is_restored_under_another_name_and_d
     assert (await other.client.items.restore("file", file)).id == file  # from the trash
 
 
+async def test_what_only_lends_its_contents_is_left_if_a_program_changes_it_meanwhile(
+    drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
+) -> None:
+    """Somebody renames it before the answer arrives, and a poll shows it."""
+    await other.file("doc", b"old")
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    network.is_down = False
+    await drive.poll()
+    await drive.rename("file", "doc")
+    expect_log(RESTORED)
+    async with being_restored(drive, network, file):
+        await other.client.items.update("file", file, name="theirs")
+        await drive.poll()
+        await drive.write("theirs", b"mine")
+    await drive.sync()
+    await drive.poll()
+    assert drive.ops() == []
+    assert await other.paths() == await drive.names() == ["doc", "theirs"]
+    assert await other.read("doc") == await drive.read("doc") == changed(CONTENT)
+    assert await other.read("theirs") == await drive.read("theirs") == b"mine"
+    assert (await other.find("theirs")).id == file
+
+
 async def test_file_whose_item_goes_while_its_contents_are_restored_becomes_what_was_restored(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
