@@ -114,11 +114,17 @@ def detach(path: Path) -> None:
     if helper := shutil.which("fusermount3"):
         command = [helper, "-u", "-z", "--", str(path)]
     else:
-        command = ["umount", "-l", "--", str(path)]
+        command = [_program("umount"), "-l", "--", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         reason = done.stderr.strip().rpartition(": ")[2] or f"{command[0]} failed"
         raise errors.UserError(f"{path} could not be unmounted: {reason}.", exit_code=BAD_MOUNTPOINT)
+
+
+def _program(name: str) -> str:
+    """Return a program's path: searched for only when it is started, in a folder of this process's own drive,
+    it could not be found, for before Python 3.11.4 nothing else runs meanwhile (gh-104372)."""
+    return shutil.which(name) or name
 
 
 def stale_mounts() -> list[Mount]:
@@ -209,7 +215,8 @@ def require_fuse() -> None:
 def ensure_fusectl() -> bool:
     """Return whether FUSE's control files are available; as root, mount them if necessary.  Blocks."""
     if not any(FUSECTL.glob("*/abort")) and os.geteuid() == 0 and find(FUSECTL) is None:
-        subprocess.run(["mount", "-t", "fusectl", "fusectl", str(FUSECTL)], capture_output=True, check=False)
+        command = [_program("mount"), "-t", "fusectl", "fusectl", str(FUSECTL)]
+        subprocess.run(command, capture_output=True, check=False)
     return find(FUSECTL) is not None
 
 

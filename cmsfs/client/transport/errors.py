@@ -27,7 +27,8 @@ MAX_MESSAGE = 500
 
 LONGEST_RETRY_AFTER = 3600.0
 
-# OpenSSL's reasons if the peer sends plain text, or closes the connection at once.
+# OpenSSL's reasons if the peer sends plain text, or closes the connection at once.  Python before 3.11.3
+# takes the latter for the regular end of a connection, `SSLZeroReturnError`, which has no reason (gh-95494).
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_EOF_WHILE_READING"})
 
 # Statuses from which callers conclude that an item is gone or not accessible.
@@ -58,7 +59,10 @@ def _text(error: BaseException | None) -> str:
     while cause is not None:
         chain.append(cause)
         cause = cause.__cause__ or cause.__context__
-    if any(isinstance(one, ssl.SSLError) and one.reason in _NO_TLS for one in chain):
+    if any(
+        isinstance(one, ssl.SSLZeroReturnError) or (isinstance(one, ssl.SSLError) and one.reason in _NO_TLS)
+        for one in chain
+    ):
         return "nobody speaks TLS at that address; does it begin with http:// instead of https://?"
     return next(filter(None, map(str, chain)), type(error).__name__)
 
