@@ -3,7 +3,6 @@
 import gc
 import logging
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -41,11 +40,6 @@ hypothesis.settings.load_profile("cmsfs")
 
 cheap_passwords.install()
 database_templates.install()
-
-if sys.version_info < (3, 11, 4):
-    # A process that starts another one holds the GIL until that runs its program (gh-104372), which is on a
-    # drive that is served in this process, or has files there to close.
-    vars(subprocess)["_USE_VFORK"] = False
 
 
 def pytest_configure(config: pytest.Config) -> None:

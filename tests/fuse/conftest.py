@@ -5,6 +5,7 @@ that has to answer it.
 """
 
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -42,6 +43,14 @@ def _swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             continue  # the drive that tests of tests/drive share in this process ends with their fixture
         mounts.abort(left.connection)
         mounts.detach(Path(left.mountpoint))
+
+
+@pytest.fixture(autouse=True)
+def _start_with_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Python 3.11.4 nothing else runs until a process that is started with vfork runs its program
+    (gh-104372), which is on the drive that the test serves, or has files there to close."""
+    if sys.version_info < (3, 11, 4):
+        monkeypatch.setattr("subprocess._USE_VFORK", False)
 
 
 @pytest.fixture(scope="session")
