@@ -59,6 +59,17 @@ async def changed_offline(drive: Drive, other: Remote, network: Network) -> str:
     return file
 
 
+async def moved_over_another(drive: Drive, other: Remote, network: Network) -> tuple[str, str]:
+    """Change a file that somebody deletes, move it over `doc`, and return the ids of both."""
+    replaced = await other.file("doc", b"old")
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    network.is_down = False
+    await drive.poll()
+    await drive.rename("file", "doc")
+    return replaced, file
+
+
 async def sync_held(drive: Drive, expect_log: ExpectLog) -> None:
     """Sync, and check that the upload is held."""
     expect_log("the service rejected a change")
@@ -135,12 +146,7 @@ async def test_what_only_lends_its_contents_is_left_if_a_program_changes_it_mean
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
     """Somebody renames it before the answer arrives, and a poll shows it."""
-    await other.file("doc", b"old")
-    file = await changed_offline(drive, other, network)
-    await other.client.items.delete("file", file)
-    network.is_down = False
-    await drive.poll()
-    await drive.rename("file", "doc")
+    _, file = await moved_over_another(drive, other, network)
     expect_log(RESTORED)
     async with being_restored(drive, network, file):
         await other.client.items.update("file", file, name="theirs")
@@ -158,12 +164,7 @@ async def test_what_only_lends_its_contents_is_left_if_a_program_changes_it_mean
 async def test_file_whose_item_goes_while_its_contents_are_restored_becomes_what_was_restored(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
-    replaced = await other.file("doc", b"old")
-    file = await changed_offline(drive, other, network)
-    await other.client.items.delete("file", file)
-    network.is_down = False
-    await drive.poll()
-    await drive.rename("file", "doc")
+    replaced, file = await moved_over_another(drive, other, network)
     expect_log(RESTORED)
     async with being_restored(drive, network, file):
         await other.client.items.delete("file", replaced)
