@@ -39,6 +39,9 @@ MOUNTINFO = Path("/proc/self/mountinfo")
 FUSECTL = Path("/sys/fs/fuse/connections")
 DEVICE = Path("/dev/fuse")
 
+# Where a system has its programs.
+_SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/wrappers/bin"
+
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 _USER_ID = re.compile(r"(?:^|,)user_id=(\d+)")
 
@@ -111,20 +114,20 @@ def detach(path: Path) -> None:
 
     Raises `UserError` with the system's error message.
     """
-    if helper := shutil.which("fusermount3"):
+    if helper := _program("fusermount3"):
         command = [helper, "-u", "-z", "--", str(path)]
     else:
-        command = [_program("umount"), "-l", "--", str(path)]
+        command = [_program("umount") or "umount", "-l", "--", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         reason = done.stderr.strip().rpartition(": ")[2] or f"{command[0]} failed"
         raise errors.UserError(f"{path} could not be unmounted: {reason}.", exit_code=BAD_MOUNTPOINT)
 
 
-def _program(name: str) -> str:
-    """Return a program's path: searched for only when it is started, in a folder of this process's own drive,
-    it could not be found, for before Python 3.11.4 nothing else runs meanwhile (gh-104372)."""
-    return shutil.which(name) or name
+def _program(name: str) -> str | None:
+    """Return the path of a program of the system; only what it does not have is searched for on the `PATH`,
+    which may lead to the drive that this very process serves."""
+    return shutil.which(name, path=_SYSTEM_PATH) or shutil.which(name)
 
 
 def stale_mounts() -> list[Mount]:
@@ -215,7 +218,7 @@ def require_fuse() -> None:
 def ensure_fusectl() -> bool:
     """Return whether FUSE's control files are available; as root, mount them if necessary.  Blocks."""
     if not any(FUSECTL.glob("*/abort")) and os.geteuid() == 0 and find(FUSECTL) is None:
-        command = [_program("mount"), "-t", "fusectl", "fusectl", str(FUSECTL)]
+        command = [_program("mount") or "mount", "-t", "fusectl", "fusectl", str(FUSECTL)]
         subprocess.run(command, capture_output=True, check=False)
     return find(FUSECTL) is not None
 

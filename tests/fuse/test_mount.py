@@ -122,6 +122,15 @@ async def test_someone_elses_unmount_is_noticed(fs, mounting, outside):
         assert mounts.find(drive.mountpoint) is None
 
 
+async def test_programs_of_the_drive_do_not_unmount_it(fs, mounting, tmp_path, monkeypatch):
+    """They could not be run: what would answer for them waits for them."""
+    fs.put("fusermount3", b"#!/bin/sh\nexit 0\n", mode=stat.S_IFREG | 0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'drive'}:{os.environ['PATH']}")
+    async with mounting(fs) as drive:
+        pass
+    assert mounts.find(drive.mountpoint) is None
+
+
 async def test_external_abort_ends_the_mount(fs, mounting, outcome):
     async with mounting(fs) as drive:
         assert drive.abort()
