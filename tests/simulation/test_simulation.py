@@ -1,6 +1,7 @@
 """Stories of the simulation, in a process with a fixed hash seed, so that a seed is a whole story."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,13 @@ def run(*arguments: object, is_found: bool = False) -> str:
 def test_stories_end_well_and_the_same_twice() -> None:
     output = run("--seed", 1, "--stories", 2, "--twice", "--jobs", 2, "--table")
     assert "| stories | 2 |" in output
+    assert "| red stories | 0 |" in output
+
+
+@pytest.mark.timeout(300)
+def test_the_stories_of_a_minute_end_well() -> None:
+    output = run("--seed", 1000, "--stories", 10**6, "--seconds", 60, "--table")
+    assert re.search(r"^\| stories \| [1-9]", output, re.MULTILINE)
     assert "| red stories | 0 |" in output
 
 

@@ -18,6 +18,7 @@ LONGEST = (
     "tests/cli/guides/",
     "tests/drive/",
     "tests/browser/",
+    "tests/simulation/test_simulation.py",
     "tests/service/api/",
     "tests/service/worker/",
     "tests/daemon/test_program.py",
