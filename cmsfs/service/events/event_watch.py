@@ -55,7 +55,8 @@ class EventWatch:
     def __init__(self, opened: store.Store, expire: Callable[[store.Store, int], Awaitable[None]]) -> None:
         self._store = opened
         self._expire = expire
-        self._waiters: defaultdict[int, set[_Waiter]] = defaultdict(set)
+        # By user; each a dict for its order: who has waited longest polls next.
+        self._waiters: defaultdict[int, dict[_Waiter, None]] = defaultdict(dict)
         self._is_polling = False
         self._seen = 0
 
@@ -69,7 +70,7 @@ class EventWatch:
         if not self._waiters:
             self._seen = top
         waiter = _Waiter(after, session)
-        self._waiters[user].add(waiter)
+        self._waiters[user][waiter] = None
         try:
             while not waiter.is_told:
                 waiter.wake = trio.Event()
@@ -78,7 +79,7 @@ class EventWatch:
                 else:
                     await self._poll(waiter)
         finally:
-            self._waiters[user].discard(waiter)
+            del self._waiters[user][waiter]
             if not self._waiters[user]:
                 del self._waiters[user]
             if not self._is_polling and self._waiters:
