@@ -51,6 +51,8 @@ class Cookies(httpx.Cookies):
 class DirectTransport(httpx.AsyncBaseTransport):
     """Sends marked requests over its own connections, others through `inner`."""
 
+    is_direct = True
+
     def __init__(
         self,
         inner: httpx.AsyncBaseTransport,

@@ -28,6 +28,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 class EmbeddedTransport(httpx.AsyncBaseTransport):
     """Passes requests to `app`.  Stateless: several clients may share it."""
 
+    is_direct = True
+
     def __init__(self, app: App, nursery: trio.Nursery) -> None:
         self._app = app
         self._nursery = nursery

@@ -2,7 +2,7 @@
 
 For a request without a body, httpx parses the URL character by character, merges four sets of headers, and
 passes through five coroutines and a generator: a fifth of the processor time of a small file.  Plain requests
-go directly to the transport; all others (a proxy, a test's transport, cookies, an unusual URL) go through
+go directly to a transport that says it `is_direct`; all others (a proxy, cookies, an unusual URL) go through
 httpx.
 
 Rule: requests and responses are identical on both paths.
@@ -90,7 +90,7 @@ class Exchange:
         """Send as `http.send` does; the response's body is left to the caller."""
         http, signer = self._http, cast("TokenSigner | None", auth)
         transport: object = http._transport
-        is_plain = isinstance(transport, DirectTransport) and not (http._mounts or http.is_closed)
+        is_plain = getattr(transport, "is_direct", False) and not (http._mounts or http.is_closed)
         if not is_plain or (auth is not None and not hasattr(auth, "sign")):
             return await http.send(request, auth=auth, stream=stream)
         if signer is None:

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from starlette import types
 
+from cmsfs.client import session
 from cmsfs.client.transport import embedded
 
 URL = "http://service.test/path"
@@ -71,6 +72,21 @@ async def test_app_sees_a_server_request(nursery: trio.Nursery) -> None:
     assert (seen["query_string"], seen["server"]) == (b"q=%41", ("service.test", 8080))
     assert (b"content-length", b"5") in seen["headers"]
     assert seen["message"] == {"type": "http.request", "body": b"hello", "more_body": True}
+
+
+async def test_plain_requests_go_past_httpx(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        await start(send, content_type="application/json")
+        await body(send, b'{"type": "user", "id": "7"}')
+
+    async def no_detour(*args: object, **how: object) -> None:
+        raise AssertionError("a plain request went through httpx")
+
+    monkeypatch.setattr(httpx.AsyncClient, "send", no_detour)
+    endpoints = session.ServiceEndpoints.of_server("http://service.test")
+    transport = embedded.EmbeddedTransport(app, nursery)
+    async with session.open_client(endpoints, transport=transport) as client:
+        assert (await client.users.me()).id == "7"
 
 
 async def test_a_request_body_is_pulled_piece_by_piece(nursery: trio.Nursery) -> None:
