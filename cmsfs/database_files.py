@@ -166,11 +166,18 @@ def log_length(log: Path) -> int:
             return 0
         salts = header[_SALTS]
         frame_bytes = int.from_bytes(header[_PAGE_SIZE], "big") + _FRAME_HEADER_BYTES
-        # By halves: frames in use are in front of all others.
+
+        def is_used(frame: int) -> bool:
+            return os.pread(fd, len(salts), _HEADER_BYTES + frame * frame_bytes + _FRAME_SALTS_AT) == salts
+
         used, most = 0, (os.fstat(fd).st_size - _HEADER_BYTES) // frame_bytes
+        # A log that has not started over yet is in use to its end.
+        if most and is_used(most - 1):
+            used = most
+        # By halves: frames in use are in front of all others.
         while used < most:
             middle = (used + most) // 2
-            if os.pread(fd, len(salts), _HEADER_BYTES + middle * frame_bytes + _FRAME_SALTS_AT) == salts:
+            if is_used(middle):
                 used = middle + 1
             else:
                 most = middle
