@@ -123,7 +123,7 @@ def _read(file: Path) -> Any:
 def _write(file: Path, found: Any) -> None:
     new = file.with_name(f"{file.name}.new")
     with open(new, "w", encoding="utf-8", opener=_private) as opened:
-        json.dump(found, opened, ensure_ascii=True)
+        opened.write(json.dumps(found))  # `json.dump` is four times as slow
     new.replace(file)
 
 

@@ -68,16 +68,16 @@ def caller_of_token(store: Store, token: str, *, as_user: str | None = None) -> 
     user = row if as_user is None else _as_user(store, row, role, effective, as_user)
     if "inactive" in (row["status"], user["status"]):
         raise problems.UnauthorizedResponse("The user of this access token is inactive.")
+    is_self = user["id"] == row["id"]
     caller = caller_of_user(
         user,
         row["app"],
         effective,
+        role=role if is_self else None,
         bound=row["bound"],
         actor=json.loads(row["actor"]) if row["actor"] else None,
     )
-    if user["id"] == row["id"]:
-        caller = dataclasses.replace(caller, role=role)
-    else:
+    if not is_self:
         forbidden_rights = caller.forbidden_rights | roles.FORBIDDEN_BY_STATUS.get(row["status"], roles.NONE)
         caller = dataclasses.replace(caller, by=row["id"], forbidden_rights=forbidden_rights)
     if row["link"] is None:
@@ -97,14 +97,15 @@ def caller_of_user(
     client_id: str,
     effective: frozenset[str],
     *,
+    role: str | None = None,
     bound: int | None = None,
     actor: dict[str, str] | None = None,
 ) -> Caller:
-    """Return the caller for a user's row and scopes."""
+    """Return the caller for a user's row and scopes; `role` in place of the user's own."""
     return Caller(
         id=user["id"],
         enterprise=user["enterprise"],
-        role=user["role"],
+        role=role or user["role"],
         root=user["root"],
         client_id=client_id,
         enterprise_content=bool(user["enterprise_content"]),
