@@ -26,6 +26,9 @@ from tests.support import cheap_passwords, database_templates
 PROCESSOR_SECONDS = 300.0
 LONGEST_SECONDS = 3600.0
 
+# Up to so many stories one process runs without the one that loads all modules and makes the template.
+FEW = 5
+
 # Default first seed and number of stories of a long run.
 LONG_SEED = 10_000_000
 LONG_STORIES = 100_000
@@ -117,11 +120,13 @@ def harsh(plan: Plan) -> Plan:
 def run_stories(chosen: argparse.Namespace) -> int:
     """Run the chosen stories, in parallel if asked for; return 1 if any failed."""
     jobs = min(chosen.jobs or os.cpu_count() or 1, chosen.stories)
+    if jobs > 1 or chosen.stories > FEW or chosen.long is not None:
+        with limited():
+            surroundings.warm_up(lambda seed: simulation.run(Plan.of(seed, chosen.steps)))
     if jobs == 1 and chosen.long is None:
         tally = run_serially(chosen)
         table = tally.table
     else:
-        surroundings.warm_up(lambda seed: simulation.run(Plan.of(seed, chosen.steps)))
         results = long_run.Results(chosen.long)
         tally = long_run.run(
             results,

@@ -50,6 +50,8 @@ class KillSchedule:
 
     def step(self) -> bool:
         """Count a step of the current process; return whether it was killed here."""
+        if not self._kills:
+            return False
         name = current_actor.get().removesuffix("'s programs")
         kill = self._kills.get(name)
         if kill is None or not kill.is_counting:

@@ -114,6 +114,8 @@ class Service(Process):
 class ServiceTransport(httpx.AsyncBaseTransport):
     """A transport to whichever process of the service runs at the moment."""
 
+    is_direct = True
+
     def __init__(self, service: Service) -> None:
         self._service = service
 

@@ -43,8 +43,7 @@ _LEFT_OVER = "SELECT 1 FROM node WHERE parent IS NULL AND remote_id IS NOT NULL 
 # Cache size with room for the largest file and a few others.
 SMALL_CACHE_BYTES = 400_000
 
-# Number of items that exist before the drives, in plans that are `filled`.
-INITIAL_ITEMS = 14
+INITIAL_ITEMS = 14  # that exist before the drives, in plans that are `filled`
 
 DISASTERS = {"kill", "power_cut", "cut_off", "connect", "close", "open", "silence", *story.TROUBLES}
 
@@ -85,6 +84,7 @@ def run(
     world = World(plan.seed, echo=echo)
     with (
         surroundings.temporary_home() as home,
+        surroundings.private_databases(),
         surroundings.paused_gc(),
         surroundings.page_cache(is_warm=plan.seed % 4 == 0),
         surroundings.small_parts() if plan.parts else contextlib.nullcontext(),

@@ -6,21 +6,24 @@ import errno
 import gc
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import trio
 
-from cmsfs import config, disk_reserve
+from cmsfs import config, disk_reserve, sqlite
 from cmsfs.client import offers
 from cmsfs.client.content.folders import FoldersApi
 from cmsfs.client.transport.wire import Wire
 from cmsfs.journal import early_hashes, sealing
 from cmsfs.models.content import entries
 from cmsfs.models.content import upload_sessions as models_upload_sessions
+from cmsfs.runtime import threads
 from cmsfs.service.access import calls
 from cmsfs.service.events import event_watch
 from cmsfs.service.provisioning import demo
@@ -191,6 +194,39 @@ def known_abilities() -> Iterator[None]:
         yield
     finally:
         offers.find_out = asked
+
+
+@contextmanager
+def private_databases() -> Iterator[None]:
+    """Open databases with few connections, as files of this process alone.
+
+    SQLite then needs no locks of files, of which there are 10,000 a story.  The work of a story's threads is
+    atomic, so that the loop can go on to read with the connection that they write with, and long reads share
+    one; every connection parses all statements anew.
+    """
+    shipped, in_thread, init = sqlite3.connect, sqlite.Database._in_thread, sqlite.Database.__init__
+
+    def connect(path: Any, *args: Any, **kwargs: Any) -> sqlite3.Connection:
+        if not isinstance(path, Path):
+            return shipped(path, *args, **kwargs)
+        return shipped(f"file:{quote(str(path))}?vfs=unix-excl", *args, uri=True, **kwargs)
+
+    async def write(self: sqlite.Database, work: Callable[[], Any]) -> Any:
+        self.settle()
+        return await threads.run_sync(work)
+
+    def open_database(self: sqlite.Database, path: Path, reader: Connection, writer: Connection) -> None:
+        init(self, path, reader, writer)
+        self._idle_readers.append(reader)
+
+    database: Any = sqlite.Database
+    sqlite3.connect = connect  # type: ignore[assignment]
+    database._in_thread, database.__init__ = write, open_database
+    try:
+        yield
+    finally:
+        sqlite3.connect = shipped
+        database._in_thread, database.__init__ = in_thread, init
 
 
 @contextmanager

@@ -48,6 +48,8 @@ class NetworkConditions:
 class Wire(httpx.AsyncBaseTransport):
     """A faulty transport to the service; `inner` returns the current transport, None while it is down."""
 
+    is_direct = True
+
     def __init__(
         self,
         world: World,

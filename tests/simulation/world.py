@@ -171,7 +171,7 @@ class World:
         """Sleep for a random moment, shielded from cancellation."""
         chance = self.threads.random()
         if chance < 0.7:
-            await trio.lowlevel.cancel_shielded_checkpoint()
+            await loop.checkpoint()
         elif chance < 0.99:
             await self.clock.sleep(self.threads.expovariate(500), is_shielded=True)
         else:
@@ -233,6 +233,8 @@ def _patched(world: World) -> Iterator[None]:
         put(threads, "run_brief", world.in_thread)
         put(threads, "check_cancelled", lambda: None)
         put(trio, "sleep", world.clock.sleep)
+        for replacement in loop.REPLACEMENTS:
+            put(*replacement)
         put(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
         put(trio._core._run, "_r", random.Random(f"{world.seed} scheduler"))
         yield
