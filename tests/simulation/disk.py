@@ -47,7 +47,7 @@ class Disks:
     """Records what was fsynced below the watched folders."""
 
     def __init__(self) -> None:
-        self._folders: tuple[str, ...] = ()
+        self._folders: tuple[str, ...] = ()  # each without and with a slash at its end
         self._bytes: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
         # Open descriptors by inode number: a removed name may come back with its contents.
@@ -56,26 +56,30 @@ class Disks:
     def add(self, folder: Path) -> None:
         self._folders += (str(folder), f"{folder}/")
 
-    def _is_ours(self, path: Path) -> bool:
-        return str(path).startswith(self._folders[1::2]) or str(path) in self._folders
+    def _is_ours(self, path: str) -> bool:
+        return path.startswith(self._folders[1::2]) or path in self._folders
 
     # ---- what is synced ----
 
     def record_synced(self, path: Path) -> None:
         """Record the current state of a file or folder as durable."""
-        if not self._is_ours(path):
+        if not self._is_ours(str(path)):
             return
         try:
-            found = path.stat()
+            fd = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return
-        if stat.S_ISDIR(found.st_mode):
-            self._names[path] = {}
-            for entry in sorted(os.scandir(path), key=lambda one: one.name):
-                if entry.is_file():
-                    self._names[path][entry.name] = self._hold(entry)
-            return
-        self._bytes[found.st_ino] = path.read_bytes()
+        try:
+            found = os.fstat(fd)
+            if stat.S_ISREG(found.st_mode):
+                self._bytes[found.st_ino] = os.pread(fd, found.st_size, 0)
+                return
+        finally:
+            os.close(fd)
+        self._names[path] = {}
+        for entry in sorted(os.scandir(path), key=lambda one: one.name):
+            if entry.is_file():
+                self._names[path][entry.name] = self._hold(entry)
 
     def on_fsync(self, path: Path) -> None:
         """Called at each sync of the product; planted bugs override it to drop some."""
@@ -164,9 +168,8 @@ class Disks:
 
         def on_fsync(fd: int) -> None:
             fsync(fd)
-            if not self._folders:
-                return
-            self.on_fsync(Path(f"/proc/self/fd/{fd}").readlink())
+            if self._folders:
+                self.on_fsync(Path(f"/proc/self/fd/{fd}").readlink())
 
         def synced_run(db: Any, txn: Callable[[Any], Any], durable: bool = False, *how: Any) -> Any:
             try:

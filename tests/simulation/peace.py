@@ -102,10 +102,17 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
     if judge.is_alone(sim.plan):
         now = _names(sim.machines[0])
         gone = sorted(names.keys() - now.keys())
-        # What the service had before the drive started may become known later; and what was restored.
-        new = sorted(path for path in now.keys() - names if now[path] not in restored)
+        # What the service had before the drive started may become known later; and what was restored, also by
+        # a move that failed for the program.
+        perhaps = set(map(wire_names.name_key, sim.ledger.perhaps_undeleted))
+        late = now.keys() - names
+        new = sorted(path for path in late if now[path] not in restored and _key(path) not in perhaps)
         if gone or (new and not sim.plan.filled):
             sim.outcome.failures.append(f"renamed: nobody else is there, and {gone} became {new}")
+
+
+def _key(path: str) -> str:
+    return wire_names.name_key(path.rpartition("/")[2])
 
 
 def _names(machine: Machine) -> dict[str, tuple[str, str | None]]:

@@ -140,7 +140,8 @@ class Wire(httpx.AsyncBaseTransport):
             self.on_token_request(-1)
         await self._delay(conditions)
         is_late = is_change and conditions.late_change and chance.random() < conditions.late_change
-        if kind == "late" or is_late:
+        # What is silent takes no longer than that: then the service is waited for in vain.
+        if kind == "late" or (is_late and kind != "silent"):
             await trio.sleep(chance.random() * LATE_SECONDS)
         if self.is_down:
             kind = "lost"

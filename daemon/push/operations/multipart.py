@@ -9,6 +9,7 @@ earlier commit may have been lost.
 """
 
 import logging
+from contextlib import AsyncExitStack
 from datetime import datetime
 
 from cmsfs import crashpoints, errors
@@ -19,7 +20,9 @@ from cmsfs.crashpoints import Point
 from cmsfs.models.content import items
 from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.replica.nodes import Base, NodeKind
+from cmsfs.replica.rows.in_flight import SentRequest
 from cmsfs.sqlite import Connection
+from daemon.push import inflight_recovery
 from daemon.push.context import PushContext
 from daemon.push.operations.upload_targets import NewFile, Purpose, Target, purpose_of
 
@@ -56,10 +59,13 @@ async def send(
         with context.health.request("upload"):
             parts = await calls.send(session, source, progress=progress, is_new=resumed is None)
         crashpoints.reached(Point.PARTS_SENT)
-        with (
-            context.remote_updates.making(begun_for.folder_id, begun_for.name),
-            context.health.request("upload"),
-        ):
+        async with AsyncExitStack() as stack:
+            if isinstance(target, NewFile) and begun_for != purpose_of(target):
+                # The caller has recorded where the file is now; but it appears where the session began.
+                sent = SentRequest(ino, sha1, folder=begun_for.folder_id, name=begun_for.name)
+                await stack.enter_async_context(inflight_recovery.recorded(context, sent))
+            stack.enter_context(context.remote_updates.making(begun_for.folder_id, begun_for.name))
+            stack.enter_context(context.health.request("upload"))
             etag = target.etag if isinstance(target, Base) else None
             return await calls.commit(
                 session, parts, sha1=sha1, etag=etag, content_modified_at=content_modified_at
