@@ -131,6 +131,27 @@ async def test_a_commit_whose_answer_was_lost_is_recognised(
     assert drive.ops() == []
 
 
+@pytest.mark.usefixtures("early_parts")
+async def test_a_lost_answer_is_recognised_where_the_session_began(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    async with starting() as drive:
+        arrived, _ = network.gate("POST", "/commit", before=True)
+        await drive.write("f", large(21))
+        with trio.fail_after(20):
+            await arrived.wait()
+    async with starting(agents=("health",)) as drive:
+        await drive.rename("f", "g")
+    network.lose_answer("POST", "/commit")
+    async with starting() as drive:
+        await drive.sync()
+        assert drive.ops() == []
+        assert await drive.names() == ["g"]
+    assert await other.paths() == ["g"]
+    assert await other.versions((await other.find("g")).id) == 1
+    assert puts(network) == PARTS
+
+
 async def test_newer_bytes_end_a_running_upload(drive: Drive, other: Remote, network: Network) -> None:
     arrived, go = network.gate("PUT", "/upload_sessions/")
     await drive.write("f", large(7, SHIPPED_SIZE))
