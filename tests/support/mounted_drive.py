@@ -98,9 +98,10 @@ class MountedDrive:
 
     def sh(self, script: str, *, cwd: Path | None = None, timeout: float = 90) -> str:
         """Run a shell script in the drive and return its output; it must succeed."""
+        # `env` goes into the folder: a relay of this process may have to be asked for it, and before Python
+        # 3.11.4 nothing else runs here until a new process runs its program.
         done = subprocess.run(
-            ["bash", "-euc", script],
-            cwd=cwd or self.top,
+            ["env", "-C", cwd or self.top, "bash", "-euc", script],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
