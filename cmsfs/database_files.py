@@ -150,37 +150,36 @@ def max_log_bytes() -> int:
     return LOG_BYTES if limit < 0 else max(LEAST_LOG_BYTES, min(LOG_BYTES, limit // 4))
 
 
-def log_length(log: Path) -> int:
-    """Return how many bytes of a write-ahead log are in use; 0 if it has no frame.
+def open_log(log: Path) -> int:
+    """Return a descriptor to ask for the length of a write-ahead log, which is there while its database is
+    open.  SQLite locks nothing of this file, so that closing the descriptor releases nothing."""
+    return os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def log_length(fd: int) -> int:
+    """Return how many bytes of an open write-ahead log are in use; 0 if it has no frame.
 
     The file keeps its length when the log starts over.  But all frames of a run of the log carry the two
-    salts of its header, and those behind them the ones of an earlier run.  SQLite locks nothing of this file.
+    salts of its header, and those behind them the ones of an earlier run.
     """
-    try:
-        fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    header = os.pread(fd, _HEADER_BYTES, 0)
+    if len(header) < _HEADER_BYTES:
         return 0
-    try:
-        header = os.pread(fd, _HEADER_BYTES, 0)
-        if len(header) < _HEADER_BYTES:
-            return 0
-        salts = header[_SALTS]
-        frame_bytes = int.from_bytes(header[_PAGE_SIZE], "big") + _FRAME_HEADER_BYTES
+    salts = header[_SALTS]
+    frame_bytes = int.from_bytes(header[_PAGE_SIZE], "big") + _FRAME_HEADER_BYTES
 
-        def is_used(frame: int) -> bool:
-            return os.pread(fd, len(salts), _HEADER_BYTES + frame * frame_bytes + _FRAME_SALTS_AT) == salts
+    def is_used(frame: int) -> bool:
+        return os.pread(fd, len(salts), _HEADER_BYTES + frame * frame_bytes + _FRAME_SALTS_AT) == salts
 
-        used, most = 0, (os.fstat(fd).st_size - _HEADER_BYTES) // frame_bytes
-        # A log that has not started over yet is in use to its end.
-        if most and is_used(most - 1):
-            used = most
-        # By halves: frames in use are in front of all others.
-        while used < most:
-            middle = (used + most) // 2
-            if is_used(middle):
-                used = middle + 1
-            else:
-                most = middle
-    finally:
-        os.close(fd)
+    used, most = 0, (os.fstat(fd).st_size - _HEADER_BYTES) // frame_bytes
+    # A log that has not started over yet is in use to its end.
+    if most and is_used(most - 1):
+        used = most
+    # By halves: frames in use are in front of all others.
+    while used < most:
+        middle = (used + most) // 2
+        if is_used(middle):
+            used = middle + 1
+        else:
+            most = middle
     return _HEADER_BYTES + used * frame_bytes if used else 0

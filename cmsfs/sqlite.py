@@ -21,14 +21,14 @@ import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
-from cmsfs import database_files, durability, process_env
+from cmsfs import database_files, process_env
 from cmsfs.runtime import threads
 from cmsfs.wakeup import LockGuard, Signal
 
@@ -65,6 +65,7 @@ class Database:
     def __init__(self, path: Path, reader: Connection, writer: Connection) -> None:
         self.path = path
         self._log = Path(f"{path}-wal")
+        self._log_fd = database_files.open_log(self._log)
         self._reader = reader
         self._writer = writer
         self._write_lock = trio.Lock()
@@ -197,8 +198,7 @@ class Database:
 
     def fsync_log(self) -> None:
         """Like `sync_log`, but in the calling thread; call it inside `log_syncing`."""
-        with suppress(FileNotFoundError):
-            durability.sync(self._log)
+        os.fsync(self._log_fd)
 
     async def write_back(self) -> None:
         """Write the log back into the database while transactions go on, if it has become long enough.
@@ -319,7 +319,7 @@ class Database:
 
     def _log_length(self) -> int:
         """Return how many bytes of the log's file are in use."""
-        return database_files.log_length(self._log)
+        return database_files.log_length(self._log_fd)
 
     def _checkpoint(self) -> None:
         """Checkpoint the log and restart it.
@@ -365,6 +365,7 @@ class Database:
                 if conn is not None:
                     conn.close()
             self._idle_readers.clear()
+            os.close(self._log_fd)
 
 
 @asynccontextmanager

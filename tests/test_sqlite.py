@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from cmsfs import database_files, errors, sqlite
+from cmsfs import errors, sqlite
 from cmsfs.runtime import threads
 
 SCHEMA = """
@@ -163,7 +163,7 @@ class Inserts:
             self.on_loop += 1
             # To begin the log anew is to fsync its beginning.
             assert before == [self._log.read_bytes()[:32]]
-        self.lengths.append(database_files.log_length(self._log))
+        self.lengths.append(self._db._log_length())
 
 
 async def test_the_log_is_written_back_in_a_thread(tmp_path: Path, slow: list[str]) -> None:

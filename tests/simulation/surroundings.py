@@ -201,8 +201,8 @@ def private_databases() -> Iterator[None]:
     """Open databases with few connections, as files of this process alone.
 
     SQLite then needs no locks of files, of which there are 10,000 a story.  The work of a story's threads is
-    atomic, so that the loop can go on to read with the connection that they write with, and long reads share
-    one; every connection parses all statements anew.
+    atomic, so that the loop can go on to read with the connection that they write with, and long reads and
+    checkpoints share one; every connection parses all statements anew.
     """
     shipped, in_thread, init = sqlite3.connect, sqlite.Database._in_thread, sqlite.Database.__init__
 
@@ -218,6 +218,7 @@ def private_databases() -> Iterator[None]:
     def open_database(self: sqlite.Database, path: Path, reader: Connection, writer: Connection) -> None:
         init(self, path, reader, writer)
         self._idle_readers.append(reader)
+        self._backfiller = reader
 
     database: Any = sqlite.Database
     sqlite3.connect = connect  # type: ignore[assignment]

@@ -96,9 +96,10 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[responses.Response]]
+Endpoint = Callable[[requests.Request], Awaitable[responses.Response]]
 
 
-def guarded(handler: Handler) -> Callable[[requests.Request], Awaitable[responses.Response]]:
+def guarded(handler: Handler) -> Endpoint:
     """Wrap a handler as an endpoint that requires a valid bearer token with the scopes for it."""
 
     async def endpoint(request: requests.Request) -> responses.Response:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pydantic
-from starlette import routing
+from starlette import requests, routing, types
 
 from cmsfs.models import problems, wire_names
 from cmsfs.service.access import calls
@@ -136,6 +136,7 @@ class Operation(routing.Route):
     ) -> None:
         self.method, path = line.split()
         super().__init__(path, handler if public else calls.guarded(handler), methods=[self.method])
+        self.app = _respond_with(self.endpoint)
         self.line = line
         self.handler = handler
         self.says = says
@@ -167,6 +168,16 @@ class Operation(routing.Route):
         return "_".join([self.method.lower(), *parts])
 
 
+def _respond_with(endpoint: calls.Endpoint) -> types.ASGIApp:
+    """As Starlette does, without its handlers of exceptions: `problems.ErrorMiddleware` answers them all."""
+
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        response = await endpoint(requests.Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return app
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Routes that the OpenAPI description shows together, under a name and a summary.
@@ -177,9 +188,9 @@ class Group:
 
     name: str
     summary: str = ""
-    routes: Sequence[routing.BaseRoute] = ()
+    routes: Sequence[routing.Route] = ()
     at_uploads: bool = False
 
 
-def flat(groups: Iterable[Group]) -> list[routing.BaseRoute]:
+def flat(groups: Iterable[Group]) -> list[routing.Route]:
     return [route for group in groups for route in group.routes]

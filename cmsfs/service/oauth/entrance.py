@@ -125,7 +125,7 @@ class Entrance(Generic[S]):
         return _redirect(self.log_in_path)
 
     @property
-    def routes(self) -> list[routing.BaseRoute]:
+    def routes(self) -> list[routing.Route]:
         """Return the routes of the log-in."""
         return [
             routing.Route(self.log_in_path, self._show, methods=["GET"]),
@@ -133,7 +133,7 @@ class Entrance(Generic[S]):
         ]
 
     @property
-    def last_routes(self) -> list[routing.BaseRoute]:
+    def last_routes(self) -> list[routing.Route]:
         """Return the routes of page addresses without a login's path segment; they go after all others."""
         path = self._login_kind.path
         return [

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette import exceptions, requests, routing, types
+from starlette import exceptions, requests, types
 
 from cmsfs.service import problems
 from cmsfs.service.admin import pages, usage
@@ -243,14 +243,8 @@ OPERATIONS = {one.line: one for one in API if isinstance(one, Operation)}
 # Shared by all services of a process: the store comes with the request.
 _API_TABLE = RouteTable(API)
 ROUTES = RouteTable(
-    [
-        *PAGES,
-        *OAUTH,
-        *PUBLIC,
-        routing.Mount("/2.0", _API_TABLE),
-        routing.Mount("/api/2.0", _API_TABLE),
-        routing.Mount("/api", RouteTable(OAUTH)),
-    ]
+    [*PAGES, *OAUTH, *PUBLIC],
+    {"/2.0": _API_TABLE, "/api/2.0": _API_TABLE, "/api": RouteTable(OAUTH)},
 )
 
 
