@@ -4,7 +4,8 @@ Rule: an upgrade keeps the journal and the drafts; a change of schema.sql requir
 `upgrade_N.sql`, which upgrades from version N to the next.
 """
 
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
@@ -20,6 +21,7 @@ VERSION = 10
 PAGE_BYTES = 2048
 
 
+@functools.cache
 def schema() -> str:
     """Return the SQL script that creates an empty replica of this version."""
     return (resources.files("cmsfs.replica") / "schema.sql").read_text(encoding="utf-8")
@@ -28,12 +30,16 @@ def schema() -> str:
 @asynccontextmanager
 async def open_replica(path: Path) -> AsyncIterator[sqlite.Database]:
     """Open the local state of an account; create it if there is none.  Raises `UserError`."""
-    folder = resources.files("cmsfs.replica")
-    upgrades = {
-        number: (folder / f"upgrade_{number}.sql").read_text(encoding="utf-8") for number in range(1, VERSION)
-    }
     async with sqlite.open_database(
-        path, schema(), version=VERSION, upgrades=upgrades, page_bytes=PAGE_BYTES
+        path, schema(), version=VERSION, upgrades=_upgrades(), page_bytes=PAGE_BYTES
     ) as db:
         Inodes().attach(db)
         yield db
+
+
+@functools.cache
+def _upgrades() -> Mapping[int, str]:
+    folder = resources.files("cmsfs.replica")
+    return {
+        number: (folder / f"upgrade_{number}.sql").read_text(encoding="utf-8") for number in range(1, VERSION)
+    }

@@ -73,6 +73,7 @@ def main() -> int:
     chosen = parser.parse_args()
     cheap_passwords.install()
     database_templates.install()
+    surroundings.quick_sqlite()
     surroundings.disable_gc()
     if chosen.stories is None:
         chosen.stories = 1 if chosen.long is None else LONG_STORIES

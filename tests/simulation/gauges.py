@@ -2,6 +2,7 @@
 without a response, descriptors."""
 
 import math
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -88,11 +89,12 @@ def leaked_descriptors(home: Path, *, dead: Collection[int] = ()) -> list[str]:
 def open_descriptors(folders: Collection[Path]) -> dict[int, Path]:
     """Return the open descriptors of files below these folders, with their paths."""
     found: dict[int, Path] = {}
-    for one in Path("/proc/self/fd").iterdir():
+    above = tuple(f"{folder}/" for folder in folders)
+    for fd in os.listdir("/proc/self/fd"):
         try:
-            target = one.readlink()
+            target = os.readlink(f"/proc/self/fd/{fd}")
         except FileNotFoundError:  # the descriptor of this listing
             continue
-        if any(target.is_relative_to(folder) for folder in folders):
-            found[int(one.name)] = target
+        if target.startswith(above):
+            found[int(fd)] = Path(target)
     return found

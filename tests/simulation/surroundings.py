@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import ctypes
 import errno
 import gc
 import os
@@ -34,6 +35,8 @@ from daemon.fetch import block_download, hydrate
 from daemon.listing import folder_lister
 from tests.simulation.machines import OTHER
 from tests.simulation.world import World
+
+SINGLE_THREAD, MEMORY_STATISTICS = 1, 9
 
 # A story leaves some megabytes in cycles; a process of a long run ends before that is collected.
 COLLECT_EVERY = 100
@@ -108,6 +111,22 @@ def disable_gc() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+def quick_sqlite() -> None:
+    """Let SQLite work without locks between threads, and without counting its memory, in a process that runs
+    stories only: the work of their threads is done one after the other.
+
+    https://www.sqlite.org/c3ref/c_config_covering_index_scan.html
+    """
+    try:
+        library = ctypes.CDLL("libsqlite3.so.0")
+    except OSError:  # it is part of Python
+        return
+    library.sqlite3_shutdown()
+    library.sqlite3_config(SINGLE_THREAD)
+    library.sqlite3_config(MEMORY_STATISTICS, 0)
+    library.sqlite3_initialize()
 
 
 # Files from this size use multipart uploads: most of those that programs write.
@@ -248,12 +267,13 @@ def temporary_home() -> Iterator[Path]:
     # The environment stays the same meanwhile, and every object of a drive asks for its paths.
     places: dict[str, config.Paths] = {}
     settings: Any = config.Settings
-    paths = settings.paths
+    shipped, paths = config.Paths, settings.paths
 
-    def cached(of: config.Settings) -> config.Paths:
-        return places.get(of.place) or places.setdefault(of.place, config.Paths(of.place))
+    def cached(place: str) -> config.Paths:
+        return places.get(place) or places.setdefault(place, shipped(place))
 
-    settings.paths = property(cached)
+    config.Paths = cached  # type: ignore[assignment, misc]
+    settings.paths = property(lambda of: cached(of.place))
     size, disk_reserve.SIZE_BYTES = disk_reserve.SIZE_BYTES, 64 * 1024
     statvfs: Any = os.statvfs
     os.statvfs = lambda path: ROOMY
@@ -262,7 +282,7 @@ def temporary_home() -> Iterator[Path]:
     try:
         yield home
     finally:
-        settings.paths = paths
+        config.Paths, settings.paths = shipped, paths  # type: ignore[misc]
         os.statvfs = statvfs
         disk_reserve.SIZE_BYTES, event_watch.POLL_SECONDS = size, look
         os.environ.clear()

@@ -8,6 +8,7 @@ recreated.  From format 10 on, `upgrade_N.sql` upgrades format N to the next.
 Rule: an upgrade runs in the transaction that sets the new format; no row is lost, and no id is reused.
 """
 
+import functools
 import sqlite3
 from contextlib import closing
 from importlib import resources
@@ -44,6 +45,7 @@ def schema() -> str:
     return _text("schema.sql")
 
 
+@functools.cache
 def _text(name: str) -> str:
     return (resources.files("cmsfs.service.storage") / name).read_text(encoding="utf-8")
 
