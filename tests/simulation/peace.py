@@ -25,7 +25,7 @@ RETRY_SECONDS = 20.0
 SILENCE_SECONDS = wire.SILENT_SECONDS + 5.0
 
 # Drives poll by search no more often than this: nothing but idle polls would be left to do.
-PEACE_POLL_SECONDS = 20.0
+PEACE_POLL_SECONDS = 30.0
 
 # The most requests a drive may make in the whole period, and in its quiet part.
 PEACE_REQUESTS = 150

@@ -132,7 +132,7 @@ def quick_sqlite() -> None:
 # Files from this size use multipart uploads: most of those that programs write.
 PARTS_FROM = 200
 PART_BYTES = 128
-MOST_PARTS = 8
+MOST_PARTS = 4
 
 # Larger files are read while they download, and their downloads can resume.
 PIECEWISE_FROM = 20_000
