@@ -143,6 +143,9 @@ _PAGE_SIZE = slice(8, 12)
 # Where a frame has them.
 _FRAME_SALTS_AT = 8
 
+# Frames that are read at once to see whether they are in use.
+_FRAMES_AHEAD = 8
+
 
 def max_log_bytes() -> int:
     """Return the log length at which a checkpoint is due; less under a file size limit."""
@@ -150,36 +153,63 @@ def max_log_bytes() -> int:
     return LOG_BYTES if limit < 0 else max(LEAST_LOG_BYTES, min(LOG_BYTES, limit // 4))
 
 
-def open_log(log: Path) -> int:
-    """Return a descriptor to ask for the length of a write-ahead log, which is there while its database is
-    open.  SQLite locks nothing of this file, so that closing the descriptor releases nothing."""
-    return os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+class WriteAheadLog:
+    """The open write-ahead log of an open database: for its length, and to fsync it.
 
-
-def log_length(fd: int) -> int:
-    """Return how many bytes of an open write-ahead log are in use; 0 if it has no frame.
-
-    The file keeps its length when the log starts over.  But all frames of a run of the log carry the two
-    salts of its header, and those behind them the ones of an earlier run.
+    SQLite locks nothing of this file, so that closing it releases nothing.
     """
-    header = os.pread(fd, _HEADER_BYTES, 0)
-    if len(header) < _HEADER_BYTES:
-        return 0
-    salts = header[_SALTS]
-    frame_bytes = int.from_bytes(header[_PAGE_SIZE], "big") + _FRAME_HEADER_BYTES
 
-    def is_used(frame: int) -> bool:
-        return os.pread(fd, len(salts), _HEADER_BYTES + frame * frame_bytes + _FRAME_SALTS_AT) == salts
+    def __init__(self, database: Path) -> None:
+        self.path = Path(f"{database}-wal")
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        # The salts when the length was last asked for, and how many frames were in use.
+        self._known = (b"", 0)
 
-    used, most = 0, (os.fstat(fd).st_size - _HEADER_BYTES) // frame_bytes
-    # A log that has not started over yet is in use to its end.
-    if most and is_used(most - 1):
-        used = most
-    # By halves: frames in use are in front of all others.
-    while used < most:
-        middle = (used + most) // 2
-        if is_used(middle):
-            used = middle + 1
-        else:
-            most = middle
-    return _HEADER_BYTES + used * frame_bytes if used else 0
+    def length(self) -> int:
+        """Return how many bytes are in use; 0 if there is no frame.
+
+        The file keeps its length when the log starts over.  But all frames of a run of the log carry the two
+        salts of its header, and those behind them the ones of an earlier run.
+        """
+        header = os.pread(self._fd, _HEADER_BYTES, 0)
+        if len(header) < _HEADER_BYTES:
+            return 0
+        salts = header[_SALTS]
+        frame_bytes = int.from_bytes(header[_PAGE_SIZE], "big") + _FRAME_HEADER_BYTES
+        known_salts, known = self._known
+        used = self._used_frames(salts, frame_bytes, known if known_salts == salts else 0)
+        self._known = salts, used
+        return _HEADER_BYTES + used * frame_bytes if used else 0
+
+    def _used_frames(self, salts: bytes, frame_bytes: int, used: int) -> int:
+        """Return how many frames are in use, given that these are.  Most often a few more are."""
+        ahead = os.pread(self._fd, _FRAMES_AHEAD * frame_bytes, _HEADER_BYTES + used * frame_bytes)
+        for frame in range(len(ahead) // frame_bytes):
+            at = frame * frame_bytes + _FRAME_SALTS_AT
+            if ahead[at : at + len(salts)] != salts:
+                return used + frame
+        used += len(ahead) // frame_bytes
+        most = (os.fstat(self._fd).st_size - _HEADER_BYTES) // frame_bytes
+
+        def is_used(frame: int) -> bool:
+            at = _HEADER_BYTES + frame * frame_bytes + _FRAME_SALTS_AT
+            return os.pread(self._fd, len(salts), at) == salts
+
+        # A log that has not started over yet is in use to its end.
+        if used < most and is_used(most - 1):
+            return most
+        # By halves: frames in use are in front of all others.
+        while used < most:
+            middle = (used + most) // 2
+            if is_used(middle):
+                used = middle + 1
+            else:
+                most = middle
+        return used
+
+    def sync(self) -> None:
+        """Fsync it.  Raises `OSError`."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)

@@ -64,8 +64,7 @@ class Database:
 
     def __init__(self, path: Path, reader: Connection, writer: Connection) -> None:
         self.path = path
-        self._log = Path(f"{path}-wal")
-        self._log_fd = database_files.open_log(self._log)
+        self._log = database_files.WriteAheadLog(path)
         self._reader = reader
         self._writer = writer
         self._write_lock = trio.Lock()
@@ -198,7 +197,7 @@ class Database:
 
     def fsync_log(self) -> None:
         """Like `sync_log`, but in the calling thread; call it inside `log_syncing`."""
-        os.fsync(self._log_fd)
+        self._log.sync()
 
     async def write_back(self) -> None:
         """Write the log back into the database while transactions go on, if it has become long enough.
@@ -206,12 +205,12 @@ class Database:
         Call it when the log has just been synced.  Transactions suspend only for the rest, and only once the
         log is very long: it then starts anew.
         """
-        if self._is_disk_full or self._log_length() < self._write_back_at:
+        if self._is_disk_full or self._log.length() < self._write_back_at:
             return
         # In a thread, too, since a transaction may now restart the log, which waits for the disk.
         with self.log_syncing():
             is_whole = await threads.run_sync(self._write_back)
-            if is_whole or self._log_length() >= RESTARTED_LOGS * self._max_log_bytes:
+            if is_whole or self._log.length() >= RESTARTED_LOGS * self._max_log_bytes:
                 async with LockGuard(self._write_lock):
                     await self._in_thread(self._checkpoint)
 
@@ -224,7 +223,7 @@ class Database:
         except sqlite3.Error as error:
             log.info("the write-ahead log of %s could not be written back: %s", self.path, error)
             busy = 1
-        self._write_back_at = self._log_length() + self._max_log_bytes
+        self._write_back_at = self._log.length() + self._max_log_bytes
         return not busy and bool(frames == done)
 
     async def _run_in_thread(self, txn: Callable[[Connection], T], durable: bool = False) -> T:
@@ -312,14 +311,10 @@ class Database:
         if self._is_disk_full:
             return self._txns_since_check >= _CHECKPOINT_EVERY_WHEN_FULL
         self._txns_since_check = 0
-        length = self._log_length()
+        length = self._log.length()
         if self._checkpoint_at <= length < MOST_LOGS * self._max_log_bytes:
             return not self.has_much_room()
         return not 0 < length < self._checkpoint_at
-
-    def _log_length(self) -> int:
-        """Return how many bytes of the log's file are in use."""
-        return database_files.log_length(self._log_fd)
 
     def _checkpoint(self) -> None:
         """Checkpoint the log and restart it.
@@ -339,7 +334,7 @@ class Database:
         except sqlite3.Error as error:
             log.info("the write-ahead log of %s could not be written back: %s", self.path, error)
         # If readers prevented the restart, the log keeps growing until the next attempt.
-        self._checkpoint_at = self._write_back_at = self._log_length() + self._max_log_bytes
+        self._checkpoint_at = self._write_back_at = self._log.length() + self._max_log_bytes
 
     def _read(self, fn: Callable[[Connection], T]) -> T:
         try:
@@ -365,7 +360,7 @@ class Database:
                 if conn is not None:
                     conn.close()
             self._idle_readers.clear()
-            os.close(self._log_fd)
+            self._log.close()
 
 
 @asynccontextmanager

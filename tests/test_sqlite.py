@@ -163,7 +163,7 @@ class Inserts:
             self.on_loop += 1
             # To begin the log anew is to fsync its beginning.
             assert before == [self._log.read_bytes()[:32]]
-        self.lengths.append(self._db._log_length())
+        self.lengths.append(self._db._log.length())
 
 
 async def test_the_log_is_written_back_in_a_thread(tmp_path: Path, slow: list[str]) -> None:

@@ -6,7 +6,7 @@ import sqlite3
 from functools import partial
 from pathlib import Path
 
-from cmsfs import sqlite
+from cmsfs import database_files, sqlite
 
 SCHEMA = "CREATE TABLE t(a, b);"
 
@@ -23,7 +23,9 @@ async def test_the_log_is_written_over_and_not_cut(tmp_path: Path) -> None:
             if not number % 10:
                 await db.write_back()
             assert file.stat().st_size >= before
-            used.append(db._log_length())
+            used.append(db._log.length())
+            with contextlib.closing(database_files.WriteAheadLog(db.path)) as anew:
+                assert used[-1] == anew.length()
             if number % 701 == 700:
                 with contextlib.closing(sqlite3.connect(db.path)) as conn:
                     frames = conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
@@ -63,7 +65,7 @@ async def test_a_power_cut_may_bring_back_what_the_log_was_written_over(tmp_path
                 earlier = Path(f"{source}-wal").read_bytes()
                 await db.checkpoint_log()
         now, image = Path(f"{source}-wal").read_bytes(), source.read_bytes()
-        used = db._log_length()
+        used = db._log.length()
     assert now[used:] == earlier[used:]
     for cut in range(0, used, 4096):
         target = tmp_path / f"cut {cut}" / "a.db"

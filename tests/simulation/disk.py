@@ -176,16 +176,16 @@ class Disks:
                 return run(db, txn, durable, *how)
             finally:
                 if durable:
-                    self.on_fsync(db._log)
+                    self.on_fsync(db._log.path)
 
         def synced_trim(db: Any) -> None:
             trim(db)
-            self.on_fsync(db._log)
+            self.on_fsync(db._log.path)
             self.on_fsync(db.path)
 
         def synced_write_back(db: Any) -> bool:
             found = write_back(db)
-            self.on_fsync(db._log)
+            self.on_fsync(db._log.path)
             self.on_fsync(db.path)
             return found
 
