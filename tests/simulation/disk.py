@@ -169,7 +169,7 @@ class Disks:
         def on_fsync(fd: int) -> None:
             fsync(fd)
             if self._folders:
-                self.on_fsync(Path(os.readlink(f"/proc/self/fd/{fd}")))
+                self.on_fsync(Path(f"/proc/self/fd/{fd}").readlink())
 
         def synced_run(db: Any, txn: Callable[[Any], Any], durable: bool = False, *how: Any) -> Any:
             try:

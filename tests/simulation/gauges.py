@@ -2,7 +2,6 @@
 without a response, descriptors."""
 
 import math
-import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -89,12 +88,11 @@ def leaked_descriptors(home: Path, *, dead: Collection[int] = ()) -> list[str]:
 def open_descriptors(folders: Collection[Path]) -> dict[int, Path]:
     """Return the open descriptors of files below these folders, with their paths."""
     found: dict[int, Path] = {}
-    above = tuple(f"{folder}/" for folder in folders)
-    for fd in os.listdir("/proc/self/fd"):
+    for one in Path("/proc/self/fd").iterdir():
         try:
-            target = os.readlink(f"/proc/self/fd/{fd}")
+            target = one.readlink()
         except FileNotFoundError:  # the descriptor of this listing
             continue
-        if target.startswith(above):
-            found[int(fd)] = Path(target)
+        if any(target.is_relative_to(folder) for folder in folders):
+            found[int(one.name)] = target
     return found
