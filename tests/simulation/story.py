@@ -270,7 +270,7 @@ def steps(plan: Plan) -> list[Step]:
             found += [Step(0.0, drive, "open" if number % 40 == 25 else "close") for drive in drives]
         if plan.rests and number == plan.steps // 2:
             found.append(Step(0.0, "story", "rest"))
-        pause = chance.choice([0.0, 0.0, 0.0, 0.001, 0.05, 0.5, 0.5, 3.0, 3.0, 5.0])
+        pause = chance.choice([0.0, 0.0, 0.0, 0.001, 0.05, 0.5, 0.5, 1.0, 3.0, 5.0])
         disaster = chance.random()
         if plan.faults and not plan.offline and disaster < 0.02:
             found.append(Step(pause, chance.choice(drives), chance.choice(["cut_off", "connect", "silence"])))
