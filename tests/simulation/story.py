@@ -234,7 +234,7 @@ class Plan:
             tidy=chance.random() < 0.08,
             links=chance.random() < 0.05,
             rough=chance.random() < 0.05,
-            probes=chance.random() < 0.25,
+            probes=chance.random() < 0.1,
         )
         # A folder whose items expire may be purged itself; then nothing is left to compare.
         is_narrow = chance.random() < 0.08 and plan.person and not (plan.second or plan.ages or plan.login)
