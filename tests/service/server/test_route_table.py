@@ -4,6 +4,7 @@ import re
 
 import pytest
 from starlette import routing
+from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 
 from cmsfs.service.api.operations import Operation
@@ -61,3 +62,32 @@ async def test_many_paths_are_routed_by_few_routers(monkeypatch):
             await table(scope, None, send)
     # All routes; files by their IDs; contents; what else is below a file.
     assert len(made) == 4
+
+
+async def test_the_longer_of_two_mounts_answers_what_is_below_it():
+    """A table has the rest of the path, and what comes before it as its root; the mount itself is no path."""
+    inner, outer = Route("/2.0", named(0)), Route("/files/{id}", named(1))
+    inner.app, outer.app = named(0), named(1)
+    table = RouteTable([], {"/api/2.0": RouteTable([outer]), "/api": RouteTable([inner])})
+    for path, found, root in (("/api/2.0/files/7", [1], "/api/2.0"), ("/api/2.0", [0], "/api")):
+        scope = {"type": "http", "method": "GET", "path": path, "headers": [], "answered": []}
+        await table(scope, None, None)
+        assert scope["answered"] == found
+        assert scope["root_path"] == root
+        assert scope["app_root_path"] == ""
+
+
+async def test_the_route_for_the_method_comes_first():
+    """Where there is none for the method: 405."""
+    routes = [Route("/files/{id}", named(n), methods=[name]) for n, name in enumerate(("PUT", "DELETE"))]
+    for number, route in enumerate(routes):
+        route.app = named(number)
+    table = RouteTable(routes)
+    for method, answered in (("DELETE", [1]), ("PUT", [0])):
+        scope = {"type": "http", "method": method, "path": "/files/1", "headers": [], "answered": []}
+        await table(scope, None, None)
+        assert scope["answered"] == answered
+    scope = {"type": "http", "method": "POST", "path": "/files/1", "headers": [], "app": None}
+    with pytest.raises(HTTPException) as raised:
+        await table(scope, None, None)
+    assert (raised.value.status_code, raised.value.headers) == (405, {"Allow": "PUT"})
