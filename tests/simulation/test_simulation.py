@@ -80,7 +80,7 @@ def test_a_story_that_does_not_end_prints_where_it_is() -> None:
 
 
 def test_a_folder_that_comes_back_where_it_was_made_anew_is_lived_through() -> None:
-    output = run("--seed", 2, "--stories", 1, "--plant", "early_children_collide", is_found=True)
+    output = run("--seed", 46, "--stories", 1, "--plant", "early_children_collide", is_found=True)
     assert "logged unexpected error" in output
 
 
