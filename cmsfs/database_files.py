@@ -7,6 +7,7 @@ import os
 import resource
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from cmsfs import errors
@@ -154,14 +155,17 @@ def max_log_bytes() -> int:
 
 
 class WriteAheadLog:
-    """The open write-ahead log of an open database: for its length, and to fsync it.
+    """The write-ahead log of an open database, held open: for its length, and to fsync it.
 
-    SQLite locks nothing of this file, so that closing it releases nothing.
+    SQLite locks nothing of this file, so that closing it releases nothing, and removes it only with the last
+    connection.  Where SQLite cannot use one, this is an empty one.
     """
 
     def __init__(self, database: Path) -> None:
         self.path = Path(f"{database}-wal")
-        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd: int | None = None
+        with suppress(FileNotFoundError):
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         # The salts when the length was last asked for, and how many frames were in use.
         self._known = (b"", 0)
 
@@ -171,45 +175,51 @@ class WriteAheadLog:
         The file keeps its length when the log starts over.  But all frames of a run of the log carry the two
         salts of its header, and those behind them the ones of an earlier run.
         """
+        if self._fd is None:
+            return 0
         header = os.pread(self._fd, _HEADER_BYTES, 0)
         if len(header) < _HEADER_BYTES:
             return 0
         salts = header[_SALTS]
         frame_bytes = int.from_bytes(header[_PAGE_SIZE], "big") + _FRAME_HEADER_BYTES
         known_salts, known = self._known
-        used = self._used_frames(salts, frame_bytes, known if known_salts == salts else 0)
+        known = known if known_salts == salts else 0
+        used = _used_frames(self._fd, salts, frame_bytes, known)
         self._known = salts, used
         return _HEADER_BYTES + used * frame_bytes if used else 0
 
-    def _used_frames(self, salts: bytes, frame_bytes: int, used: int) -> int:
-        """Return how many frames are in use, given that these are.  Most often a few more are."""
-        ahead = os.pread(self._fd, _FRAMES_AHEAD * frame_bytes, _HEADER_BYTES + used * frame_bytes)
-        for frame in range(len(ahead) // frame_bytes):
-            at = frame * frame_bytes + _FRAME_SALTS_AT
-            if ahead[at : at + len(salts)] != salts:
-                return used + frame
-        used += len(ahead) // frame_bytes
-        most = (os.fstat(self._fd).st_size - _HEADER_BYTES) // frame_bytes
-
-        def is_used(frame: int) -> bool:
-            at = _HEADER_BYTES + frame * frame_bytes + _FRAME_SALTS_AT
-            return os.pread(self._fd, len(salts), at) == salts
-
-        # A log that has not started over yet is in use to its end.
-        if used < most and is_used(most - 1):
-            return most
-        # By halves: frames in use are in front of all others.
-        while used < most:
-            middle = (used + most) // 2
-            if is_used(middle):
-                used = middle + 1
-            else:
-                most = middle
-        return used
-
     def sync(self) -> None:
         """Fsync it.  Raises `OSError`."""
-        os.fsync(self._fd)
+        if self._fd is not None:
+            os.fsync(self._fd)
 
     def close(self) -> None:
-        os.close(self._fd)
+        if self._fd is not None:
+            os.close(self._fd)
+
+
+def _used_frames(fd: int, salts: bytes, frame_bytes: int, used: int) -> int:
+    """Return how many frames are in use, given that these are.  Most often a few more are."""
+    ahead = os.pread(fd, _FRAMES_AHEAD * frame_bytes, _HEADER_BYTES + used * frame_bytes)
+    for frame in range(len(ahead) // frame_bytes):
+        at = frame * frame_bytes + _FRAME_SALTS_AT
+        if ahead[at : at + len(salts)] != salts:
+            return used + frame
+    most = (os.fstat(fd).st_size - _HEADER_BYTES) // frame_bytes
+    used = min(used + len(ahead) // frame_bytes, most)
+
+    def is_used(frame: int) -> bool:
+        at = _HEADER_BYTES + frame * frame_bytes + _FRAME_SALTS_AT
+        return os.pread(fd, len(salts), at) == salts
+
+    # A log that has not started over yet is in use to its end.
+    if used < most and is_used(most - 1):
+        return most
+    # By halves: frames in use are in front of all others.
+    while used < most:
+        middle = (used + most) // 2
+        if is_used(middle):
+            used = middle + 1
+        else:
+            most = middle
+    return used

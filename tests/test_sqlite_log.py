@@ -38,6 +38,12 @@ async def test_the_log_is_written_over_and_not_cut(tmp_path: Path) -> None:
     assert not file.exists()
 
 
+def test_where_there_is_no_log_it_is_empty(tmp_path: Path) -> None:
+    with contextlib.closing(database_files.WriteAheadLog(tmp_path / "a.db")) as log:
+        log.sync()
+        assert log.length() == 0
+
+
 async def test_the_log_is_cut_when_room_gets_short(tmp_path: Path) -> None:
     file, much = tmp_path / "a.db-wal", True
     async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:

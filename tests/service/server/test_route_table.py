@@ -69,10 +69,11 @@ async def test_the_longer_of_two_mounts_answers_what_is_below_it():
     inner, outer = Route("/2.0", named(0)), Route("/files/{id}", named(1))
     inner.app, outer.app = named(0), named(1)
     table = RouteTable([], {"/api/2.0": RouteTable([outer]), "/api": RouteTable([inner])})
-    for path, found, root in (("/api/2.0/files/7", [1], "/api/2.0"), ("/api/2.0", [0], "/api")):
-        scope = {"type": "http", "method": "GET", "path": path, "headers": [], "answered": []}
+    for path, found, root in (("/api/2.0/files/7", 1, "/api/2.0"), ("/api/2.0", 0, "/api")):
+        answered: list[int] = []
+        scope = {"type": "http", "method": "GET", "path": path, "headers": [], "answered": answered}
         await table(scope, None, None)
-        assert scope["answered"] == found
+        assert answered == [found]
         assert scope["root_path"] == root
         assert scope["app_root_path"] == ""
 
@@ -83,10 +84,11 @@ async def test_the_route_for_the_method_comes_first():
     for number, route in enumerate(routes):
         route.app = named(number)
     table = RouteTable(routes)
-    for method, answered in (("DELETE", [1]), ("PUT", [0])):
-        scope = {"type": "http", "method": method, "path": "/files/1", "headers": [], "answered": []}
+    for method, found in (("DELETE", 1), ("PUT", 0)):
+        answered: list[int] = []
+        scope = {"type": "http", "method": method, "path": "/files/1", "headers": [], "answered": answered}
         await table(scope, None, None)
-        assert scope["answered"] == answered
+        assert answered == [found]
     scope = {"type": "http", "method": "POST", "path": "/files/1", "headers": [], "app": None}
     with pytest.raises(HTTPException) as raised:
         await table(scope, None, None)
