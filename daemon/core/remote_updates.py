@@ -238,6 +238,15 @@ class RemoteUpdates:
             return one.sequence < self._deleted.get((one.kind, one.id), -1)
         return node.parent is None and node.base_parent is None and one.sequence < node.sequence
 
+    def has_left(self, item: items.Item) -> bool:
+        """Whether this state of an item is from before it left its place there, of which we have heard
+        since."""
+        one = remote_from_item(item)
+        node = tree.find_remote(self._db, one.kind, one.id)
+        if node is None or one.sequence >= node.sequence:
+            return False
+        return (node.base_parent, node.base_name) != (one.parent_id, one.name)
+
     async def follow_deletion(self, item: items.Item) -> None:
         """Remove an item that we have just created or changed, if its deletion was reported before the answer
         to that arrived."""

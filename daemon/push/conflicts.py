@@ -58,8 +58,10 @@ async def holder(context: PushContext, error: errors.Conflict) -> items.Item | N
         theirs = await context.find(NodeKind(str(told.get("type"))), str(told["id"]))
     except (ValueError, KeyError):
         return None
-    # Our own deletion of it may have ended while it was asked for.
-    return None if theirs is None or context.remote_updates.was_deleted(theirs) else theirs
+    # Our own deletion or move of it may have ended while it was asked for.
+    updates = context.remote_updates
+    is_gone = theirs is None or updates.was_deleted(theirs) or updates.has_left(theirs)
+    return None if is_gone else theirs
 
 
 def may_be_ours(db: Database, ino: Ino, item: items.Item) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from cmsfs import config
+from cmsfs import config, errors
 from cmsfs.models import wire_names
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import NodeKind
@@ -152,10 +152,14 @@ async def judge(sim: "_Simulation") -> None:
 
 
 async def confirm_missing(sim: "_Simulation", machine: Machine) -> None:
-    """Answer the question about many missing items: nobody deletes by mistake here."""
+    """Answer the question about many missing items: nobody deletes by mistake here.
+
+    While requests from before the last fault still fail, the question stays.
+    """
     if machine.agents.deletion_check.pending() is not None:
         sim.outcome.states["asked about missing items"] += 1
-        await machine.agents.decide_missing(True)
+        with contextlib.suppress(errors.RemoteError):
+            await machine.agents.decide_missing(True)
 
 
 def is_alone(plan: Plan) -> bool:

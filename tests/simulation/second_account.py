@@ -30,8 +30,8 @@ _NUMBER = re.compile(r" \(id \d+\)")
 
 
 async def judge(sim: "_Simulation", machine: Machine, *, lost: Collection[str] = ()) -> set[str]:
-    """Check the drive, of which these paths may be unreadable; return the SHA-1s of all contents that it
-    has."""
+    """Check the drive, of which these paths can no longer be complete; return the SHA-1s of all contents that
+    it has."""
     failures = sim.outcome.failures
     sim.outcome.states["drives of the second account"] += 1
     if machine.settings.shared == "root":
@@ -50,9 +50,9 @@ async def judge(sim: "_Simulation", machine: Machine, *, lost: Collection[str] =
         own = _own(machine)
         shown = await judging.drive_tree(machine, failures, is_rotten=machine.name in sim.rotten, lost=lost)
         expected = await judging.drive_tree(fresh, failures)
-        expected = _without(expected, _held_elsewhere(machine, fresh))
+        expected = _without(expected, [*_held_elsewhere(machine, fresh), *lost])
         await fresh.stop()
-    here = _by_plain_names(_without(shown, own), own)
+    here = _by_plain_names(_without(shown, [*own, *lost]), own)
     there = _without(expected, [path for path in own if path not in here])
     if here != there:
         labels = sim.ledger.labels

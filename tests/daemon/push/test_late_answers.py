@@ -273,3 +273,25 @@ async def test_of_a_refused_rename_of_a_file_whose_item_another_inode_has_by_the
     assert (await other.find(copy)).id == kept
     assert await other.read(copy) == await drive.read(copy) == b"one, and more"
     assert drive.ops() == []
+
+
+async def test_of_the_holder_of_a_name_that_our_move_frees_meanwhile(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """The name is free by then: it is no conflict."""
+    upload, uploaded = network.gate("POST", "/files/content")
+    await drive.write("a", b"one")
+    with trio.fail_after(20):
+        await upload.wait()
+        await drive.rename("a", "b")
+        asked, answer = network.gate("GET", "/files/")
+        await drive.write("a", b"two")
+        await asked.wait()
+        uploaded.set()
+        while "move" in {kind for kind, _, _ in drive.ops()} or await other.paths() != ["b"]:
+            await trio.lowlevel.checkpoint()
+        answer.set()
+    await drive.sync()
+    await drive.poll()
+    assert await drive.names() == await other.paths() == ["a", "b"]
+    assert (await other.read("a"), await other.read("b")) == (b"two", b"one")
