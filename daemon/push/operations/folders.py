@@ -56,6 +56,8 @@ async def _name_in_use(context: PushContext, task: queue.Task, error: errors.Con
     if (
         isinstance(theirs, items.Folder)
         and not is_passing
+        # It may have been renamed or moved at the service while it was asked for.
+        and conflicts.is_at(theirs, task.node, task.parent)
         and conflicts.may_be_ours(context.db, task.node.ino, theirs)
     ):
         await _done(context, task, theirs, found=True)

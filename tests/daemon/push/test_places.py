@@ -219,3 +219,27 @@ async def test_a_folder_that_was_made_here_while_the_old_one_came_back_is_listed
             await drive.db.written.wait()
     assert await drive.names("d") == ["f"]
     drive.fs.releasedir(handle)
+
+
+async def test_new_folder_is_not_the_one_that_had_its_name_a_moment_ago(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Its holder is moved away at the service while it is asked for: that is shown where it is."""
+    docs = await other.folder("docs")
+    await drive.poll()
+    made, make = network.gate("POST", "/folders", before=True)
+    await drive.mkdir("new")
+    with trio.fail_after(10):
+        await made.wait()
+        old = await other.folder("new")
+        asked, answer = network.gate("GET", f"/folders/{old}", before=True)
+        make.set()
+        await asked.wait()
+        await other.client.items.update("folder", old, parent_id=docs)
+        answer.set()
+        while drive.ops():
+            await trio.lowlevel.checkpoint()
+    await drive.poll()
+    assert await drive.names() == ["docs", "new"]
+    assert await drive.names("docs") == ["new"]
+    assert await other.paths() == ["docs/", "docs/new/", "new/"]
