@@ -69,6 +69,7 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
     await sim.person.act("release", ())
     await sim.other.act("release", ())
     names, restored = _names(sim.machines[0]), _restored(sim, sim.machines[0])
+    unlisted = _unlisted(sim, sim.machines[0])
     for machine in sim.machines:
         with acting(machine.name):
             machine.agents.pull.seconds = max(PEACE_POLL_SECONDS, machine.settings.poll_seconds)
@@ -105,7 +106,7 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
         # What the service had before the drive started may become known later; and what was restored, also by
         # a move that failed for the program.
         perhaps = set(map(wire_names.name_key, sim.ledger.perhaps_undeleted))
-        late = now.keys() - names
+        late = {path for path in now.keys() - names if not path.startswith(unlisted)}
         new = sorted(path for path in late if now[path] not in restored and _key(path) not in perhaps)
         if gone or (new and not sim.plan.filled):
             sim.outcome.failures.append(f"renamed: nobody else is there, and {gone} became {new}")
@@ -131,6 +132,18 @@ def _names(machine: Machine) -> dict[str, tuple[str, str | None]]:
     )
     paths = {tree.path(db, row["ino"]): (row["kind"], row["remote_id"]) for row in rows}
     return {path: item for path, item in paths.items() if not judge.is_local(path)}
+
+
+def _unlisted(sim: "_Simulation", machine: Machine) -> tuple[str, ...]:
+    """Return the paths, with a slash, of folders that programs restored from the trash, and whose items are
+    not known yet."""
+    db = machine.agents.state.db
+    rows = db.rows(
+        "SELECT ino, name FROM node WHERE kind = 'folder' AND parent IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM listing WHERE listing.ino = node.ino AND listed_at >= 0)"
+    )
+    keys = set(map(wire_names.name_key, sim.ledger.undeleted))
+    return tuple(f"{tree.path(db, row['ino'])}/" for row in rows if wire_names.name_key(row["name"]) in keys)
 
 
 def _restored(sim: "_Simulation", machine: Machine) -> set[tuple[str, str]]:

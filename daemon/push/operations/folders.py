@@ -13,7 +13,7 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import items
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change, ChangeKind
-from cmsfs.replica.merge import apply_remote
+from cmsfs.replica.merge import apply_remote, local_work
 from cmsfs.replica.nodes import Node, NodeKind, remote_from_item
 from cmsfs.replica.rows import in_flight
 from cmsfs.runtime import clock
@@ -61,7 +61,6 @@ async def _name_in_use(context: PushContext, task: queue.Task, error: errors.Con
         and conflicts.may_be_ours(context.db, task.node.ino, theirs)
     ):
         await _done(context, task, theirs, found=True)
-        context.hydrator.list_soon(task.node.ino)
     elif isinstance(theirs, items.Folder) and conflicts.is_leaving(context, task, task.node, theirs):
         await conflicts.wait_for_place(context, task, theirs)
     else:
@@ -69,6 +68,10 @@ async def _name_in_use(context: PushContext, task: queue.Task, error: errors.Con
 
 
 async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *, found: bool) -> None:
+    # Listed with the folder that it is in, before the answer arrived: by then others may have put something
+    # into it, which nothing told us if events were missed.
+    was_listed = local_work.deferred_place(context.db, NodeKind.FOLDER, answer.id) is not None
+
     def txn(conn: Connection) -> list[Change]:
         changes: list[Change] = []
         in_flight.resolve(conn, task.node.ino)
@@ -79,15 +82,17 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *,
         if queue.finish(conn, task.op) and now.parent is not None and now.remote_id is None:
             # The folder found belongs to another node by now.
             ops.record(conn, now.ino, ops.OpKind.MKDIR, due_ns=clock.time_ns())
-        if found:
+        if found or was_listed:
             tree.mark_unlisted(conn, task.node.ino)
-        elif now.parent is not None and now.remote_id == answer.id:
+        if not found and now.parent is not None and now.remote_id == answer.id:
             # It may have stepped aside for another folder during the request.
             ops.record_move(conn, now, due_ns=clock.time_ns())
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))
     await context.remote_updates.follow_deletion(answer)
+    if found or was_listed:
+        context.hydrator.list_soon(task.node.ino)
 
 
 def _call_as_there(conn: Connection, node: Node, changes: list[Change]) -> None:

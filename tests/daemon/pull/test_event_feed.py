@@ -158,6 +158,28 @@ async def test_old_stream_position_is_distrusted(drive: Drive, other: Remote) ->
     assert await drive.names() == ["f"]
 
 
+async def test_new_folder_that_is_used_there_before_its_answer_arrives_is_listed(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    """The event of what is put into it is missed."""
+    async with starting(profile="box") as drive:
+        await drive.names()
+        await drive.poll()
+        made, go = network.gate("POST", "/folders")
+        await drive.mkdir("new")
+        with trio.fail_after(10):
+            await made.wait()
+            await drive.db.write(lambda conn: kv_store.put(conn, kv_store.EVENTS_READ_AT, "1000"))
+            await other.file("f", b"x", parent=(await other.find("new")).id)
+            await drive.poll()
+            await drive.agents.reconciler.once(full=True)
+            go.set()
+            while drive.ops():
+                await trio.lowlevel.checkpoint()
+        await drive.poll()
+        assert await drive.names("new") == ["f"]
+
+
 async def test_response_that_arrives_after_a_long_sleep_is_distrusted(
     drive: Drive, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
