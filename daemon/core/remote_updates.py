@@ -25,6 +25,7 @@ from cmsfs.replica.nodes import Ino, ItemKey, NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import offers
 from cmsfs.sqlite import Database
+from cmsfs.wakeup import Signal
 from daemon.core.happenings import Happenings
 from daemon.core.unstorable import BLAMED, UnstorableItems
 
@@ -67,6 +68,7 @@ class RemoteUpdates:
         self.removals = 0  # number of removals without a report
         # Items in a listing whose reported deletion is newer.
         self._disputed: OrderedDict[ItemKey, None] = OrderedDict()
+        self._move_ended = Signal()
         self.misfits = UnstorableItems()
         self._watches: list[set[ItemKey]] = []
         self.applied = 0  # number of changes since the start
@@ -95,6 +97,7 @@ class RemoteUpdates:
             yield
         finally:
             self._moving.pop(key, None)
+            self._move_ended.pulse()
 
     @contextmanager
     def watching(self) -> Iterator[Set[ItemKey]]:
@@ -111,6 +114,14 @@ class RemoteUpdates:
         """Whether the item that this node has is being moved at this moment to where another node was, which
         had it before: until the answer its place says nothing about that of the node."""
         return self._moving.get(key, ino) != ino
+
+    async def other_move_ended(self, key: ItemKey, ino: Ino) -> bool:
+        """Wait while the item is being moved for another node; return whether it was."""
+        waited = False
+        while self.is_moved_for_another(key, ino):
+            waited = True
+            await self._move_ended.wait()
+        return waited
 
     def is_moving(self, key: ItemKey) -> bool:
         """Whether the item is being renamed or moved."""

@@ -35,6 +35,8 @@ async def move(context: PushContext, task: queue.Task) -> None:
     """Carry out a MOVE."""
     node, parent = task.node, task.parent
     assert parent is not None
+    if await _was_being_moved(context, task):
+        return
     name = naming.remote_name(node)
     new_name = name if name != node.base_name else None
     new_parent = parent.remote_id if parent.remote_id != node.base_parent else None
@@ -68,6 +70,18 @@ async def move(context: PushContext, task: queue.Task) -> None:
     else:
         crashpoints.reached(Point.MOVE_SENT)
         await _done(context, task, answer)
+
+
+async def _was_being_moved(context: PushContext, task: queue.Task) -> bool:
+    """Wait for a move of the item that is under way for the node that had it before, and have this one looked
+    at again: of two moves at once the first might be carried out last."""
+    node = task.node
+    if node.remote_id is None:
+        return False
+    if not await context.remote_updates.other_move_ended((node.kind, node.remote_id), node.ino):
+        return False
+    await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
+    return True
 
 
 async def _look_at(context: PushContext, node: Node) -> None:

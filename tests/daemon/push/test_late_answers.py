@@ -4,9 +4,10 @@ import os
 
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import config
-from cmsfs.replica.nodes import ROOT
+from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.network import Network
@@ -295,3 +296,21 @@ async def test_of_the_holder_of_a_name_that_our_move_frees_meanwhile(
     await drive.poll()
     assert await drive.names() == await other.paths() == ["a", "b"]
     assert (await other.read("a"), await other.read("b")) == (b"two", b"one")
+
+
+async def test_of_a_move_of_the_file_that_had_the_item_before(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """The move of the file that has it now waits: of two at once the first could be carried out last."""
+    ino = await drive.write("a", b"one")
+    await drive.sync()
+    key = NodeKind.FILE, (await other.find("a")).id
+    with drive.agents.remote_updates.moving(key, Ino(ino + 1)):
+        await drive.rename("a", "b")
+        with trio.fail_after(20):
+            while ("move", "running") not in {(kind, state) for kind, state, _ in drive.ops()}:
+                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
+        assert network.count("PUT", "/files/") == 0
+    await drive.sync()
+    assert await drive.names() == await other.paths() == ["b"]
