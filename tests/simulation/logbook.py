@@ -22,7 +22,12 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "a download does not match its SHA-1: %s": ("lies",),
     # A truncated response may look malformed, and is requested again.
     "skipping the %s %s of the service: %s": ("lies", "faults"),
-    "a listing omitted %d items that the service still has; nothing was removed": ("lies", "faults"),
+    # Somebody may have restored a folder after it was listed without that.
+    "a listing omitted %d items that the service still has; nothing was removed": (
+        "lies",
+        "faults",
+        "person",
+    ),
     # Somebody may have deleted the file that the version belongs to; or the drive itself, which does not know
     # that any more since an older state of it was restored.
     "the service no longer has the contents of a backup: %s": (
