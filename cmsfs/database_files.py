@@ -163,9 +163,8 @@ class WriteAheadLog:
 
     def __init__(self, database: Path) -> None:
         self.path = Path(f"{database}-wal")
-        self._fd: int | None = None
-        with suppress(FileNotFoundError):
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._open_fd: int | None = None
+        self._fd()
         # The salts when the length was last asked for, and how many frames were in use.
         self._known = (b"", 0)
 
@@ -175,27 +174,34 @@ class WriteAheadLog:
         The file keeps its length when the log starts over.  But all frames of a run of the log carry the two
         salts of its header, and those behind them the ones of an earlier run.
         """
-        if self._fd is None:
-            return 0
-        header = os.pread(self._fd, _HEADER_BYTES, 0)
-        if len(header) < _HEADER_BYTES:
+        fd = self._fd()
+        header = os.pread(fd, _HEADER_BYTES, 0) if fd is not None else b""
+        if fd is None or len(header) < _HEADER_BYTES:
             return 0
         salts = header[_SALTS]
         frame_bytes = int.from_bytes(header[_PAGE_SIZE], "big") + _FRAME_HEADER_BYTES
         known_salts, known = self._known
         known = known if known_salts == salts else 0
-        used = _used_frames(self._fd, salts, frame_bytes, known)
+        used = _used_frames(fd, salts, frame_bytes, known)
         self._known = salts, used
         return _HEADER_BYTES + used * frame_bytes if used else 0
 
     def sync(self) -> None:
         """Fsync it.  Raises `OSError`."""
-        if self._fd is not None:
-            os.fsync(self._fd)
+        fd = self._fd()
+        if fd is not None:
+            os.fsync(fd)
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
+        if self._open_fd is not None:
+            os.close(self._open_fd)
+
+    def _fd(self) -> int | None:
+        """Return the open file; while there is none, look for it again: what is in it must be fsynced."""
+        if self._open_fd is None:
+            with suppress(FileNotFoundError):
+                self._open_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._open_fd
 
 
 def _used_frames(fd: int, salts: bytes, frame_bytes: int, used: int) -> int:

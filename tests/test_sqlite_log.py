@@ -44,6 +44,15 @@ def test_where_there_is_no_log_it_is_empty(tmp_path: Path) -> None:
         assert log.length() == 0
 
 
+async def test_a_log_that_appears_later_is_found(tmp_path: Path) -> None:
+    log = database_files.WriteAheadLog(tmp_path / "a.db")
+    assert log.length() == 0
+    async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:
+        await db.write_short(lambda conn: conn.execute("INSERT INTO t VALUES (1, 0)"))
+        assert log.length() > 0
+    log.close()
+
+
 async def test_the_log_is_cut_when_room_gets_short(tmp_path: Path) -> None:
     file, much = tmp_path / "a.db-wal", True
     async with sqlite.open_database(tmp_path / "a.db", SCHEMA) as db:

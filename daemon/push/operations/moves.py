@@ -31,12 +31,22 @@ CYCLICAL = "cyclical_folder_structure"
 ASIDE_PREFIX = ".cmsfs-aside-"
 
 
+class _WasBeingMoved(Exception):
+    """The item was being moved for the node that had it before."""
+
+
 async def move(context: PushContext, task: queue.Task) -> None:
     """Carry out a MOVE."""
+    try:
+        await _move(context, task)
+    except _WasBeingMoved:
+        await _look_again(context, task)
+
+
+async def _move(context: PushContext, task: queue.Task) -> None:
     node, parent = task.node, task.parent
     assert parent is not None
-    if await _was_being_moved(context, task):
-        return
+    await _other_move_ended(context, node)
     name = naming.remote_name(node)
     new_name = name if name != node.base_name else None
     new_parent = parent.remote_id if parent.remote_id != node.base_parent else None
@@ -72,16 +82,18 @@ async def move(context: PushContext, task: queue.Task) -> None:
         await _done(context, task, answer)
 
 
-async def _was_being_moved(context: PushContext, task: queue.Task) -> bool:
-    """Wait for a move of the item that is under way for the node that had it before, and have this one looked
-    at again: of two moves at once the first might be carried out last."""
-    node = task.node
+async def _other_move_ended(context: PushContext, node: Node) -> None:
+    """Wait for a move of the item that is under way for the node that had it before: of two moves at once the
+    first might be carried out last.  Raises `_WasBeingMoved` if there was one."""
     if node.remote_id is None:
-        return False
-    if not await context.remote_updates.other_move_ended((node.kind, node.remote_id), node.ino):
-        return False
+        return
+    if await context.remote_updates.other_move_ended((node.kind, node.remote_id), node.ino):
+        raise _WasBeingMoved
+
+
+async def _look_again(context: PushContext, task: queue.Task) -> None:
+    """Have the operation carried out anew: the answer to another move may have changed what is left to do."""
     await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=0))
-    return True
 
 
 async def _look_at(context: PushContext, node: Node) -> None:
@@ -150,6 +162,8 @@ async def _undo(context: PushContext, task: queue.Task) -> None:
 
 async def _update(context: PushContext, node: Node, *, name: str | None, parent_id: str | None) -> items.Item:
     assert node.remote_id is not None
+    # Since it was last asked the task may have waited for an answer.
+    await _other_move_ended(context, node)
     with context.remote_updates.moving((node.kind, node.remote_id), node.ino), context.health.request("move"):
         return await context.client.items.update(node.kind, node.remote_id, name=name, parent_id=parent_id)
 
@@ -202,6 +216,9 @@ async def step_aside(context: PushContext, task: queue.Task) -> None:
         answer = await _update(context, task.node, name=name, parent_id=parent_id)
     except errors.NotFound as error:
         await conflicts.missing(context, task, error)
+        return
+    except _WasBeingMoved:
+        await _look_again(context, task)
         return
 
     def txn(conn: Connection) -> list[Change]:
