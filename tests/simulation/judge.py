@@ -151,14 +151,14 @@ async def judge(sim: "_Simulation") -> None:
     _judge_contents(sim, kept, lost_sources)
 
 
-async def confirm_missing(sim: "_Simulation", machine: Machine) -> None:
+async def confirm_missing(sim: "_Simulation", machine: Machine, *, may_fail: bool = False) -> None:
     """Answer the question about many missing items: nobody deletes by mistake here.
 
-    While requests from before the last fault still fail, the question stays.
+    While requests from before the last fault still fail (`may_fail`), the question stays.
     """
     if machine.agents.deletion_check.pending() is not None:
         sim.outcome.states["asked about missing items"] += 1
-        with contextlib.suppress(errors.RemoteError):
+        with contextlib.suppress(errors.RemoteError) if may_fail else contextlib.nullcontext():
             await machine.agents.decide_missing(True)
 
 

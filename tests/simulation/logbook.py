@@ -26,7 +26,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "a listing omitted %d items that the service still has; nothing was removed": (
         "lies",
         "faults",
-        "person",
+        "restored_folders",
     ),
     # Somebody may have deleted the file that the version belongs to; or the drive itself, which does not know
     # that any more since an older state of it was restored.
@@ -56,14 +56,17 @@ class _LogCheck(logging.Handler):
         message = record.getMessage().replace("\n", " ")
         self._world.note(f"log: {record.levelname} {record.msg}")
         causes = CAUSES.get(str(record.msg))
-        if causes is not None and not any(
-            self._faults[one] or getattr(self._plan, one, False) for one in causes
-        ):
+        if causes is not None and not any(map(self._has_had, causes)):
             self._failures.append(f"warned {record.msg}: {message}")
         if record.exc_info or (record.levelno >= logging.ERROR and causes is None):
             error = record.exc_info[1] if record.exc_info else None
             cause = judge.describe_error(error) if error else ""
             self._failures.append(f"logged {record.msg}: {message} {cause}")
+
+    def _has_had(self, cause: str) -> bool:
+        return bool(
+            self._faults[cause] or getattr(self._plan, cause, False) or getattr(self._world, cause, False)
+        )
 
 
 @contextmanager

@@ -172,11 +172,19 @@ class Person:
         item = self._pick(0, which)
         await self._delete_folder(item)
         await trio.sleep(seconds % 40)
-        await self.client.items.restore("folder", item)
+        await self._restore_folder(item)
 
     async def do_restore(self, which: int, kind: int) -> None:
         one = kind % 2
-        await self.client.items.restore(("folder", "file")[one], self._pick(one, which, status=1))
+        item = self._pick(one, which, status=1)
+        if one:
+            await self.client.items.restore("file", item)
+        else:
+            await self._restore_folder(item)
+
+    async def _restore_folder(self, item: str) -> None:
+        self.world.restored_folders += 1
+        await self.client.items.restore("folder", item)
 
     async def do_revive(self, which: int, how: int) -> None:
         """Restore a file that was deleted, and change it or let a colleague change it at once."""

@@ -116,6 +116,7 @@ class World:
         self._ticks = 0
         self.skew: dict[str, float] = {}  # by actor: error of its clock in seconds
         self.skipped_seconds = 0.0  # seconds that were skipped for everybody
+        self.restored_folders = 0  # folders that persons restored from the trash
         self._hash = hashlib.sha256()
         self._echo = echo
         self.lines = 0
