@@ -21,7 +21,7 @@ from cmsfs.models import wire_names
 from cmsfs.models.content import entries, items
 from cmsfs.replica import changes, kv_store, tree
 from cmsfs.replica.merge import apply_remote, deletions, local_work
-from cmsfs.replica.nodes import Ino, ItemKey, NodeKind, Remote, remote_from_item
+from cmsfs.replica.nodes import Ino, ItemKey, Node, NodeKind, Remote, remote_from_item
 from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import offers
 from cmsfs.sqlite import Database
@@ -348,11 +348,21 @@ class RemoteUpdates:
             return []
         if one.sequence is None:
             self._note_removed(conn, (one.kind, one.id))
+        if self._making and node.is_folder:
+            self._note_deleted_below(conn, node)
         if node.parent is None and node.base_parent is None:
             # It was deleted before; older updates may have restored its contents.
             deletions.ignore_older(conn, node.ino, one.sequence or 0)
             return deletions.remove_below(conn, node.ino) if node.is_folder else []
         return deletions.remove_gone(conn, node.ino, sequence=one.sequence or 0)
+
+    def _note_deleted_below(self, conn: Connection, folder: Node) -> None:
+        """Remember what goes with a folder, which nobody reports: our own new item may have been moved there
+        before the answer to its creation arrives."""
+        for ino in tree.subtree(conn, folder.ino)[1:]:
+            node = tree.get(conn, ino)
+            if node.remote_id is not None:
+                self.note_deleted((node.kind, node.remote_id), node.sequence)
 
     def _note_removed(self, conn: Connection, key: ItemKey) -> None:
         self.removals += 1

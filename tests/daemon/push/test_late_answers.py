@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from cmsfs import config
+from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote
@@ -236,6 +237,29 @@ async def test_of_a_new_file_that_went_with_another_folder_to_the_trash_meanwhil
     go_on.set()
     await drive.sync()
     await drive.agents.deferred_updates.settle()
+    assert await drive.names() == await other.paths() == []
+
+
+async def test_of_a_new_file_that_was_known_as_one_of_another_folder_and_went_with_it(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Nobody tells of its deletion, but the drive knew the item in the folder that was deleted."""
+    folder = await other.folder("d")
+    assert await drive.names() == ["d"]
+    sent, go_on = network.gate("POST", "/files/content")
+    await drive.write("f", b"x")
+    await sent.wait()
+    item = (await other.find("f")).id
+    await other.client.items.update("file", item, parent_id=folder)
+    await drive.poll()
+    known = tree.find_remote(drive.db, NodeKind.FILE, item)
+    assert known is not None and known.parent is not None
+    await other.client.items.delete("folder", folder, recursive=True)
+    await drive.poll()
+    # As the reaper does once no program has it open.
+    assert await drive.db.write(lambda conn: tree.discard(conn, known.ino))
+    go_on.set()
+    await drive.sync()
     assert await drive.names() == await other.paths() == []
 
 
