@@ -129,6 +129,28 @@ class Wire(httpx.AsyncBaseTransport):
         if is_token:
             self.on_token_request(1)
         response = await inner.handle_async_request(request)
+        try:
+            return await self._come_back(
+                request, response, inner=inner, kind=kind, is_change=is_change, is_token=is_token
+            )
+        except BaseException:
+            # Cancelled with the answer at hand: like a real transport, which would have closed it.
+            await response.aclose()
+            raise
+
+    async def _come_back(
+        self,
+        request: httpx.Request,
+        response: httpx.Response,
+        *,
+        inner: httpx.AsyncBaseTransport,
+        kind: str | None,
+        is_change: bool,
+        is_token: bool,
+    ) -> httpx.Response:
+        """Return the answer as it arrives at the drive, or raise what that meets."""
+        conditions, chance = self.conditions, self._chance
+        authorization = request.headers.get("authorization", "")
         if self._inner() is not inner:
             # The service was killed meanwhile, so its response does not count.
             await response.aclose()
