@@ -11,9 +11,9 @@ Rule: publish after the commit.
 
 import functools
 import logging
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from sqlite3 import Connection
 from typing import NamedTuple
 
@@ -26,12 +26,11 @@ from cmsfs.replica.rows import in_flight
 from cmsfs.replica.sharing import offers
 from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
+from daemon.core.creations import Creations, Place
 from daemon.core.happenings import Happenings
 from daemon.core.unstorable import BLAMED, UnstorableItems
 
 log = logging.getLogger(__name__)
-
-_Place = tuple[str | None, str]  # the folder's ID at the service, the key of the name
 
 
 # Limit of remembered deletions, by ID: an older page may still arrive when the item's row is gone.
@@ -60,7 +59,7 @@ class RemoteUpdates:
     def __init__(self, db: Database, hub: changes.Hub) -> None:
         self._db = db
         self._hub = hub
-        self._making: Counter[_Place] = Counter()
+        self.creations = Creations()
         # Items that are being moved or renamed, and the nodes that had them at the request.
         self._moving: dict[ItemKey, Ino] = {}
         self._deleted: OrderedDict[ItemKey, int] = OrderedDict()
@@ -77,17 +76,9 @@ class RemoteUpdates:
         # is still needed here, or what an operation waits for.
         self.wake_push: Callable[[], None] = lambda: None
 
-    @contextmanager
-    def making(self, parent_id: str, name: str) -> Iterator[None]:
-        """Context while an item of this name is being created in this folder."""
-        place = (parent_id, wire_names.name_key(name))
-        self._making[place] += 1
-        try:
-            yield
-        finally:
-            self._making[place] -= 1
-            if not self._making[place]:
-                del self._making[place]
+    def making(self, parent_id: str, name: str) -> AbstractContextManager[None]:
+        """Return a context while an item of this name is being created in this folder."""
+        return self.creations.under_way(parent_id, name)
 
     @contextmanager
     def moving(self, key: ItemKey, ino: Ino) -> Iterator[None]:
@@ -129,7 +120,7 @@ class RemoteUpdates:
 
     def is_being_made(self, folder: str, name_key: str) -> bool:
         """Whether an item of this name in this folder may be our own, whose response is pending."""
-        return (folder, name_key) in self._making.keys() | in_flight.places(self._db)
+        return (folder, name_key) in self.creations.places | in_flight.places(self._db)
 
     async def apply(
         self,
@@ -155,7 +146,7 @@ class RemoteUpdates:
         # An item whose creation begins while the transaction waits cannot be on this page, unless an earlier
         # attempt created it, which the push expects.  Nor can an answer contain it: that is about an item
         # known by its ID.
-        making = set() if is_answer else self._making.keys() | in_flight.places(self._db)
+        making = set() if is_answer else self.creations.places | in_flight.places(self._db)
         remotes, waiting, not_here = self._sorted(
             found, making, is_listing=generation is not None, believed=believed or {}
         )
@@ -265,6 +256,10 @@ class RemoteUpdates:
         sequence = self._deleted.get((one.kind, one.id), -1)
         if one.sequence < sequence:
             await self.apply([], [RemovedItem(one.kind, one.id, sequence)])
+        elif self.creations.were_compared(one.parent_id, one.name):
+            # Its deletion may be among the changes that were missed.
+            unsure = local_work.DeferredUpdate(one.kind, one.id, local_work.ANYHOW)
+            await self._db.write(lambda conn: local_work.defer(conn, unsure))
 
     def publish(self, found: Sequence[changes.Change]) -> None:
         """Publish changes that the caller has committed."""
@@ -276,7 +271,7 @@ class RemoteUpdates:
     def _sorted(
         self,
         found: Sequence[items.Item | entries.Entry],
-        making: Set[_Place],
+        making: Set[Place],
         *,
         is_listing: bool,
         believed: apply_remote.Believed,
@@ -324,7 +319,7 @@ class RemoteUpdates:
             return generation <= removed.generation
         return removals is not None and removals < removed.number
 
-    def _is_ours(self, one: Remote, making: Set[_Place]) -> bool:
+    def _is_ours(self, one: Remote, making: Set[Place]) -> bool:
         if tree.find_remote(self._db, one.kind, one.id) is not None:
             return False
         # Somebody may have moved it since it was deferred.
@@ -348,7 +343,7 @@ class RemoteUpdates:
             return []
         if one.sequence is None:
             self._note_removed(conn, (one.kind, one.id))
-        if self._making and node.is_folder:
+        if self.creations.places and node.is_folder:
             self._note_deleted_below(conn, node)
         if node.parent is None and node.base_parent is None:
             # It was deleted before; older updates may have restored its contents.

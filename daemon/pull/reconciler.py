@@ -171,6 +171,7 @@ class Reconciler:
             requests = self._context.health.requests.total()
             began = kv_store.get(self._context.db, kv_store.GENERATION)
             if full:
+                self._context.remote_updates.creations.note_comparison()
                 await self._context.db.write(_begin_full)
                 await self._absences.remove_unplaced()
             if self._fill is not None:

@@ -1,13 +1,14 @@
 """Push: answers to uploads that arrive late, when the file's item belongs to another file by then."""
 
 import os
+from functools import partial
 
 import pytest
 import trio
 import trio.testing
 
 from cmsfs import config
-from cmsfs.replica import tree
+from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import ROOT, Ino, NodeKind
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote
@@ -260,6 +261,29 @@ async def test_of_a_new_file_that_was_known_as_one_of_another_folder_and_went_wi
     assert await drive.db.write(lambda conn: tree.discard(conn, known.ino))
     go_on.set()
     await drive.sync()
+    assert await drive.names() == await other.paths() == []
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+async def test_of_a_new_item_whose_deletion_nobody_told_of(
+    drive: Drive, other: Remote, network: Network, is_folder: bool
+) -> None:
+    """A comparison cannot find it missing, since its ID is not known yet."""
+    assert await drive.names() == []
+    await drive.poll()
+    sent, go_on = network.gate("POST", "/folders" if is_folder else "/files/content")
+    if is_folder:
+        await drive.mkdir("a")
+    else:
+        await drive.write("a", b"x")
+    await sent.wait()
+    await other.client.items.delete("folder" if is_folder else "file", (await other.find("a")).id)
+    # Too long ago for the service, which no longer has the events since then.
+    await drive.db.write(partial(kv_store.put, key=kv_store.EVENTS_READ_AT, value="0"))
+    await drive.agents.reconciler.once(full=True)
+    go_on.set()
+    await drive.sync()
+    await drive.agents.deferred_updates.settle()
     assert await drive.names() == await other.paths() == []
 
 
