@@ -20,6 +20,10 @@ from cmsfs.sqlite import Database
 # Newer than any response: the item is requested in any case.
 ANYHOW = 2**62
 
+# The number of a deferred update that comes again with this one.  The item may be requested at this moment:
+# the answer, which may be older, settles what was known before, and this must stay.
+_LATER = f"CASE WHEN sequence >= {ANYHOW} THEN sequence + 1 ELSE max(sequence, {{}}) END"
+
 _READY = """
   SELECT d.kind, d.remote_id, d.ino, d.folder, d.name_key, d.sequence FROM doubt AS d
   WHERE NOT EXISTS (SELECT 1 FROM op WHERE op.ino = d.ino)
@@ -106,7 +110,7 @@ def defer(conn: Connection, doubt: DeferredUpdate) -> None:
     conn.execute(
         "INSERT INTO doubt(kind, remote_id, ino, folder, name_key, sequence) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT(kind, remote_id) DO UPDATE SET ino = excluded.ino, folder = excluded.folder,"
-        "  name_key = excluded.name_key, sequence = max(sequence, excluded.sequence)",
+        f"  name_key = excluded.name_key, sequence = {_LATER.format('excluded.sequence')}",
         (doubt.kind, doubt.id, doubt.ino, doubt.folder, doubt.name_key, doubt.sequence),
     )
 
@@ -125,7 +129,7 @@ def defer_longer(conn: Connection, kind: NodeKind, remote_id: str, sequence: int
     deferred for that already.  It stays so, though it was moved or renamed meanwhile."""
     return (
         conn.execute(
-            "UPDATE doubt SET sequence = max(sequence, ?)"
+            f"UPDATE doubt SET sequence = {_LATER.format('?')}"
             " WHERE kind = ? AND remote_id = ? AND folder IS NOT NULL",
             (sequence, kind, remote_id),
         ).rowcount

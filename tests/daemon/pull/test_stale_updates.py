@@ -207,18 +207,27 @@ async def test_a_folder_whose_deletion_overtakes_the_answer_to_its_creation_is_g
     assert await drive.names() == []
 
 
-async def test_newer_update_stays_deferred(db: Any) -> None:
-    older, newer = DeferredUpdate(NodeKind.FILE, "7", 3), DeferredUpdate(NodeKind.FILE, "7", 5)
+@pytest.mark.parametrize(
+    ("first", "then"), [(3, 5), (local_work.ANYHOW, 5), (local_work.ANYHOW, local_work.ANYHOW)]
+)
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_newer_update_stays_deferred(db: Any, first: int, then: int, is_ours: bool) -> None:
+    older = DeferredUpdate(NodeKind.FILE, "7", first, folder="1", name_key="a")
 
     def settle(conn: Connection) -> None:
         local_work.defer(conn, older)
         # While the service is asked about the older ones.
-        local_work.defer(conn, newer)
+        if is_ours:
+            assert local_work.defer_longer(conn, NodeKind.FILE, "7", then)
+        else:
+            local_work.defer(conn, DeferredUpdate(NodeKind.FILE, "7", then))
         local_work.end_deferral(conn, [older])
 
     await db.write(settle)
-    assert [one.sequence for one in local_work.ready_updates(db)] == [5]
-    await db.write(lambda conn: local_work.end_deferral(conn, [newer]))
+    left = local_work.ready_updates(db)
+    assert [(one.kind, one.id) for one in left] == [(NodeKind.FILE, "7")]
+    assert left[0].sequence >= then
+    await db.write(lambda conn: local_work.end_deferral(conn, left))
     assert local_work.ready_updates(db) == []
 
 
