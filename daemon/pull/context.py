@@ -49,12 +49,11 @@ class PullContext:
 
     async def ask(self, keys: Iterable[ItemKey]) -> ItemAnswers:
         """Request the current state of these items.  Raises `RemoteError`."""
-        answers = ItemAnswers()
+        answers, gone = ItemAnswers(), list[ItemKey]()
 
         async def ask(key: ItemKey) -> None:
             try:
-                with self.remote_updates.watching() as shown:
-                    item = await deletion_check.fetch_item(self.client, self.health, *key, db=self.db)
+                item = await deletion_check.fetch_item(self.client, self.health, *key, db=self.db)
             except errors.NotShown:
                 answers.unread.add(key)
                 return
@@ -63,13 +62,15 @@ class PullContext:
                 self.remote_updates.misfits.note(*key, f"the service's response is malformed: {error}")
                 answers.unread.add(key)
                 return
-            if item is None and key in shown:
-                answers.unread.add(key)
-            elif item is None:
-                # Newer than anything received before.
-                answers.gone.append(RemovedItem(*key))
+            if item is None:
+                gone.append(key)
             else:
                 answers.found.append(item)
 
-        await concurrency.for_each(list(keys), ask, tasks=FETCHES_AT_ONCE)
+        with self.remote_updates.watching() as shown:
+            await concurrency.for_each(list(keys), ask, tasks=FETCHES_AT_ONCE)
+        # An item may be shown again while the answers about others are waited for.
+        answers.unread.update(key for key in gone if key in shown)
+        # Newer than anything received before.
+        answers.gone += [RemovedItem(*key) for key in gone if key not in shown]
         return answers

@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from cmsfs import config
 from cmsfs.replica import tree
@@ -343,3 +345,29 @@ async def test_folder_of_an_item_that_is_gone_is_listed_again(drive: Drive, othe
         while not tree.is_listed(drive.db, ROOT):
             await drive.db.written.wait()
     assert await drive.names() == []
+
+
+async def test_late_answers_about_others_do_not_make_this_one_newer(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Several items are asked for at once: one was gone, and is shown again before the last answer."""
+    gone, slow = await other.file("f", b"first"), await other.file("g", b"x")
+    ino = await drive.ino("f")
+    await other.client.items.delete("file", gone)
+    answered, release = network.gate("GET", f"/files/{slow}")
+    for number in (gone, slow):
+        update = DeferredUpdate(NodeKind.FILE, number, local_work.ANYHOW)
+        await drive.db.write(partial(local_work.defer, doubt=update))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drive.agents.deferred_updates.settle)
+        with trio.fail_after(10):
+            await answered.wait()
+            while not network.count("GET", f"/files/{gone}"):
+                await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        await other.client.items.restore("file", gone)
+        await drive.agents.remote_updates.apply([await other.client.items.get("file", gone)])
+        release.set()
+    assert ChangeKind.GONE not in {change.what for change in drive.changes}
+    assert await drive.names() == await other.paths() == ["f", "g"]
+    assert await drive.ino("f") == ino
