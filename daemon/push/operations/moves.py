@@ -148,16 +148,28 @@ async def _move_whole(context: PushContext, task: queue.Task, *, parent_id: str 
 
 async def _undo(context: PushContext, task: queue.Task) -> None:
     """Restore the service's name and place: the item cannot get another there."""
-    theirs = await context.get(task.node.kind, task.node.remote_id or "")
+    key = task.node.kind, task.node.remote_id or ""
+    known = context.remote_updates.last_known(key)
+    theirs = remote_from_item(await context.get(*key))
 
-    def txn(conn: Connection) -> list[Change]:
+    def txn(conn: Connection) -> list[Change] | None:
+        now = tree.remote_at(conn, *key)
+        if known is None or now is None or now.sequence != known:
+            # It has changed since: its place is asked for once more.
+            queue.give_back(conn, task.op, not_before_ns=0)
+            return None
         queue.cancel(conn, task.op)
-        return apply_remote.apply(conn, [remote_from_item(theirs)], generation=kv_store.generation(conn))
+        return apply_remote.apply(conn, [theirs], generation=kv_store.generation(conn), believed={key: known})
 
-    context.remote_updates.publish(await context.db.write(txn))
-    log.warning(
-        "%s is called %s again: this service cannot %s", task.node.name, theirs.name, Ability.CHANGES.cannot
-    )
+    changes = await context.db.write(txn)
+    if changes is not None:
+        context.remote_updates.publish(changes)
+        log.warning(
+            "%s is called %s again: this service cannot %s",
+            task.node.name,
+            theirs.name,
+            Ability.CHANGES.cannot,
+        )
 
 
 async def _update(context: PushContext, node: Node, *, name: str | None, parent_id: str | None) -> items.Item:

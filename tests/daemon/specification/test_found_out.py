@@ -302,6 +302,34 @@ class TestQueuedBefore:
             await drive.sync()
             assert (drive.ops(), await drive.names()) == ([], files)
 
+    async def test_a_rename_is_undone_though_the_file_is_changed_meanwhile(
+        self,
+        starting: Starting,
+        specified: SpecifiedService,
+        other: Remote,
+        network: Network,
+        files: list[str],
+        expect_log: ExpectLog,
+    ) -> None:
+        """The answer that says what the file is called is older than the change."""
+        async with starting(agents=("health", "fs")) as drive:
+            await drive.names()
+            await drive.rename("a", "z")
+        specified.is_whole = False
+        expect_log("z is called a again")
+        async with starting(agents=("health", "fs", "push")) as drive:
+            arrived, go_on = network.gate("GET", "/search")
+            with trio.fail_after(20):
+                await arrived.wait()
+            specified.is_whole = True
+            number = (await other.find("a")).id
+            await other.write(number, b"news")
+            await drive.agents.remote_updates.apply([await other.client.items.get("file", number)])
+            specified.is_whole = False
+            go_on.set()
+            await drive.sync()
+            assert (drive.ops(), await drive.names()) == ([], files)
+
     async def test_folders_and_versions_are_held(
         self,
         starting: Starting,
