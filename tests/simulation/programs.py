@@ -173,6 +173,7 @@ class Programs(Holding):
             await self._abandon_handles(kernel, target)
             self._mark_at_risk(before or b"")
         await kernel.rename(path, target)
+        self._note_thrown_away(target)
         if before is not None:
             self._record_replaced(target, before)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import trio
 
 from cmsfs import errors
+from cmsfs.models import wire_names
 from cmsfs.replica import tree
 from daemon.fetch import block_download
 from tests.simulation.kernel import Kernel
@@ -18,6 +19,12 @@ from tests.simulation.remembered import File, Inode
 FOLDERS = ("", "p", "q", "p/r")
 NAMES = ("a.txt", "b.txt", "c.txt")
 PATHS = len(FOLDERS) * len(NAMES)
+
+# Files of a name that programs have replaced or removed, and whose deletion is not sent yet.
+_REPLACED = """
+  SELECT node.base_sha1 FROM node JOIN op ON op.ino = node.ino
+  WHERE op.kind = 'trash' AND node.parent IS NULL AND node.base_key = ? AND node.base_sha1 IS NOT NULL
+"""
 
 
 def path_of(number: int) -> str:
@@ -222,3 +229,10 @@ class Promises:
         node = tree.find(self.machine.agents.state.db, other) if other is not None else None
         if node is not None and node.base_sha1 is not None:
             self.ledger.thrown_away.add(node.base_sha1)
+
+    def _note_thrown_away(self, path: str) -> None:
+        """Note what a rename to this path has replaced, and is then in the trash: it may be a file that a
+        remote change gave the name during the call."""
+        key = wire_names.name_key(path.rpartition("/")[2])
+        for row in self.machine.agents.state.db.rows(_REPLACED, key):
+            self.ledger.thrown_away.add(row["base_sha1"])
