@@ -76,8 +76,14 @@ class Expected:
 
     def check(self, found: dict[str, str], log: str) -> None:
         """Raise AssertionError if a file is in none of its allowed states, or there is a conflict copy."""
-        for path, allowed in self.states.items():
-            assert found.get(path) in allowed, f"{path} is {found.get(path)}, not {allowed}\n{log[-3000:]}"
+        wrong = {
+            path: f"is {found.get(path)}, not {allowed}"
+            for path, allowed in self.states.items()
+            if found.get(path) not in allowed
+        }
+        # What else has these bytes tells a move that came back from a removal that did.
+        same = {path for path, digest in found.items() if digest in {found.get(one) for one in wrong}}
+        assert not wrong, f"{wrong}\nwith the same bytes: {sorted(same - wrong.keys())}\n{log[-3000:]}"
         copies = [path for path in found if "conflicted copy" in path]
         assert copies == [], f"conflicts with ourselves: {copies}\n{log[-3000:]}"
 
