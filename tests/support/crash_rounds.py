@@ -76,14 +76,11 @@ class Expected:
 
     def check(self, found: dict[str, str], log: str) -> None:
         """Raise AssertionError if a file is in none of its allowed states, or there is a conflict copy."""
-        wrong = {
-            path: f"is {found.get(path)}, not {allowed}"
-            for path, allowed in self.states.items()
-            if found.get(path) not in allowed
-        }
+        wrong = {path: allowed for path, allowed in self.states.items() if found.get(path) not in allowed}
+        message = "\n".join(f"{path} is {found.get(path)}, not {allowed}" for path, allowed in wrong.items())
         # What else has these bytes tells a move that came back from a removal that did.
         same = {path for path, digest in found.items() if digest in {found.get(one) for one in wrong}}
-        assert not wrong, f"{wrong}\nwith the same bytes: {sorted(same - wrong.keys())}\n{log[-3000:]}"
+        assert not wrong, f"{message}\nwith the same bytes: {sorted(same - wrong.keys())}\n{log[-3000:]}"
         copies = [path for path in found if "conflicted copy" in path]
         assert copies == [], f"conflicts with ourselves: {copies}\n{log[-3000:]}"
 
