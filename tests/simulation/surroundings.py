@@ -19,10 +19,11 @@ import trio
 
 from cmsfs import config, disk_reserve, sqlite
 from cmsfs.client import offers
+from cmsfs.client.content.events import EventsApi
 from cmsfs.client.content.folders import FoldersApi
 from cmsfs.client.transport.wire import Wire
 from cmsfs.journal import early_hashes, sealing
-from cmsfs.models.content import entries
+from cmsfs.models.content import entries, events
 from cmsfs.models.content import upload_sessions as models_upload_sessions
 from cmsfs.runtime import threads
 from cmsfs.service.access import calls
@@ -33,6 +34,7 @@ from cmsfs.service.uploads import upload_sessions
 from cmsfs.sqlite import Connection
 from daemon.fetch import block_download, hydrate
 from daemon.listing import folder_lister
+from daemon.pull import event_feed
 from tests.simulation.machines import OTHER
 from tests.simulation.world import World
 
@@ -181,20 +183,31 @@ def small_parts() -> Iterator[None]:
         yield
 
 
-# Items in a page of a folder's listing.
+# Items in a page of a folder's listing, and events in one of the stream.
 PAGE_ITEMS = 2
+PAGE_EVENTS = 8
 
 
 @contextmanager
 def small_pages() -> Iterator[None]:
-    """Let drives list folders in small pages."""
-    page = FoldersApi.page
+    """Let drives list folders and read events in small pages."""
+    page, since = FoldersApi.page, EventsApi.since
 
     async def small(self: FoldersApi, folder_id: str, *, offset: int = 0) -> entries.EntryPage:
         return await page(self, folder_id, offset=offset, limit=PAGE_ITEMS)
 
+    async def few(
+        self: EventsApi, position: events.Position, *, limit: int = PAGE_EVENTS
+    ) -> events.EventPage:
+        return await since(self, position, limit=limit)
+
     with contextlib.ExitStack() as stack:
-        for holder, name, value in ((FoldersApi, "page", small), (folder_lister, "PAGE", PAGE_ITEMS)):
+        for holder, name, value in (
+            (FoldersApi, "page", small),
+            (folder_lister, "PAGE", PAGE_ITEMS),
+            (EventsApi, "since", few),
+            (event_feed, "PAGE", PAGE_EVENTS),
+        ):
             stack.callback(setattr, holder, name, getattr(holder, name))
             setattr(holder, name, value)
         yield

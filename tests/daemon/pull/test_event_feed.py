@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from cmsfs import config, errors
+from cmsfs.client.content.events import PAGE
 from cmsfs.replica import kv_store, tree
 from cmsfs.runtime import clock
 from daemon.pull import event_feed, reconciler
@@ -230,6 +231,46 @@ async def test_older_event_is_ignored(drive: Drive, other: Remote, network: Netw
     await drive.poll()
     assert not late.held
     assert await drive.names() == ["another"]
+
+
+async def test_own_deletion_is_not_undone_by_older_events_after_a_restart(
+    starting: Starting, other: Remote, network: Network
+) -> None:
+    """A page ends between the event of our upload and that of our deletion."""
+    async with starting() as drive:
+        await drive.names()
+        await drive.write("f", b"x")
+        await drive.sync()
+        docs = await other.folder("docs")
+        for number in range(PAGE):
+            await other.client.items.update("folder", docs, name=f"docs {number}")
+        await drive.unlink("f")
+        await drive.sync()
+    async with starting() as drive:
+        shown: set[str] = set()
+        drive.agents.hub.subscribe(lambda changes: shown.update(change.name for change in changes))
+        await drive.poll()
+        assert f"docs {PAGE - 1}" in shown
+        assert "f" not in shown
+
+
+async def test_position_that_is_unknown_behind_a_full_page_triggers_full_comparison(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    await drive.names()
+    docs = await other.folder("docs")
+    for number in range(PAGE):
+        await other.client.items.update("folder", docs, name=f"docs {number}")
+    asked = network.count("GET", "/events?")
+
+    def reject(request: httpx.Request) -> httpx.Response | None:
+        if network.count("GET", "/events?") != asked + 2:
+            return None
+        return httpx.Response(400, json={"status": 400, "code": "bad_request", "message": "Which position?"})
+
+    network.instead = reject
+    await drive.poll()
+    assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
 
 
 class _Late(httpx.AsyncBaseTransport):
