@@ -115,11 +115,7 @@ async def judge(sim: "_Simulation") -> None:
         if machine.name not in sim.rotten:
             await _check_kernel_cache(machine, expected, sizes, failures, lost=given_up[machine.name])
         is_rotten = machine.name in sim.rotten
-        # Files that count as large are verified once they are complete: what a rotten disk, or a cache that
-        # has hardly room for them, could not keep until then was read without that.
-        is_kept = not is_rotten and not (sim.plan.parts and sim.plan.tight)
-        if machine.wire.faults["damaged download"] and not is_kept:
-            machine.kernel.drop_all_pages()
+        drop_unverified_pages(sim, machine)
         here = await drive_tree(machine, failures, is_rotten=is_rotten, lost=given_up[machine.name])
         kept |= {value for value in here.values() if value}
         kept |= recovered(machine)
@@ -284,6 +280,17 @@ def paths_below(items: Iterable[Mapping[str, Any] | sqlite3.Row], root: int) -> 
                 name = f"{above}/{naming.link_beside(name.rpartition('/')[2], str(row['id']))}".lstrip("/")
         found[name] = "" if name.endswith(".url") else row["sha1"] or ""
     return found
+
+
+def drop_unverified_pages(sim: "_Simulation", machine: Machine) -> None:
+    """Drop what the kernel may have cached of damaged downloads.
+
+    Files that count as large are verified once they are complete: what a rotten disk, or a cache that has
+    hardly room for them, could not keep until then was read without that.
+    """
+    is_kept = machine.name not in sim.rotten and not (sim.plan.parts and sim.plan.tight)
+    if machine.wire.faults["damaged download"] and not is_kept:
+        machine.kernel.drop_all_pages()
 
 
 async def drive_tree(

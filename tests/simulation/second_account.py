@@ -48,6 +48,7 @@ async def judge(sim: "_Simulation", machine: Machine, *, lost: Collection[str] =
         for each in (machine, fresh):
             await _compare(sim, each)
         own = _own(machine)
+        judging.drop_unverified_pages(sim, machine)
         shown = await judging.drive_tree(machine, failures, is_rotten=machine.name in sim.rotten, lost=lost)
         expected = await judging.drive_tree(fresh, failures)
         expected = _without(expected, [*_held_elsewhere(machine, fresh), *lost])
