@@ -164,7 +164,8 @@ class Reconciler:
             if kv_store.get(self._context.db, kv_store.CRAWL) is not None:
                 return None
             if not tree.is_listed(self._context.db, ROOT):
-                if kv_store.get(self._context.db, kv_store.SWEPT_AT) is not None:
+                swept = kv_store.get(self._context.db, kv_store.SWEPT_AT)
+                if swept is not None or self._is_full_requested():
                     # It was; listing it again may have failed.
                     self._context.new_folders.list_again([ROOT])
                 return None
@@ -194,7 +195,7 @@ class Reconciler:
 
     async def is_full_due(self) -> bool:
         """Whether a full sweep is due: something was missed, or it is time."""
-        if kv_store.get(self._context.db, kv_store.SWEEP_DUE) in (FULL, RUNNING):
+        if self._is_full_requested():
             return True
         if not self._full_seconds:
             return False
@@ -204,6 +205,9 @@ class Reconciler:
         # One in the future was before the clock was set back: nobody knows how long ago.
         interval = max(self._full_seconds, await self._min_full_interval())
         return not 0 <= clock.time() - float(swept) <= interval
+
+    def _is_full_requested(self) -> bool:
+        return kv_store.get(self._context.db, kv_store.SWEEP_DUE) in (FULL, RUNNING)
 
     async def _min_full_interval(self) -> float:
         """Return the minimum interval in seconds between full comparisons, given their cost."""

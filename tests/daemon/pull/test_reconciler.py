@@ -263,13 +263,19 @@ async def test_what_is_shown_of_an_unlisted_folder_is_compared(drive: Drive, oth
         await drive.read("docs/gone")
 
 
+@pytest.mark.parametrize("is_first", [False, True])
 async def test_root_that_became_incomplete_is_listed_again_for_the_comparison(
-    drive: Drive, other: Remote
+    drive: Drive, other: Remote, is_first: bool
 ) -> None:
+    """It was compared before, or changes were missed before the first comparison."""
     await other.file("f", b"x")
     assert await drive.names() == ["f"]
     agents = drive.agents
-    assert await agents.reconciler.once(full=True) is not None
+    if is_first:
+        await drive.db.write(partial(kv_store.drop, key=kv_store.SWEPT_AT))
+        await drive.db.write(lambda conn: reconciler.schedule(conn, reconciler.FULL))
+    else:
+        assert await agents.reconciler.once(full=True) is not None
     await drive.db.write(lambda conn: tree.mark_unlisted(conn, ROOT))
     assert await agents.reconciler.once(full=True) is None
     await until_listed(drive)
