@@ -218,7 +218,7 @@ def _judge_contents(sim: "_Simulation", kept: set[str], lost_sources: set[str]) 
         chains.setdefault(row["file"], []).append(row["sha1"])
     kept |= {sha1 for chain in chains.values() for sha1 in chain}
     for content in ledger.vanished(kept):
-        if ledger.is_derived(content, lost_sources) or ledger.is_joined(content, kept):
+        if ledger.is_derived(content, lost_sources | ledger.unverified) or ledger.is_joined(content, kept):
             continue
         failures.append(f"vanished: {ledger.labels.get(content, content)}")
     for old, new in ledger.unseen(chains.values()):
@@ -229,6 +229,7 @@ def _judge_contents(sim: "_Simulation", kept: set[str], lost_sources: set[str]) 
             )
     if not ledger.has_torn_writes:
         failures.extend(f"foreign: {failure}" for failure in ledger.foreign)
+    if not ledger.has_torn_writes and not ledger.unverified:
         for file, chain in chains.items():
             failures.extend(
                 f"foreign: the service's file {file} has {content}"

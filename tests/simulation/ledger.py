@@ -45,6 +45,9 @@ class Ledger(ledger.Ledger):
         self.perhaps_undeleted: set[str] = set()
         # Contents that a program read, and nobody wrote.
         self.foreign: list[str] = []
+        # What a program read before it could be verified, and nobody wrote: nobody knows the file's contents
+        # after a change of a part of it.
+        self.unverified: set[str] = set()
         # A process died during a write, or power failed after one, so any part of the data may be there.
         self.has_torn_writes = False
         # Which machine promised each content, when, and whether durably: a power cut may take what is younger
@@ -153,6 +156,8 @@ class Ledger(ledger.Ledger):
         is_foreign = sha1(data) not in self.labels and not data.startswith(b"[InternetShortcut]")
         if is_foreign and is_verified:
             self.foreign.append(f"{where} shows {_label(data)}")
+        if is_foreign and not is_verified:
+            self.unverified.add(sha1(data))
         if (self.has_torn_writes or not is_verified) and (is_foreign or not data):
             # A part of a write, perhaps nothing of it, or damaged: nobody knows what was there before.
             self.sources.setdefault(sha1(data), set()).add(ANY)

@@ -43,8 +43,9 @@ def test_what_was_read_unverified_is_not_foreign_and_may_hide_any_content() -> N
     found.record_derived(b"new", b"damaged")
     assert found.foreign == []
     assert found.is_derived(ledger.sha1(b"new"), [ledger.ANY])
+    assert found.is_derived(ledger.sha1(b"new"), found.unverified)
     found.record_read(b"of nobody", "one: a.txt")
-    assert len(found.foreign) == 1
+    assert len(found.foreign) == len(found.unverified) == 1
 
 
 @pytest.mark.parametrize(
