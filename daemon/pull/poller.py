@@ -69,7 +69,7 @@ class Feed(Protocol):
     async def once(self) -> bool:
         """Apply new changes; return whether that was all.  Raises `RemoteError`.
 
-        Cancelled or failed: received changes are applied, and the next poll continues from there.
+        Cancelled or failed: what was applied stays, and the next poll continues from there.
         """
 
     def left_out(self) -> list[str]:
