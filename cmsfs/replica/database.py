@@ -13,7 +13,7 @@ from pathlib import Path
 from cmsfs import sqlite
 from cmsfs.replica.inodes import Inodes
 
-VERSION = 10
+VERSION = 11
 
 # A commit appends whole pages to the log, of which it has changed a row each: with pages of 4 KiB the log of
 # a temporary file (made, fsynced, renamed, removed) is 118 KiB long, with these 64.  Most rows have some

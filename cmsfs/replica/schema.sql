@@ -188,6 +188,16 @@ CREATE TABLE doubt (
   PRIMARY KEY (kind, remote_id)
 ) WITHOUT ROWID;
 
+-- Deletions at the service, the newest ones: older news of an item may come when its node is gone
+-- (replica/rows/deleted_items.py).
+CREATE TABLE deleted (
+  id           INTEGER PRIMARY KEY,           -- in the order in which we heard of them
+  kind         TEXT NOT NULL,
+  remote_id    TEXT NOT NULL,
+  sequence     INTEGER NOT NULL,              -- sequence_id with which it was deleted
+  UNIQUE (kind, remote_id)
+);
+
 -- Items that are kept here whole with all that is below them, whatever the cache's limit (replica/pins.py).
 CREATE TABLE pin (
   ino          INTEGER PRIMARY KEY REFERENCES node(ino) ON DELETE CASCADE,

@@ -12,7 +12,7 @@ Rule: publish after the commit.
 import functools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from sqlite3 import Connection
 from typing import NamedTuple
@@ -28,12 +28,13 @@ from cmsfs.sqlite import Database
 from cmsfs.wakeup import Signal
 from daemon.core.creations import Creations, Place
 from daemon.core.happenings import Happenings
+from daemon.core.known_deletions import KnownDeletions
 from daemon.core.unstorable import BLAMED, UnstorableItems
 
 log = logging.getLogger(__name__)
 
 
-# Limit of remembered deletions, by ID: an older page may still arrive when the item's row is gone.
+# Limit of remembered items that were found gone: an older page may still arrive when the item's row is gone.
 REMEMBERED = 10_000
 
 
@@ -62,7 +63,7 @@ class RemoteUpdates:
         self.creations = Creations()
         # Items that are being moved or renamed, and the nodes that had them at the request.
         self._moving: dict[ItemKey, Ino] = {}
-        self._deleted: OrderedDict[ItemKey, int] = OrderedDict()
+        self.deleted = KnownDeletions(db)
         self._removed: OrderedDict[ItemKey, _Removal] = OrderedDict()
         self.removals = 0  # number of removals without a report
         # Items in a listing whose reported deletion is newer.
@@ -204,9 +205,9 @@ class RemoteUpdates:
             self.happenings.heard(found, made)
         return len(made)
 
-    def forget_deleted(self) -> None:
+    def forget_deleted(self, conn: Connection) -> None:
         """Forget deletions after the service was restored: items may exist again with lower numbers."""
-        self._deleted.clear()
+        self.deleted.forget_all(conn)
         self._removed.clear()
         self._disputed.clear()
 
@@ -216,28 +217,23 @@ class RemoteUpdates:
         self._disputed.clear()
         return found
 
-    def note_deleted(self, key: ItemKey, sequence: int) -> None:
-        """Ignore states of the item before this one, with which it was deleted."""
-        self._deleted[key] = max(sequence, self._deleted.pop(key, 0))
-        while len(self._deleted) > REMEMBERED:
-            self._deleted.popitem(last=False)
-
-    def is_there(self, key: ItemKey) -> None:
-        """Forget the deletion of an item that the service confirms to have."""
-        self._deleted.pop(key, None)
-        self._removed.pop(key, None)
+    def are_there(self, conn: Connection, keys: Iterable[ItemKey]) -> None:
+        """Forget the deletion of items that the service confirms to have."""
+        for key in keys:
+            self.deleted.forget(conn, key)
+            self._removed.pop(key, None)
 
     def last_known(self, key: ItemKey) -> int | None:
         """Return the sequence of the item's latest known state, which may be its deletion."""
         node = tree.find_remote(self._db, *key)
-        return node.sequence if node is not None else self._deleted.get(key)
+        return node.sequence if node is not None else self.deleted.sequence(key)
 
     def was_deleted(self, item: items.Item) -> bool:
         """Whether this state of an item is from before its deletion, of which we have heard since."""
         one = remote_from_item(item)
         node = tree.find_remote(self._db, one.kind, one.id)
         if node is None:
-            return one.sequence < self._deleted.get((one.kind, one.id), -1)
+            return self.deleted.is_later((one.kind, one.id), one.sequence)
         return node.parent is None and node.base_parent is None and one.sequence < node.sequence
 
     def has_left(self, item: items.Item) -> bool:
@@ -253,8 +249,8 @@ class RemoteUpdates:
         """Remove an item that we have just created or changed, if its deletion was reported before the answer
         to that arrived."""
         one = remote_from_item(item)
-        sequence = self._deleted.get((one.kind, one.id), -1)
-        if one.sequence < sequence:
+        sequence = self.deleted.sequence((one.kind, one.id))
+        if sequence is not None and one.sequence < sequence:
             await self.apply([], [RemovedItem(one.kind, one.id, sequence)])
         elif self.creations.were_compared(one.parent_id, one.name):
             # Its deletion may be among the changes that were missed.
@@ -288,7 +284,7 @@ class RemoteUpdates:
                 continue
             if self.misfits.known:
                 self.misfits.known.pop((one.kind, one.id), None)
-            if self._deleted and self._is_from_before_deletion(one, believed):
+            if self.deleted and self._is_from_before_deletion(one, believed):
                 if is_listing:
                     self._disputed[one.kind, one.id] = None
                 continue
@@ -302,8 +298,7 @@ class RemoteUpdates:
         The row may have gone during a request for the item, whose answer is `believed` as before.
         """
         key = (one.kind, one.id)
-        deleted = self._deleted.get(key, -1)
-        is_before = one.sequence < deleted and believed.get(key, -1) < deleted
+        is_before = self.deleted.is_later(key, max(one.sequence, believed.get(key, -1)))
         return is_before and tree.find_remote(self._db, one.kind, one.id) is None
 
     def _is_from_before_removal(
@@ -338,7 +333,7 @@ class RemoteUpdates:
         if node is not None and one.sequence is not None and one.sequence < node.sequence:
             return []
         if one.sequence is not None:
-            self.note_deleted((one.kind, one.id), one.sequence)
+            self.deleted.note(conn, (one.kind, one.id), one.sequence)
         if node is None:
             return []
         if one.sequence is None:
@@ -357,7 +352,7 @@ class RemoteUpdates:
         for ino in tree.subtree(conn, folder.ino)[1:]:
             node = tree.get(conn, ino)
             if node.remote_id is not None:
-                self.note_deleted((node.kind, node.remote_id), node.sequence)
+                self.deleted.note(conn, (node.kind, node.remote_id), node.sequence)
 
     def _note_removed(self, conn: Connection, key: ItemKey) -> None:
         self.removals += 1

@@ -226,15 +226,18 @@ class DeletionCheck:
     async def look_at_disputed(self) -> int:
         """Restore items that listings showed although they were reported deleted, if the service has them, as
         after a restore of the service from a backup; return the number of changes.  Raises `RemoteError`."""
+        there: list[ItemKey] = []
         living: list[Item] = []
 
         async def ask(key: ItemKey) -> None:
             with suppress(errors.NotShown):
                 if (item := await fetch_item(self._client, self._health, *key)) is not None:
-                    self._remote_updates.is_there(key)
+                    there.append(key)
                     living.append(item)
 
         await concurrency.for_each(self._remote_updates.disputed(), ask, tasks=ASKED_AT_ONCE)
+        if there:
+            await self._db.write(lambda conn: self._remote_updates.are_there(conn, there))
         return await self._remote_updates.apply(living)
 
     # ---- decisions of the user ----

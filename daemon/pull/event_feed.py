@@ -13,7 +13,7 @@ Rule: the stored position never passes an event that is neither applied nor defe
 """
 
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from sqlite3 import Connection
@@ -43,9 +43,6 @@ KEPT_SECONDS = 10 * 86_400
 # or so.
 MAX_REMEMBERED = 10_000
 
-# Maximum number of pages that are read ahead of the one that is applied.
-PAGES_AHEAD = 20
-
 # Maximum length of a chain of unknown folders that is followed upwards.
 MAX_DEPTH = 100
 
@@ -62,14 +59,6 @@ class _PageChanges:
     empty: list[str]
     # Folders that were invisible to us, or in the trash: changes below them in that time were not reported.
     uncertain: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A page of events, and when it was requested."""
-
-    page: events.EventPage
-    asked_at: float
 
 
 class EventFeed:
@@ -116,14 +105,11 @@ class EventFeed:
             log.info("the event position is too old; comparing the whole tree instead")
             # This machine slept; the service counts on.
             await self._begin_anew(missed=True, is_same_service=True)
-        ahead: deque[_Read] = deque()
         while True:
-            before = self._position or self._stored()
+            before, asked_at = self._position or self._stored(), clock.time()
             try:
-                read = ahead.popleft() if ahead else await self._read(before)
-                is_last = _is_last(read.page, before)
-                if not is_last and not ahead:
-                    ahead += await self._read_ahead(read.page.next_stream_position)
+                with self._context.health.request("poll"):
+                    page = await self._context.client.events.since(before)
             except (errors.BadRequest, errors.Gone) as error:
                 if anew:
                     # The service rejects the position that it has just given: a retry would repeat that.
@@ -132,17 +118,17 @@ class EventFeed:
                     ) from error
                 log.info("the service does not recognize the event position: %s", error)
                 anew = True
-                ahead.clear()
                 await self._begin_anew(missed=True)
                 continue
-            if not anew and _is_behind(read.page.next_stream_position, before):
+            if not anew and _is_behind(page.next_stream_position, before):
                 log.info("the service's event stream was reset; comparing the whole tree instead")
                 anew = True
-                ahead.clear()
                 await self._begin_anew(missed=True)
                 continue
-            await self._apply_page(read.page, read.asked_at)
-            if is_last:
+            await self._apply_page(page, asked_at)
+            # A partial page is the end for now, and the long poll announces more.  A position that does not
+            # advance would return the same page again and again.
+            if len(page.entries) < PAGE or str(page.next_stream_position) == str(before):
                 return True
 
     def left_out(self) -> list[str]:
@@ -157,25 +143,6 @@ class EventFeed:
         except errors.RemoteError as error:
             health.failed(error)
             raise
-
-    async def _read(self, position: events.Position) -> _Read:
-        asked_at = clock.time()
-        with self._context.health.request("poll"):
-            return _Read(await self._context.client.events.since(position), asked_at)
-
-    async def _read_ahead(self, position: events.Position) -> list[_Read]:
-        """Return the pages that follow a full one, whose deletions are noted: what is deleted by now must not
-        be shown again by an older page, as a file that was deleted here before the last start."""
-        ahead: list[_Read] = []
-        is_last = False
-        while not is_last and len(ahead) < PAGES_AHEAD:
-            read = await self._read(position)
-            ahead.append(read)
-            for key, sequence in event_reducer.deletions(read.page.entries):
-                self._context.remote_updates.note_deleted(key, sequence)
-            is_last = _is_last(read.page, position)
-            position = read.page.next_stream_position
-        return ahead
 
     # ---- positions ----
 
@@ -194,6 +161,8 @@ class EventFeed:
             reconciler.schedule_for_listings(conn)
             if missed:
                 reconciler.schedule(conn, reconciler.FULL)
+            if not is_same_service:
+                self._context.remote_updates.forget_deleted(conn)
 
         await self._context.db.write(txn)
         self._context.wake_sweep()
@@ -201,8 +170,6 @@ class EventFeed:
         # A service restored from a backup continues from an older number.
         self._applied_ids.clear()
         self._newest.clear()
-        if not is_same_service:
-            self._context.remote_updates.forget_deleted()
 
     # ---- a page ----
 
@@ -316,15 +283,6 @@ def _keep(conn: Connection, position: events.Position, asked_at: float) -> None:
     kv_store.put(conn, kv_store.EVENTS_POSITION, str(position))
     # When it was requested: the machine may have slept until the response, and events have expired.
     kv_store.put(conn, kv_store.EVENTS_READ_AT, str(int(asked_at)))
-
-
-def _is_last(page: events.EventPage, position: events.Position) -> bool:
-    """Whether this page, after `position`, is the last for now.
-
-    A partial page is, and the long poll announces more.  A position that does not advance would return the
-    same page again and again.
-    """
-    return len(page.entries) < PAGE or str(page.next_stream_position) == str(position)
 
 
 def _is_behind(new: events.Position, old: events.Position) -> bool:

@@ -8,7 +8,7 @@ Rule: among several events of an item the one with the highest `sequence_id` cou
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,25 +110,11 @@ def reduce(
     return touched, [one for one in found if one is not None]
 
 
-def deletions(page: Iterable[events.Event]) -> Iterator[tuple[ItemKey, int]]:
-    """Yield the items that these events report as deleted, with the sequence numbers of that."""
-    for event in page:
-        source = event.source or {}
-        key, sequence = _key(source), _number(source.get("sequence_id"))
-        if (
-            key is not None
-            and sequence is not None
-            and _is_trashed(source)
-            and event.event_type in events.TREE
-        ):
-            yield key, sequence
-
-
 def _verdict(db: Database, key: ItemKey, told: _ItemEvents, newest: int) -> ItemVerdict | None:
     """Return the verdict on an item; None if nothing is new."""
     verdict = ItemVerdict(key, told.sequence)
     source = told.event.source or {}
-    is_trashed = _is_trashed(source)
+    is_trashed = source.get("item_status") in ("trashed", "deleted")
     verdict.is_restored = events.RESTORE in told.words and not is_trashed
     if told.words & _ACCESS and not is_trashed:
         # A change of access does not change the item, whose sequence number may be old.
@@ -169,10 +155,6 @@ def _entry(db: Database, key: ItemKey, node: Node | None, source: dict[str, Any]
         return Entry.of(values)
     except pydantic.ValidationError:
         return None
-
-
-def _is_trashed(source: Mapping[str, Any]) -> bool:
-    return source.get("item_status") in ("trashed", "deleted")
 
 
 def _key(source: dict[str, Any]) -> ItemKey | None:

@@ -15,6 +15,7 @@ OWNERS = {
     "xattr": "cmsfs.replica.rows.xattr_rows",
     "listing": "cmsfs.replica.tree",
     "past": "cmsfs.replica.rows.past_versions",
+    "deleted": "cmsfs.replica.rows.deleted_items",
     "pin": "cmsfs.replica.pins",
     "fact": "cmsfs.replica.item_details",
     "assignment": "cmsfs.replica.item_details",

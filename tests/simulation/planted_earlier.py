@@ -71,7 +71,7 @@ def numbers_of_a_backup_believed(put: Put) -> None:
 def deletions_of_a_backup_believed(put: Put) -> None:
     """Items whose deletion is undone by a restored backup stay deleted locally."""
     put(RemoteUpdates, "disputed", lambda self: [])
-    put(RemoteUpdates, "forget_deleted", lambda self: None)
+    put(RemoteUpdates, "forget_deleted", lambda self, conn: None)
 
 
 def late_answer_is_the_base(put: Put) -> None:

@@ -135,10 +135,9 @@ async def _delete_whole(context: PushContext, task: queue.Task, found: tree_remo
 
     def txn(conn: Connection) -> list[Change]:
         tree_removal.end(conn, found)
-        return _record_done(conn, task)
+        return _record_done(context, conn, task)
 
     context.remote_updates.publish(await context.db.write(txn))
-    _note_deleted(context, node)
     for ino, *_ in found.items:
         context.ended(ino)
 
@@ -226,24 +225,17 @@ async def _done(
 
     def txn(conn: Connection) -> tuple[list[Change], Ino | None]:
         unlisted = deletions.unlist_base_folder(conn, task.node) if is_folder_away else None
-        return _record_done(conn, task, seen=seen, by_us=by_us), unlisted
+        return _record_done(context, conn, task, seen=seen, by_us=by_us), unlisted
 
     changes, unlisted = await context.db.write(txn)
     context.remote_updates.publish(changes)
-    if by_us:
-        _note_deleted(context, task.node)
     if unlisted is not None:
         context.hydrator.list_soon(unlisted)
 
 
-def _note_deleted(context: PushContext, before: Node) -> None:
-    """A page that was requested before may arrive when the node is no longer known."""
-    node = tree.find(context.db, before.ino)
-    if node is not None and node.remote_id is not None and node.remote_id == before.remote_id:
-        context.remote_updates.note_deleted((node.kind, node.remote_id), node.sequence)
-
-
-def _record_done(conn: Connection, task: queue.Task, *, seen: int = 0, by_us: bool = True) -> list[Change]:
+def _record_done(
+    context: PushContext, conn: Connection, task: queue.Task, *, seen: int = 0, by_us: bool = True
+) -> list[Change]:
     changes: list[Change] = []
     now = tree.find_at(conn, task.node.ino)
     # The event of the deletion may come before its answer: then the node may be forgotten already.
@@ -255,6 +247,10 @@ def _record_done(conn: Connection, task: queue.Task, *, seen: int = 0, by_us: bo
         if now.is_folder and now.parent is None:
             changes = deletions.remove_below(conn, now.ino)
         deletions.mark_deleted(conn, task.node.ino, sent=task.node.sequence, seen=seen, is_certain=by_us)
+        if by_us and now.remote_id is not None:
+            # News from before may come when the node is no longer known.
+            sequence = tree.get(conn, now.ino).sequence
+            context.remote_updates.deleted.note(conn, (now.kind, now.remote_id), sequence)
         ops.drop(conn, task.node.ino, ops.OpKind.MOVE)
         placement.restore_base_name(conn, now, changes)
     in_flight.resolve(conn, task.node.ino, task.node.remote_id)

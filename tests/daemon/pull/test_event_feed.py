@@ -254,25 +254,6 @@ async def test_own_deletion_is_not_undone_by_older_events_after_a_restart(
         assert "f" not in shown
 
 
-async def test_position_that_is_unknown_behind_a_full_page_triggers_full_comparison(
-    drive: Drive, other: Remote, network: Network
-) -> None:
-    await drive.names()
-    docs = await other.folder("docs")
-    for number in range(PAGE):
-        await other.client.items.update("folder", docs, name=f"docs {number}")
-    asked = network.count("GET", "/events?")
-
-    def reject(request: httpx.Request) -> httpx.Response | None:
-        if network.count("GET", "/events?") != asked + 2:
-            return None
-        return httpx.Response(400, json={"status": 400, "code": "bad_request", "message": "Which position?"})
-
-    network.instead = reject
-    await drive.poll()
-    assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
-
-
 class _Late(httpx.AsyncBaseTransport):
     """That a file came is told when it is `released`, behind what came since."""
 

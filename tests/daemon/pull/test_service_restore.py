@@ -11,6 +11,7 @@ import trio
 from cmsfs import config
 from cmsfs.replica import kv_store, tree
 from cmsfs.replica.nodes import NodeKind
+from cmsfs.replica.rows import deleted_items
 from cmsfs.vfs.tree.attributes import SetAttr
 from daemon.pull import reconciler
 from tests.support.daemon_drive import Drive, Remote, Starting
@@ -127,9 +128,12 @@ async def test_events_that_begin_anew_have_everything_compared_soon(
     await drive.poll()
     copied(database, backup)
     await other.write(text, b"newer")
+    await other.client.items.delete("file", text)
     await drive.poll()
+    assert list(deleted_items.all_of(drive.db)) == [(NodeKind.FILE, text)]
     copied(backup, database)
     await drive.poll()
+    assert deleted_items.all_of(drive.db) == {}
     assert kv_store.get(drive.db, kv_store.SWEEP_DUE) == reconciler.FULL
     with trio.fail_after(5):
         await drive.agents.reconciler._sleep_until_due(3600)

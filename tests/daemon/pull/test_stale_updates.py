@@ -12,6 +12,7 @@ from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import listing_diff, local_work
 from cmsfs.replica.merge.local_work import DeferredUpdate
 from cmsfs.replica.nodes import ROOT, NodeKind
+from cmsfs.replica.rows import deleted_items
 from cmsfs.sqlite import Connection
 from daemon.core.remote_updates import RemovedItem
 from daemon.listing.folder_lister import FolderItems
@@ -65,6 +66,29 @@ async def test_a_page_from_before_a_reported_deletion_does_not_bring_the_file_ba
     await other.client.items.restore("file", number)
     await drive.poll()
     assert await drive.names() == ["f"]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_page_from_before_a_deletion_does_not_bring_the_file_back_after_a_restart(
+    starting: Starting, other: Remote, is_own: bool
+) -> None:
+    number = await other.file("f", b"one")
+    old = await other.client.items.get("file", number)
+    async with starting() as drive:
+        assert await drive.names() == ["f"]
+        if is_own:
+            await drive.unlink("f")
+            await drive.sync()
+        else:
+            await other.client.items.delete("file", number)
+            await drive.poll()
+    async with starting() as drive:
+        assert tree.find_remote(drive.db, NodeKind.FILE, number) is None
+        await drive.agents.remote_updates.apply([old])
+        assert await drive.names() == []
+        await other.client.items.restore("file", number)
+        await drive.poll()
+        assert await drive.names() == ["f"]
 
 
 @pytest.mark.parametrize("is_row_left", [True, False])
@@ -282,3 +306,4 @@ async def test_a_comparison_believes_the_service_that_has_what_was_deleted(
     assert await drive.names() == []
     await drive.agents.reconciler.once(full=True)
     assert await drive.names() == ["f"]
+    assert deleted_items.all_of(drive.db) == {}
