@@ -363,7 +363,7 @@ def recovered(machine: Machine) -> set[str]:
 def _is_needed(sim: "_Simulation", failure: str) -> bool:
     """Return whether the finding names (by SHA-1 prefix) bytes that somebody was promised, and that neither
     the service has nor a program gave up."""
-    there = {row["sha1"] for row in sim.service.store.read("SELECT sha1 FROM version")}
+    there = sim.service.versions()
     needed = sim.ledger.acknowledged.keys() - there - sim.ledger.replaced
     return any(f"({sha1[:12]})" in failure for sha1 in needed)
 

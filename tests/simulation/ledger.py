@@ -39,6 +39,8 @@ class Ledger(ledger.Ledger):
         # Contents that a person deleted at the service, perhaps unread; or a program, by a name that had just
         # become theirs.
         self.thrown_away: set[str] = set()
+        # Those that a person deleted permanently, in this order.
+        self.purged: list[str] = []
         # Names to which programs moved what was in the trash.
         self.undeleted: set[str] = set()
         # Those of moves that failed, which the service may have carried out.

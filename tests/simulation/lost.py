@@ -87,7 +87,7 @@ def lost_with_service(sim: "_Simulation", machine: Machine) -> set[str]:
     if not sim.is_service_restored:
         return set()
     db, found = machine.agents.state.db, set()
-    had = {row["sha1"] for row in sim.service.store.read("SELECT sha1 FROM version")}
+    had = sim.service.versions()
     for row in db.rows("SELECT ino FROM op WHERE state = 'held' AND error = ?", _MISSING):
         node = tree.find(db, row["ino"])
         if node is not None and node.sha1 in sim.ledger.replaced and node.sha1 not in had:
@@ -111,7 +111,7 @@ def lost_with_versions(sim: "_Simulation", machine: Machine) -> set[str]:
     """Return paths that exist only here, whose bytes only the service had until somebody purged them; or put
     them in the trash, if the file is never uploaded, so that no upload restores them from there."""
     db, found = machine.agents.state.db, set()
-    had = {row["sha1"] for row in sim.service.store.read("SELECT sha1 FROM version")}
+    had = sim.service.versions()
     only_here = """
       SELECT ino, sha1, EXISTS (SELECT 1 FROM op WHERE op.ino = node.ino) AS is_sent FROM node
        WHERE kind = 'file' AND parent IS NOT NULL AND remote_id IS NULL AND sha1 IS NOT NULL

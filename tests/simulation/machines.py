@@ -107,6 +107,10 @@ class Service(Process):
         self._nursery.start_soon(sweep)
         await done.wait()
 
+    def versions(self) -> set[str]:
+        """Return the contents of all versions, of deleted files, too."""
+        return {row["sha1"] for row in self.store.read("SELECT sha1 FROM version")}
+
     def transport(self) -> httpx.AsyncBaseTransport | None:
         return self._transport if self.is_alive and not self.is_dying else None
 

@@ -223,6 +223,7 @@ class Person:
         )
         gone = {row["sha1"] for row in rows}
         current = {row["sha1"] for row in rows if row["is_current"]}
+        self.ledger.purged += sorted(gone)
         self.ledger.replaced |= gone - (current & self.ledger.moved - self.ledger.thrown_away)
         await self.client.items.purge(("folder", "file")[kind], item)
 

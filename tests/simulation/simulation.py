@@ -346,12 +346,13 @@ class _Simulation:
         service = self.service
         if not service.is_alive or service.is_dying:
             return
-        before = {row["sha1"] for row in service.store.read("SELECT sha1 FROM version")}
+        before, purged = service.versions(), len(self.ledger.purged)
         deleted = {row["sha1"] for row in service.store.read(_DELETED)}
         await service.sweep()
         while not service.is_alive or service.is_dying:  # noqa: ASYNC110 - it is restarted
             await trio.sleep(1)
-        gone = before - {row["sha1"] for row in service.store.read("SELECT sha1 FROM version")}
+        gone = before - service.versions()
+        deleted.update(self.ledger.purged[purged:])
         if gone - deleted and not self.person.disposes:
             self.outcome.failures.append(f"vanished by time: {sorted(gone - deleted)}")
         self.ledger.replaced |= gone
@@ -363,8 +364,7 @@ class _Simulation:
         self.ledger.has_torn_writes = True
         if process is self.service:
             # Its contents may be lost: the drives need not keep them.
-            found = self.service.store.read("SELECT sha1 FROM version")
-            self.ledger.replaced |= {row["sha1"] for row in found}
+            self.ledger.replaced |= self.service.versions()
             self.is_service_restored = True
 
     def _kill_process(self, name: str, power: random.Random | None) -> None:
