@@ -101,11 +101,12 @@ async def trash(context: PushContext, task: queue.Task) -> None:
             if error.code != NOT_EMPTY:
                 raise
             theirs = await _look(context, node)
-            if theirs is not None:
-                if await _know_leavers(context, node):
-                    break
-                await _return(context, task, theirs)
-                return
+            if theirs is None:
+                continue  # it went meanwhile, and may come back with what is in it
+            if await _know_leavers(context, node):
+                break
+            await _return(context, task, theirs)
+            return
         crashpoints.reached(Point.TRASH_SENT)
         await _done(context, task, seen=seen)
         return

@@ -48,6 +48,33 @@ async def test_item_is_there_again_with_its_folder(
     assert await drive.names() == ["top"]
 
 
+async def test_folder_that_is_not_empty_is_there_again_with_the_one_above(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its deletion is refused, and then it is away, which is no deletion of it."""
+    for name in ("LOOK_BACK", "DEEP_BACK"):
+        monkeypatch.setattr(f"daemon.pull.search_feed.{name}", timedelta())
+    top = await other.folder("top")
+    inner = await other.folder("inner", parent=top)
+    await other.file("a", b"x", parent=inner)
+    assert await drive.names("top/inner") == ["a"]
+    await drive.poll()
+    await other.file("b", b"y", parent=inner)
+    looking, look = network.gate("GET", f"/folders/{inner}", before=True)
+    await drive.unlink("top/inner/a")
+    await drive.rmdir("top/inner")
+    with trio.fail_after(20 * crowding()):
+        await looking.wait()
+        await other.client.items.delete(NodeKind.FOLDER, top, recursive=True)
+        look.set()
+        await drive.agents.push.drained()
+    assert drive.ops() == []
+    await other.client.items.restore(NodeKind.FOLDER, top)
+    await drive.poll()
+    assert await drive.names("top") == ["inner"]
+    assert await drive.names("top/inner") == ["b"]
+
+
 async def test_late_answer_that_a_folder_is_away_is_older_than_what_showed_it(
     drive: Drive, other: Remote, network: Network
 ) -> None:
