@@ -32,6 +32,8 @@ class Ledger(ledger.Ledger):
         self.joined: dict[str, set[str]] = {}
         # Contents that a program moved over a file or to a free name.
         self.moved: set[str] = set()
+        # By content: what a program moved it over, having seen that.  It may be an older version of the file.
+        self.moved_over: dict[str, set[str]] = {}
         # Contents of old versions that a person made current again.
         self.promoted: set[str] = set()
         # Contents that a truncation made anew, so that an old version may be a new one, too.
@@ -105,6 +107,15 @@ class Ledger(ledger.Ledger):
         self.moved.add(sha1(data))
         self.may_follow_any(data)
 
+    def record_moved(self, data: bytes) -> None:
+        """A program moves a content; once acknowledged, it must be kept wherever it is put."""
+        if sha1(data) in self.acknowledged:
+            self.put_anywhere(data)
+
+    def record_moved_over(self, moved: bytes, before: bytes) -> None:
+        """A program moved a content over another one that it had read."""
+        self.moved_over.setdefault(sha1(moved), set()).add(sha1(before))
+
     def _has_seen(self, new: str, old: str, *, before: set[str]) -> bool:
         """Return whether `new` was derived from `old`, directly or through contents without a version."""
         if old in self.promoted:
@@ -112,11 +123,13 @@ class Ledger(ledger.Ledger):
             before = set()
         reached, waiting = set(), [new]
         while waiting:
-            for current in self.sources.get(waiting.pop(), ()):
+            content = waiting.pop()
+            # An older version is newer only than what it was moved over.
+            is_newer = content == new or content not in before or content in self.repeated
+            for current in (self.sources if is_newer else self.moved_over).get(content, ()):
                 if current in (old, ANY):
                     return True
-                is_newer = current not in before or current in self.repeated
-                if is_newer and current not in reached:
+                if current not in reached:
                     reached.add(current)
                     waiting.append(current)
         return False

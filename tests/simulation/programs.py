@@ -166,7 +166,9 @@ class Programs(Holding):
         await self._create(kernel, temporary, data)
         await self._rename_over(kernel, temporary, path, before)
 
-    async def _rename_over(self, kernel: Kernel, path: str, target: str, before: bytes | None) -> None:
+    async def _rename_over(
+        self, kernel: Kernel, path: str, target: str, before: bytes | None, *, moved: bytes = b""
+    ) -> None:
         if before is not None:
             # Bytes that arrive between this read and the rename are not counted as seen.
             before = await self._read_file(kernel, target) if await kernel.exists(target) else None
@@ -176,6 +178,7 @@ class Programs(Holding):
         self._note_thrown_away(target)
         if before is not None:
             self._record_replaced(target, before)
+            self.ledger.record_moved_over(moved, before)
 
     async def _rename_aside(self, kernel: Kernel, path: str) -> str:
         """Rename a file as if to a backup of it, which may be there; return the new name."""
@@ -199,19 +202,17 @@ class Programs(Holding):
         path, target = self.path(where), self.path(to)
         moved = await self._read_file(kernel, path)
         before = await self._read_file(kernel, target) if await kernel.exists(target) else None
-        if sha1(moved) in self.ledger.acknowledged:
-            self.ledger.put_anywhere(moved)
+        self.ledger.record_moved(moved)
         if path == target:
             await kernel.rename(path, target)
             return
-        await self._rename_over(kernel, path, target, before)
+        await self._rename_over(kernel, path, target, before, moved=moved)
 
     async def do_regret(self, kernel: Kernel, where: int, seconds: int) -> None:
         """Rename a file, and rename it back some seconds later if its name is still free."""
         path = self.path(where)
         moved = await self._read_file(kernel, path)
-        if sha1(moved) in self.ledger.acknowledged:
-            self.ledger.put_anywhere(moved)
+        self.ledger.record_moved(moved)
         name = await self._rename_aside(kernel, path)
         await trio.sleep(seconds % 8)
         if not await kernel.exists(path):
@@ -226,9 +227,8 @@ class Programs(Holding):
         before = await self._read_file(kernel, target) if await kernel.exists(target) else None
         with trio.move_on_after(30), contextlib.suppress(errors.CmsfsError):
             await self.machine.agents.free(f"/{path}", unpin=True)
-        if sha1(moved) in self.ledger.acknowledged:
-            self.ledger.put_anywhere(moved)
-        await self._rename_over(kernel, path, target, before)
+        self.ledger.record_moved(moved)
+        await self._rename_over(kernel, path, target, before, moved=moved)
 
     async def do_cold_backup(self, kernel: Kernel, where: int, size: int) -> None:
         """Rename a file to a backup after its cached bytes were freed, create it anew and remove it; the
@@ -237,8 +237,7 @@ class Programs(Holding):
         moved = await self._read_file(kernel, path)
         with trio.move_on_after(30), contextlib.suppress(errors.CmsfsError):
             await self.machine.agents.free(f"/{path}", unpin=True)
-        if sha1(moved) in self.ledger.acknowledged:
-            self.ledger.put_anywhere(moved)
+        self.ledger.record_moved(moved)
         await self._rename_aside(kernel, path)
         await self._create(kernel, path, data)
         self._mark_at_risk(data)
@@ -255,8 +254,7 @@ class Programs(Holding):
         before = []
         for one in (path, target):
             before.append(data := await self._read_file(kernel, one))
-            if sha1(data) in self.ledger.acknowledged:
-                self.ledger.put_anywhere(data)
+            self.ledger.record_moved(data)
         await kernel.rename(path, target, 2)
         for one, expected in ((path, before[1]), (target, before[0])):
             found = await self._read_file(kernel, one) if await kernel.exists(one) else b"(nothing)"
@@ -341,8 +339,7 @@ class Programs(Holding):
         if path.endswith(".url") or await kernel.exists(target):
             return
         moved = await self._read_file(kernel, path)
-        if sha1(moved) in self.ledger.acknowledged:
-            self.ledger.put_anywhere(moved)
+        self.ledger.record_moved(moved)
         await self._rename_over(kernel, path, target, None)
 
     async def do_enter(self, kernel: Kernel, where: int) -> None:

@@ -48,6 +48,20 @@ def test_what_was_read_unverified_is_not_foreign_and_may_hide_any_content() -> N
     assert len(found.foreign) == len(found.unverified) == 1
 
 
+@pytest.mark.parametrize("has_seen", [True, False])
+def test_an_older_version_is_newer_than_what_it_was_moved_over(has_seen: bool) -> None:
+    found = ledger.Ledger()
+    first, second, third = b"first", b"second", b"first, and more"
+    found.wrote(first, over=None)
+    found.wrote(second, over=ledger.sha1(first))
+    found.record_moved(first)
+    if has_seen:
+        found.record_moved_over(first, second)
+    found.wrote(third, over=ledger.sha1(first))
+    versions = [ledger.sha1(one) for one in (first, second, third)]
+    assert found.unseen([versions]) == ([] if has_seen else [(versions[1], versions[2])])
+
+
 @pytest.mark.parametrize(
     ("size", "at", "durable", "modified", "torn"),
     [
