@@ -211,6 +211,7 @@ class FreshNames:
         """Register the SQL functions that transactions of this database use."""
         db.create_function("note_fresh", self._note, arguments=3)
         db.create_function("is_fresh", self._is_fresh, arguments=3)
+        db.create_function("not_fresh", self.opened, arguments=1)
 
     def looked_up(self, ino: Ino, parent: Ino, name: str) -> None:
         """Called when a lookup of this name returns the inode to the kernel."""
@@ -224,7 +225,7 @@ class FreshNames:
             self.known.update([ino for ino in inos if ino in self._places])
 
     def opened(self, ino: Ino) -> None:
-        """Called when one of the `known` inodes is opened: by this name."""
+        """Called when one of the `known` inodes is opened: by this name; or when a program chose the name."""
         self.known.discard(ino)
         self._places.pop(ino, None)
 
@@ -270,6 +271,11 @@ def _is_past(since: float) -> bool:
 def note_fresh(conn: Connection, ino: Ino) -> None:
     """Record that the node got its name in this transaction, from a remote update and not from a program."""
     conn.execute("SELECT note_fresh(ino, parent, name) FROM node WHERE ino = ?", (ino,)).fetchone()
+
+
+def note_chosen(conn: Connection, ino: Ino) -> None:
+    """Record that a program chose the node's name, although a remote update brought it."""
+    conn.execute("SELECT not_fresh(?)", (ino,)).fetchone()
 
 
 def is_fresh(conn: Connection, node: Node) -> bool:

@@ -5,8 +5,8 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs import errors
-from cmsfs.replica import tree
-from cmsfs.replica.nodes import Node, NodeKind, Remote, remote_from_item
+from cmsfs.replica import inodes, tree
+from cmsfs.replica.nodes import Ino, Node, NodeKind, Remote, remote_from_item
 from daemon.push.context import PushContext
 
 # A program waits that has had no answer to a change of the item.
@@ -23,16 +23,21 @@ async def looked_at(context: PushContext, item: Remote) -> Remote:
     return item
 
 
-async def arrived(context: PushContext, item: Remote) -> Node | None:
-    """Apply an item and return its node.  A folder is listed soon, since nothing reports its contents."""
+async def arrived(context: PushContext, item: Remote, *, chosen: Ino | None = None) -> Node | None:
+    """Apply an item and return its node.  A folder is listed soon, since nothing reports its contents.
+
+    `chosen`: the folder to which a program moved it, under a name that it knows.
+    """
+    is_folder = item.kind is NodeKind.FOLDER
 
     def note(conn: Connection) -> None:
         node = tree.remote_at(conn, item.kind, item.id)
-        if node is not None:
+        if node is not None and is_folder:
             tree.mark_unlisted_below(conn, node.ino)
+        if node is not None and chosen is not None and node.parent == chosen:
+            inodes.note_chosen(conn, node.ino)
 
-    is_folder = item.kind is NodeKind.FOLDER
-    await context.remote_updates.apply([item.item], note=note if is_folder else None, is_answer=True)
+    await context.remote_updates.apply([item.item], note=note, is_answer=True)
     node = tree.find_remote(context.db, item.kind, item.id)
     if is_folder and node is not None and node.parent is not None:
         context.hydrator.list_soon(node.ino)

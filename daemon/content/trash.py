@@ -272,7 +272,7 @@ class RemoteTrash:
 
     async def _arrived(self, item: Remote, folder: Node | None) -> Ino:
         """Apply a restored item; return its node."""
-        node = await arrived(self.context, item)
+        node = await arrived(self.context, item, chosen=folder.ino if folder is not None else None)
         if node is None:
             raise errno_map.oserror(errno.EIO, "what was restored is not in the tree")
         if folder is not None and node.parent != folder.ino:

@@ -10,6 +10,7 @@ import trio
 
 from cmsfs import config
 from cmsfs.replica.naming import CONFLICT_MARK
+from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import OpenResult
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
@@ -105,6 +106,28 @@ async def test_write_to_remotely_deleted_file_is_kept(
     expected = {"pwrite": b"NEW line\n", "append": b"old line\nmore\n", "truncate": b"old"}[then]
     assert await other.paths() == ["d/", "d/f"]
     assert await other.read("f") == await drive.read("d/f") == expected
+
+
+async def test_nothing_is_kept_of_a_file_that_was_restored_and_replaced_here(
+    drive: Drive, other: Remote
+) -> None:
+    """What is written to it then ends with its handle: the program that restored it knew what it replaced."""
+    await other.file("note", OLD)
+    ino = await drive.ino("note")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.unlink("note")
+    await drive.sync()
+    trash = (await drive.agents.shown.lookup(ROOT, ".trash")).ino
+    await drive.agents.shown.rename(trash, "note", ROOT, "note", 0)
+    assert await drive.ino("note") == ino
+    await drive.write("note.new", b"new")
+    await drive.rename("note.new", "note")
+    await append(drive, opened, ino, b"mine\n")
+    await close(drive, opened)
+    await drive.sync()
+    assert await drive.names() == ["note"]
+    assert await other.paths() == ["note"]
+    assert await other.read("note") == b"new"
 
 
 async def test_unknown_version_is_not_overwritten(drive: Drive, other: Remote) -> None:
