@@ -276,6 +276,7 @@ async def test_an_older_format_keeps_whole_contents_and_drops_parts(
         raw.executescript("""
             DROP INDEX node_number;
             ALTER TABLE node DROP COLUMN number;
+            DROP TABLE deleted;
             PRAGMA user_version = 8;
         """)
     async with database.open_replica(path) as db, started(opened(db)) as cache:
