@@ -209,7 +209,6 @@ class RemoteUpdates:
         """Forget deletions after the service was restored: items may exist again with lower numbers."""
         self.deleted.forget_all(conn)
         self._removed.clear()
-        self._disputed.clear()
 
     def disputed(self) -> list[ItemKey]:
         """Return items listed and ignored as deleted since the last call: the service must be asked."""
