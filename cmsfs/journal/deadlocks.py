@@ -40,8 +40,16 @@ def step_aside(conn: Connection) -> queue.Task | None:
         if cycle := _cycle_of(conn, op, node):
             op_rows.run(conn, op.seq)
             must_leave = any(other.parent is None for other in cycle)
-            return queue.Task(op, node, tree.at_service(conn, node.parent) if must_leave else None)
+            return queue.Task(op, node, _nearest_at_service(conn, node.parent) if must_leave else None)
     return _trash_in_the_way(conn)
+
+
+def _nearest_at_service(conn: Connection, ino: Ino) -> Node:
+    """Return the nearest folder, this one or above it, that the service has already."""
+    folder = tree.at_service(conn, ino)
+    while folder.remote_id is None and folder.parent is not None:
+        folder = tree.at_service(conn, folder.parent)
+    return folder
 
 
 def _trash_in_the_way(conn: Connection) -> queue.Task | None:

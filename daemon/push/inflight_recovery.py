@@ -83,38 +83,49 @@ def _has_no_effect(error: errors.CmsfsError) -> bool:
 
 
 async def before_create(context: PushContext, task: queue.Task) -> None:
-    """Before an item is created: resolve an earlier request with another name or folder that created it."""
-    found = in_flight.new_items(context.db, task.op.ino)
-    if not found:
-        return
+    """Before an item is created: resolve earlier requests with another name or folder that created it."""
     node = task.node
     here = (task.parent.remote_id if task.parent else None, naming.remote_name(node))
-    for sent in found:
-        if node.remote_id is not None or (sent.folder, sent.name) != here:
-            await _find_out(context, sent)
+    for place, requests in _by_place(context, node.ino).items():
+        if (node.remote_id is not None or place != here) and await _find_out(context, requests):
+            return
 
 
 async def before_delete(context: PushContext, ino: Ino) -> None:
     """Before a deletion: find out whether the item was created."""
+    for requests in _by_place(context, ino).values():
+        if await _find_out(context, requests):
+            return
+
+
+def _by_place(context: PushContext, ino: Ino) -> dict[tuple[str | None, str | None], list[SentRequest]]:
+    """Return a node's requests for a new item by its folder (id) and name."""
+    found: dict[tuple[str | None, str | None], list[SentRequest]] = {}
     for sent in in_flight.new_items(context.db, ino):
-        await _find_out(context, sent)
+        found.setdefault((sent.folder, sent.name), []).append(sent)
+    return found
 
 
-async def _find_out(context: PushContext, sent: SentRequest) -> None:
-    asked = functools.partial(holder_at, context, sent.folder or "", sent.name or "")
+async def _find_out(context: PushContext, requests: list[SentRequest]) -> bool:
+    """Adopt the item that one of these requests, all for the same place, created; return whether one did."""
+    first = requests[0]
+    asked = functools.partial(holder_at, context, first.folder or "", first.name or "")
     theirs = await root_check.ask(context.db, context.client, context.health, asked)
     is_ours = (
         theirs is not None
-        and conflicts.may_be_ours(context.db, sent.ino, theirs)
-        and await _is_ours(context, sent, theirs)
+        and conflicts.may_be_ours(context.db, first.ino, theirs)
+        # Each version of a file that nothing was heard of was sent as a new file.
+        and any([await _is_ours(context, sent, theirs) for sent in requests])
     )
 
     def txn(conn: Connection) -> None:
-        in_flight.resolve(conn, sent.ino)
         if is_ours and theirs is not None:
-            apply_remote.adopt(conn, sent.ino, remote_from_item(theirs))
-            if tree.get(conn, sent.ino).parent is not None:
-                ops.record_move(conn, tree.get(conn, sent.ino), due_ns=clock.time_ns())
+            in_flight.resolve(conn, first.ino)
+            apply_remote.adopt(conn, first.ino, remote_from_item(theirs))
+            if tree.get(conn, first.ino).parent is not None:
+                ops.record_move(conn, tree.get(conn, first.ino), due_ns=clock.time_ns())
+        else:
+            in_flight.resolve_place(conn, first.ino, first.folder, first.name or "")
 
     await context.db.write(txn)
     if is_ours:
@@ -123,6 +134,7 @@ async def _find_out(context: PushContext, sent: SentRequest) -> None:
         # Earlier pages with it were ignored while it might have been ours.
         await context.remote_updates.apply([theirs])
         context.list_soon(theirs)
+    return is_ours
 
 
 async def _is_ours(context: PushContext, sent: SentRequest, theirs: items.Item) -> bool:

@@ -166,6 +166,20 @@ async def test_replacement_leaves_the_deleted_folder_under_a_temporary_name(jour
     assert await journal.send_all() == [("trash", "p"), ("move", "p")]
 
 
+async def test_file_leaves_the_deleted_folder_for_one_that_replaces_it(journal: Journal) -> None:
+    """The new folder waits for the name of the deleted one, so the file goes to the folder above it."""
+    deleted = await journal.known("p", kind=NodeKind.FOLDER)
+    file = await journal.known("f", deleted)
+    await journal.move(file, ROOT, "f")
+    await journal.remove(deleted)
+    new = await journal.new("p", kind=NodeKind.FOLDER)
+    await journal.move(file, await journal.new("q", new, kind=NodeKind.FOLDER), "f")
+    assert await journal.claim() is None
+    task = await journal.db.write(deadlocks.step_aside)
+    assert task is not None and task.node.ino == file
+    assert task.parent is not None and task.parent.ino == ROOT
+
+
 async def test_deletion_of_needed_bytes_steps_aside(journal: Journal) -> None:
     old = await journal.known("a")
     await journal.remove(old)

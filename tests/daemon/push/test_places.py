@@ -243,3 +243,21 @@ async def test_new_folder_is_not_the_one_that_had_its_name_a_moment_ago(
     assert await drive.names() == ["docs", "new"]
     assert await drive.names("docs") == ["new"]
     assert await other.paths() == ["docs/", "docs/new/", "new/"]
+
+
+async def test_file_moves_from_a_removed_folder_to_the_one_that_replaces_it(
+    drive: Drive, other: Remote
+) -> None:
+    await drive.mkdir("d")
+    await drive.write("d/f", b"one")
+    await drive.sync()
+    kept = await other.find("f")
+    drive.agents.health.pause("the test")
+    await drive.rename("d/f", "f")
+    await drive.rmdir("d")
+    await drive.mkdir("d")
+    await drive.rename("f", "d/f")
+    drive.agents.health.resume()
+    await drive.sync()
+    assert await other.paths() == ["d/", "d/f"]
+    assert (await other.find("f")).id == kept.id
