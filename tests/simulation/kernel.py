@@ -94,16 +94,15 @@ class Kernel(KernelCache):
             found = await self._drive.mkdir(folder.ino, name, 0o755)
             self._add_dentry(folder.ino, name, found, asked_at)
 
-    async def unlink(self, path: str) -> Ino | None:
-        """Remove a file; return its number if the name had to be looked up again, as a remote change gave it
-        to another file during the call."""
+    async def unlink(self, path: str) -> Ino:
+        """Remove a file; return its number, which is another file's if a remote change gave it the name."""
         return await self._remove(path, folder=False)
 
     async def rmdir(self, path: str) -> None:
         await self._remove(path, folder=True)
 
-    async def _remove(self, path: str, *, folder: bool) -> Ino | None:
-        async def call(fresh: bool) -> Ino | None:
+    async def _remove(self, path: str, *, folder: bool) -> Ino:
+        async def call(fresh: bool) -> Ino:
             above, name = await self._resolve_parent(path, fresh)
             inode = await self._lookup(above.ino, name, fresh=fresh)
             assert inode.attributes is not None
@@ -114,11 +113,11 @@ class Kernel(KernelCache):
                 self._drop_name(above.ino, name)
                 if inode.ino in self._inodes:
                     self._mark_changed(inode)
-            return inode.ino if fresh else None
+            return inode.ino
 
         removed = await self._retry_stale(call)
-        assert removed is None or isinstance(removed, int)
-        return removed
+        assert isinstance(removed, int)
+        return Ino(removed)
 
     async def rename(self, old: str, new: str, flags: int = 0) -> None:
         async def call(fresh: bool) -> None:

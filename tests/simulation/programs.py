@@ -241,7 +241,7 @@ class Programs(Holding):
         await self._rename_aside(kernel, path)
         await self._create(kernel, path, data)
         self._mark_at_risk(data)
-        await self._unlink(kernel, path)
+        await self._unlink(kernel, path, data)
         self._record_replaced(path, data)
 
     async def do_exchange(self, kernel: Kernel, where: int, to: int) -> None:

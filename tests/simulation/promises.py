@@ -220,14 +220,15 @@ class Promises:
         before = await self._read_file(kernel, path)
         await self._abandon_handles(kernel, path)
         self._mark_at_risk(before)
-        await self._unlink(kernel, path)
+        await self._unlink(kernel, path, before)
         self._record_replaced(path, before)
 
-    async def _unlink(self, kernel: Kernel, path: str) -> None:
-        """Remove a name.  The file that a remote change gave it during the call is then in the trash."""
-        other = await kernel.unlink(path)
-        node = tree.find(self.machine.agents.state.db, other) if other is not None else None
-        if node is not None and node.base_sha1 is not None:
+    async def _unlink(self, kernel: Kernel, path: str, before: bytes) -> None:
+        """Remove a name whose file had these bytes.  A file that a remote change gave it meanwhile is then in
+        the trash."""
+        removed = await kernel.unlink(path)
+        node = tree.find(self.machine.agents.state.db, removed)
+        if node is not None and node.base_sha1 not in (None, sha1(before)):
             self.ledger.thrown_away.add(node.base_sha1)
 
     def _note_thrown_away(self, path: str) -> None:
