@@ -334,6 +334,9 @@ class RemoteUpdates:
         if one.sequence is not None:
             self.deleted.note(conn, (one.kind, one.id), one.sequence)
         if node is None:
+            if one.sequence is None:
+                # If it is ours, the answer to its creation is older, and nobody reports what went with a folder.
+                local_work.defer_longer(conn, one.kind, one.id, local_work.ANYHOW)
             return []
         if one.sequence is None:
             self._note_removed(conn, (one.kind, one.id))

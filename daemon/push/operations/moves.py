@@ -242,4 +242,5 @@ async def step_aside(context: PushContext, task: queue.Task) -> None:
         return changes
 
     context.remote_updates.publish(await context.db.write(txn))
+    await context.remote_updates.follow_deletion(answer)
     log.info("an item got a temporary name, so that others can swap theirs")

@@ -231,6 +231,27 @@ async def test_a_folder_whose_deletion_overtakes_the_answer_to_its_creation_is_g
     assert await drive.names() == []
 
 
+async def test_a_new_folder_that_went_with_another_before_the_answer_to_its_creation_is_gone(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Somebody moved it into a folder and deleted that: of the deletion of what is in it nobody hears."""
+    above = await other.folder("above")
+    await drive.names()
+    sent, answered = network.gate("POST", "/folders")
+    await drive.mkdir("d")
+    await sent.wait()
+    new = (await other.find("d")).id
+    await drive.poll()
+    await other.client.items.update("folder", new, parent_id=above)
+    await other.client.items.delete("folder", above, recursive=True)
+    await drive.poll()
+    answered.set()
+    await drive.sync()
+    await drive.agents.deferred_updates.settle()
+    assert await drive.names() == []
+    assert drive.db.rows("SELECT * FROM doubt") == []
+
+
 @pytest.mark.parametrize(
     ("first", "then"), [(3, 5), (local_work.ANYHOW, 5), (local_work.ANYHOW, local_work.ANYHOW)]
 )

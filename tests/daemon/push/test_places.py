@@ -6,6 +6,7 @@ import trio
 from cmsfs import config
 from cmsfs.replica import tree
 from cmsfs.vfs.tree.attributes import SetAttr
+from cmsfs.vfs.tree.renaming import EXCHANGE
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
@@ -261,3 +262,29 @@ async def test_file_moves_from_a_removed_folder_to_the_one_that_replaces_it(
     await drive.sync()
     assert await other.paths() == ["d/", "d/f"]
     assert (await other.find("f")).id == kept.id
+
+
+async def test_file_deleted_elsewhere_while_it_gets_a_temporary_name_is_gone(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    await drive.write("a", b"a")
+    await drive.write("b", b"b")
+    await drive.sync()
+    renaming, go_on = network.gate("PUT", "/files/")
+    await drive.rename("a", "b", EXCHANGE)
+    with trio.fail_after(5):
+        await renaming.wait()
+    (aside,) = [path for path in await other.paths() if path.startswith(".cmsfs-aside")]
+    await other.client.items.delete("file", (await other.find(aside)).id)
+    # No program knows it, so that nothing of it stays here.
+    inos = [await drive.ino("a"), await drive.ino("b")]
+    drive.fs.forget([(ino, drive.fs.inodes.lookups(ino)) for ino in inos])
+    await drive.poll()
+    with trio.fail_after(20):
+        while all(tree.find(drive.db, ino) is not None for ino in inos):
+            await trio.lowlevel.checkpoint()
+    go_on.set()
+    await drive.sync()
+    await drive.poll()
+    assert len(await drive.names()) == 1
+    assert await drive.names() == await other.paths()
