@@ -92,8 +92,7 @@ async def judge(sim: "_Simulation") -> None:
             # folder that is gone stays until its local contents are known to be elsewhere: the second
             # comparison removes it.
             for _ in range(2):
-                await machine.agents.poll(full=True)
-                await confirm_missing(sim, machine)
+                await compare(sim, machine)
                 await trio.sleep(QUIET_SECONDS)
             # Folders that are not listed are compared when they are opened; what is older in them than what
             # was known is asked for after that.
@@ -101,13 +100,11 @@ async def judge(sim: "_Simulation") -> None:
             await trio.sleep(QUIET_SECONDS)
         elif machine.wire.liar.has_dropped:
             # Events or results were dropped or delayed.
-            await machine.agents.poll(full=True)
-            await confirm_missing(sim, machine)
+            await compare(sim, machine)
             await trio.sleep(QUIET_SECONDS)
         elif _has_removals_unseen_by_search(machine, sim.service.store):
             sim.outcome.states["what no search tells"] += 1
-            await machine.agents.poll(full=True)
-            await confirm_missing(sim, machine)
+            await compare(sim, machine)
             # A folder with something that is only here is made anew, a minute after its removal.
             await trio.sleep(2 * QUIET_SECONDS)
         there = service_tree(sim.service.store)
@@ -145,6 +142,14 @@ async def judge(sim: "_Simulation") -> None:
         failures += [f"gauge: {machine.name}: {failure}" for failure in await gauges.find_leaks(machine)]
     lost_sources = {sha1 for of_machine in bases.values() for sha1 in of_machine.values()}
     _judge_contents(sim, kept, lost_sources)
+
+
+async def compare(sim: "_Simulation", machine: Machine) -> None:
+    """Have the drive compare everything with the service; first it may have to list its root again."""
+    with trio.fail_after(10 * QUIET_SECONDS):
+        while await machine.agents.poll(full=True):
+            await trio.sleep(QUIET_SECONDS)
+    await confirm_missing(sim, machine)
 
 
 async def confirm_missing(sim: "_Simulation", machine: Machine, *, may_fail: bool = False) -> None:

@@ -86,8 +86,7 @@ async def discard_refused(sim: "_Simulation", machine: Machine) -> None:
 async def _compare(sim: "_Simulation", machine: Machine) -> None:
     """Have the drive compare everything with the service, twice, and accept what it asks for."""
     for _ in range(2):
-        await machine.agents.poll(full=True)
-        await judging.confirm_missing(sim, machine)
+        await judging.compare(sim, machine)
         await _accept_all(machine)
         await trio.sleep(judging.QUIET_SECONDS)
 
