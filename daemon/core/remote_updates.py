@@ -335,7 +335,7 @@ class RemoteUpdates:
             self.deleted.note(conn, (one.kind, one.id), one.sequence)
         if node is None:
             if one.sequence is None:
-                # If it is ours, the answer to its creation is older, and nobody reports what went with a folder.
+                # If it is ours, the answer to its creation is older; nobody reports what went with a folder.
                 local_work.defer_longer(conn, one.kind, one.id, local_work.ANYHOW)
             return []
         if one.sequence is None:

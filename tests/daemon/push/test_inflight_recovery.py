@@ -123,29 +123,6 @@ async def test_the_answer_was_lost(
     await check(drive, other, *ENDS[end])
 
 
-async def test_removed_file_is_deleted_in_the_version_that_arrived(
-    drive: Drive, other: Remote, network: Network
-) -> None:
-    """Also if an earlier version was sent to the same place before it, and did not arrive."""
-
-    def unavailable(request: httpx.Request) -> httpx.Response | None:
-        return httpx.Response(503) if request.method == "POST" else None
-
-    network.instead = unavailable
-    with trio.fail_after(5):
-        await drive.write("f", b"one")
-        while not drive.db.rows("SELECT * FROM op WHERE kind = 'upload' AND attempts > 0"):
-            await drive.agents.push._moved.wait()
-        network.instead = None
-        network.lose_answer("POST", "/content")
-        await drive.write("f", b"two")
-        while await other.paths() == []:
-            await drive.agents.push._moved.wait()
-    assert len(drive.db.rows("SELECT * FROM unheard")) == 2
-    await drive.unlink("f")
-    await check(drive, other, [], {})
-
-
 async def test_file_deleted_under_a_local_only_name_during_its_upload(
     drive: Drive, other: Remote, network: Network
 ) -> None:

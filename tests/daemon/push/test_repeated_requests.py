@@ -255,3 +255,27 @@ async def test_file_that_was_renamed_without_an_answer_is_removed(
     await drive.sync()
     assert await other.paths() == ([] if is_folder_removed else ["d/", "d/other"])
     assert drive.ops() == []
+
+
+async def test_removed_file_is_deleted_in_the_version_that_arrived(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """Also if an earlier version was sent to the same place before it, and did not arrive."""
+    network.instead = lambda request: httpx.Response(503) if request.method == "POST" else None
+    await drive.write("f", b"one")
+    await failed(drive, 1)
+    network.instead = None
+    network.lose_answer("POST", "/content")
+    await drive.write("f", b"two")
+
+    async def has_arrived() -> bool:
+        return await other.paths() == ["f"]
+
+    assert await drive.agents.push.until(has_arrived, seconds=5)
+    assert sent(drive) == 2
+    await drive.unlink("f")
+    for _ in range(2):
+        await drive.sync()
+        await drive.poll()
+    assert await other.paths() == await drive.names() == []
+    assert sent(drive) == 0
