@@ -244,9 +244,14 @@ class RemoteUpdates:
             return False
         return (node.base_parent, node.base_name) != (one.parent_id, one.name)
 
+    async def answered(self, found: Sequence[changes.Change], item: items.Item) -> None:
+        """Publish changes that the caller has committed with the service's answer about this item, and remove
+        it again if its deletion was reported before the answer arrived."""
+        self.publish(found)
+        await self.follow_deletion(item)
+
     async def follow_deletion(self, item: items.Item) -> None:
-        """Remove an item that we have just created or changed, if its deletion was reported before the answer
-        to that arrived."""
+        """Remove an item that an answer to us told of, if its deletion was reported before that arrived."""
         one = remote_from_item(item)
         sequence = self.deleted.sequence((one.kind, one.id))
         if sequence is not None and one.sequence < sequence:

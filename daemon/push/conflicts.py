@@ -145,9 +145,12 @@ async def keep_both(
         reconsider(context, conn, task.op, KEPT_BOTH)
         return changes
 
-    context.remote_updates.publish(await context.db.write(txn))
+    made = await context.db.write(txn)
     if theirs is not None:
+        await context.remote_updates.answered(made, theirs)
         context.list_soon(theirs)
+    else:
+        context.remote_updates.publish(made)
     log.info("another item has the same name at the service; both are kept")
 
 
@@ -166,7 +169,7 @@ async def _steps_beside(context: PushContext, task: queue.Task, link: items.WebL
         reconsider(context, conn, task.op, KEPT_BOTH)
         return apply_remote.apply(conn, [remote_from_item(answer)], generation=kv_store.generation(conn))
 
-    context.remote_updates.publish(await context.db.write(txn))
+    await context.remote_updates.answered(await context.db.write(txn), answer)
     log.info("a web link keeps its full name, because a local item has the short one")
     return True
 

@@ -128,7 +128,8 @@ async def _find_out(context: PushContext, requests: list[SentRequest]) -> bool:
             in_flight.resolve_place(conn, first.ino, first.folder, first.name or "")
 
     await context.db.write(txn)
-    if is_ours:
+    if is_ours and theirs is not None:
+        await context.remote_updates.follow_deletion(theirs)
         log.info("found an item created by an earlier request whose response was lost; adopting it")
     elif theirs is not None:
         # Earlier pages with it were ignored while it might have been ours.

@@ -89,8 +89,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Folder, *,
             ops.record_move(conn, now, due_ns=clock.time_ns())
         return changes
 
-    context.remote_updates.publish(await context.db.write(txn))
-    await context.remote_updates.follow_deletion(answer)
+    await context.remote_updates.answered(await context.db.write(txn), answer)
     if found or was_listed:
         context.hydrator.list_soon(task.node.ino)
 

@@ -147,7 +147,7 @@ async def restore(
             return changes, remote.sha1 != base.sha1
 
         changes, is_theirs = await context.db.write(txn)
-        context.remote_updates.publish(changes)
+        await context.remote_updates.answered(changes, answer)
     if is_theirs:
         await context.remote_updates.apply([answer], is_answer=True)
     return True

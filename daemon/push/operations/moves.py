@@ -132,7 +132,7 @@ async def _taken_back(context: PushContext, task: queue.Task) -> bool:
         return is_back, changes
 
     is_back, changes = await context.db.write(txn)
-    context.remote_updates.publish(changes)
+    await context.remote_updates.answered(changes, above)
     return is_back
 
 
@@ -216,8 +216,7 @@ async def _done(context: PushContext, task: queue.Task, answer: items.Item) -> N
             ops.record_move(conn, tree.get(conn, task.node.ino), due_ns=clock.time_ns())
         return changes
 
-    context.remote_updates.publish(await context.db.write(txn))
-    await context.remote_updates.follow_deletion(answer)
+    await context.remote_updates.answered(await context.db.write(txn), answer)
 
 
 async def step_aside(context: PushContext, task: queue.Task) -> None:
@@ -241,6 +240,5 @@ async def step_aside(context: PushContext, task: queue.Task) -> None:
         queue.give_back(conn, task.op, not_before_ns=clock.time_ns())
         return changes
 
-    context.remote_updates.publish(await context.db.write(txn))
-    await context.remote_updates.follow_deletion(answer)
+    await context.remote_updates.answered(await context.db.write(txn), answer)
     log.info("an item got a temporary name, so that others can swap theirs")

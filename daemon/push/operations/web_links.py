@@ -256,7 +256,7 @@ async def _done(
 
     changes, released = await context.db.write(txn)
     crashpoints.reached(Point.UPLOAD_ADOPTED)
-    context.remote_updates.publish(changes)
+    await context.remote_updates.answered(changes, answer)
     await _release(context, node, released)
 
 

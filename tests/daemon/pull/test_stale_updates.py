@@ -231,6 +231,38 @@ async def test_a_folder_whose_deletion_overtakes_the_answer_to_its_creation_is_g
     assert await drive.names() == []
 
 
+async def test_a_web_link_whose_deletion_overtakes_the_answer_to_its_creation_is_gone(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    await drive.names()
+    sent, answered = network.gate("POST", "/web_links")
+    await drive.write("l.url", b"[InternetShortcut]\nURL=https://example.com/\n")
+    await sent.wait()
+    await other.client.items.delete("web_link", (await other.find("l")).id)
+    await drive.poll()
+    answered.set()
+    await drive.sync()
+    assert await drive.names() == []
+
+
+async def test_a_changed_web_link_whose_deletion_overtakes_the_answer_about_it_is_gone(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    link = await other.client.web_links.create("https://example.com/1", "0", name="l")
+    assert b"/1" in await drive.read("l.url")
+    await other.client.web_links.update(link.id, url="https://example.com/2", name="l")
+    asked, answered = network.gate("GET", f"/web_links/{link.id}")
+    ino = await drive.write("l.url", b"[InternetShortcut]\nURL=https://example.com/3\n")
+    await asked.wait()
+    await other.client.items.delete("web_link", link.id)
+    drive.fs.forget([(ino, drive.fs.inodes.lookups(ino))])
+    await drive.poll()
+    answered.set()
+    await drive.sync()
+    assert [b"/3" in await drive.read(name) for name in await drive.names()] == [True]
+    assert list((await other.urls()).values()) == ["https://example.com/3"]
+
+
 async def test_a_new_folder_that_went_with_another_before_the_answer_to_its_creation_is_gone(
     drive: Drive, other: Remote, network: Network
 ) -> None:
