@@ -253,13 +253,18 @@ class RemoteUpdates:
     async def follow_deletion(self, item: items.Item) -> None:
         """Remove an item that an answer to us told of, if its deletion was reported before that arrived."""
         one = remote_from_item(item)
-        sequence = self.deleted.sequence((one.kind, one.id))
+        key = (one.kind, one.id)
+        sequence = self.deleted.sequence(key)
         if sequence is not None and one.sequence < sequence:
             await self.apply([], [RemovedItem(one.kind, one.id, sequence)])
-        elif self.creations.were_compared(one.parent_id, one.name):
-            # Its deletion may be among the changes that were missed.
-            unsure = local_work.DeferredUpdate(one.kind, one.id, local_work.ANYHOW)
-            await self._db.write(lambda conn: local_work.defer(conn, unsure))
+        elif key in self._removed or self.creations.were_compared(one.parent_id, one.name):
+            # It was gone when it was asked for, perhaps with a folder, of whose contents nobody reports; or
+            # its deletion may be among the changes that were missed.
+            def ask(conn: Connection) -> None:
+                self._removed.pop(key, None)
+                local_work.defer(conn, local_work.DeferredUpdate(one.kind, one.id, local_work.ANYHOW))
+
+            await self._db.write(ask)
 
     def publish(self, found: Sequence[changes.Change]) -> None:
         """Publish changes that the caller has committed."""
@@ -338,13 +343,10 @@ class RemoteUpdates:
             return []
         if one.sequence is not None:
             self.deleted.note(conn, (one.kind, one.id), one.sequence)
-        if node is None:
-            if one.sequence is None:
-                # If it is ours, the answer to its creation is older; nobody reports what went with a folder.
-                local_work.defer_longer(conn, one.kind, one.id, local_work.ANYHOW)
-            return []
         if one.sequence is None:
             self._note_removed(conn, (one.kind, one.id))
+        if node is None:
+            return []
         if self.creations.places and node.is_folder:
             self._note_deleted_below(conn, node)
         if node.parent is None and node.base_parent is None:

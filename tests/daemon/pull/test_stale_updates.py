@@ -263,24 +263,25 @@ async def test_a_changed_web_link_whose_deletion_overtakes_the_answer_about_it_i
     assert list((await other.urls()).values()) == ["https://example.com/3"]
 
 
-async def test_a_new_folder_that_went_with_another_before_the_answer_to_its_creation_is_gone(
-    drive: Drive, other: Remote, network: Network
+@pytest.mark.parametrize("kind", ["folder", "file"])
+async def test_a_new_item_that_went_with_a_folder_before_the_answer_to_its_creation_is_gone(
+    drive: Drive, other: Remote, network: Network, kind: str
 ) -> None:
     """Somebody moved it into a folder and deleted that: of the deletion of what is in it nobody hears."""
     above = await other.folder("above")
     await drive.names()
-    sent, answered = network.gate("POST", "/folders")
-    await drive.mkdir("d")
+    sent, answered = network.gate("POST", "/folders" if kind == "folder" else "/files/content")
+    await (drive.mkdir("new") if kind == "folder" else drive.write("new", b"ours"))
     await sent.wait()
-    new = (await other.find("d")).id
+    new = (await other.find("new")).id
     await drive.poll()
-    await other.client.items.update("folder", new, parent_id=above)
+    await other.client.items.update(kind, new, parent_id=above)
     await other.client.items.delete("folder", above, recursive=True)
     await drive.poll()
     answered.set()
     await drive.sync()
     await drive.agents.deferred_updates.settle()
-    assert await drive.names() == []
+    assert await drive.names() == await other.paths() == []
     assert drive.db.rows("SELECT * FROM doubt") == []
 
 
