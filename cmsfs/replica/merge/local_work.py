@@ -147,6 +147,16 @@ def deferred_place(db: Database, kind: NodeKind, remote_id: str) -> tuple[str, s
     return (row["folder"], row["name_key"]) if row is not None else None
 
 
+def deferred_sequence(db: Database, kind: NodeKind, remote_id: str) -> int:
+    """Return the sequence of the item's deferred update; 0 if none is deferred, or that is not known."""
+    row = db.row(
+        f"SELECT sequence FROM doubt WHERE kind = ? AND remote_id = ? AND sequence < {ANYHOW}",
+        kind,
+        remote_id,
+    )
+    return int(row["sequence"]) if row is not None else 0
+
+
 def end_deferral(conn: Connection, found: Iterable[DeferredUpdate]) -> None:
     """Delete these rows, as this transaction applies them; before anything that may defer them again."""
     conn.executemany(

@@ -62,13 +62,15 @@ async def trash(context: PushContext, task: queue.Task) -> None:
     if await context.db.query(lambda conn: leave.leaves_share(conn, node)):
         await _leave(context, task)
         return
+    # An earlier answer may have told of a newer state, which was not applied to a node without a place.
+    seen = local_work.deferred_sequence(context.db, node.kind, node.remote_id)
     if node.is_folder and context.profile.known_trees and not task.op.attempts:
         found = await context.db.query(lambda conn: tree_removal.below(conn, node))
         if found.items:
-            await _delete_whole(context, task, found)
+            await _delete_whole(context, task, found, seen=seen)
             return
     await context.before_deletion(node.remote_id)
-    was_missing, seen = False, 0
+    was_missing = False
     for _ in range(ATTEMPTS):
         now = tree.find(context.db, node.ino)
         if now is not None and _is_shown_again(now):
@@ -115,7 +117,9 @@ async def trash(context: PushContext, task: queue.Task) -> None:
     )
 
 
-async def _delete_whole(context: PushContext, task: queue.Task, found: tree_removal.Below) -> None:
+async def _delete_whole(
+    context: PushContext, task: queue.Task, found: tree_removal.Below, *, seen: int
+) -> None:
     """Delete a folder with all its contents in one request; if it has other contents or the request fails,
     its items are deleted one by one."""
     node = task.node
@@ -136,7 +140,7 @@ async def _delete_whole(context: PushContext, task: queue.Task, found: tree_remo
 
     def txn(conn: Connection) -> list[Change]:
         tree_removal.end(conn, found)
-        return _record_done(context, conn, task)
+        return _record_done(context, conn, task, seen=seen)
 
     context.remote_updates.publish(await context.db.write(txn))
     for ino, *_ in found.items:

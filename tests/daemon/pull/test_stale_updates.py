@@ -285,6 +285,25 @@ async def test_a_new_item_that_went_with_a_folder_before_the_answer_to_its_creat
     assert drive.db.rows("SELECT * FROM doubt") == []
 
 
+@pytest.mark.parametrize("kind", ["folder", "file"])
+async def test_a_rename_from_before_our_deletion_is_no_news_after_it(
+    drive: Drive, other: Remote, network: Network, kind: str
+) -> None:
+    """The answer to the rename came when the item had no place here any more, and was not applied."""
+    await (drive.mkdir("a") if kind == "folder" else drive.write("a", b"ours"))
+    await drive.sync()
+    sent, answered = network.gate("PUT", f"/{kind}s/")
+    await drive.rename("a", "b")
+    await sent.wait()
+    renamed = await other.find("b")
+    await (drive.rmdir("b") if kind == "folder" else drive.unlink("b"))
+    answered.set()
+    await drive.sync()
+    await drive.agents.deferred_updates.settle()
+    await drive.agents.remote_updates.apply([renamed])
+    assert await drive.names() == await other.paths() == []
+
+
 @pytest.mark.parametrize(
     ("first", "then"), [(3, 5), (local_work.ANYHOW, 5), (local_work.ANYHOW, local_work.ANYHOW)]
 )
