@@ -241,8 +241,10 @@ def _update_local_place(
         return
     is_moved_folder = node.parent != parent and node.is_folder
     if is_moved_folder and not move_cycles.is_open(conn, node.ino, parent, changes):
-        # One of a pair of folder moves would form a cycle until the other arrives.
+        # One of a pair of folder moves would form a cycle until the other arrives; it may have been missed.
         _leave_aside(conn, node, remote.sequence)
+        for folder in move_cycles.between(conn, parent, node.ino):
+            _leave_aside(conn, folder, local_work.ANYHOW)
         return
     if placement.keeps_addition(conn, node, remote, parent, name):
         return

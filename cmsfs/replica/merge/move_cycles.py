@@ -69,3 +69,15 @@ def moving_above(conn: Connection, folder: Node) -> Ino | None:
             return current.ino
         current = tree.get(conn, current.parent)
     return None
+
+
+def between(conn: Connection, folder: Ino, top: Ino) -> list[Node]:
+    """Return the service's folders from `folder` up to `top`, which it is below, without that."""
+    found: list[Node] = []
+    above: Ino | None = folder
+    while above is not None and above != top:
+        node = tree.get(conn, above)
+        if node.remote_id is not None:
+            found.append(node)
+        above = node.parent
+    return found

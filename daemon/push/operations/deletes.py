@@ -283,7 +283,7 @@ async def _return(context: PushContext, task: queue.Task, theirs: items.Item) ->
         tree.mark_unlisted(conn, task.node.ino)
         return apply_remote.apply(conn, [remote_from_item(theirs)], generation=kv_store.generation(conn))
 
-    context.remote_updates.publish(await context.db.write(txn))
+    await context.remote_updates.answered(await context.db.write(txn), theirs)
     log.info("a rejected deletion is undone")
     back = tree.find_remote(context.db, task.node.kind, task.node.remote_id or "")
     if back is not None and back.is_folder:

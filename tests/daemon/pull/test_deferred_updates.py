@@ -371,3 +371,17 @@ async def test_late_answers_about_others_do_not_make_this_one_newer(
     assert ChangeKind.GONE not in {change.what for change in drive.changes}
     assert await drive.names() == await other.paths() == ["f", "g"]
     assert await drive.ino("f") == ino
+
+
+async def test_folder_follows_into_one_that_was_below_it_though_the_move_of_that_was_missed(
+    drive: Drive, other: Remote
+) -> None:
+    above = await other.folder("above")
+    below = await other.folder("below", above)
+    assert await drive.names("above") == ["below"]
+    await other.client.items.update("folder", below, parent_id="0")
+    await other.client.items.update("folder", above, parent_id=below)
+    await drive.agents.remote_updates.apply([await other.find("above")])
+    await settled(drive)
+    assert await drive.names() == ["below"]
+    assert await drive.names("below") == ["above"]
