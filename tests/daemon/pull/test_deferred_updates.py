@@ -382,6 +382,6 @@ async def test_folder_follows_into_one_that_was_below_it_though_the_move_of_that
     await other.client.items.update("folder", below, parent_id="0")
     await other.client.items.update("folder", above, parent_id=below)
     await drive.agents.remote_updates.apply([await other.find("above")])
-    await settled(drive)
+    await drive.agents.deferred_updates.settle()
     assert await drive.names() == ["below"]
     assert await drive.names("below") == ["above"]
