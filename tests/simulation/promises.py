@@ -228,7 +228,9 @@ class Promises:
         the trash."""
         removed = await kernel.unlink(path)
         node = tree.find(self.machine.agents.state.db, removed)
-        if node is not None and node.base_sha1 not in (None, sha1(before)):
+        # One with unsent bytes is not another's.
+        is_clean = node is not None and node.draft is None and node.sha1 == node.base_sha1
+        if node is not None and is_clean and node.base_sha1 not in (None, sha1(before)):
             self.ledger.thrown_away.add(node.base_sha1)
 
     def _note_thrown_away(self, path: str) -> None:
