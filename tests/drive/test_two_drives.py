@@ -144,12 +144,15 @@ async def test_the_ledger_finds_what_a_careless_client_does(starting: StartingTw
     assert (await two.judge())[0] == [ledger.sha1(b"acknowledged, and lost\n")]
 
 
-async def run(
-    starting: StartingTwo, *, seed: int, steps: int, every: int, stalls: bool, kill_every: int = 0
-) -> None:
-    plan = faults.Plan(faults.RandomFaults(seed, every=every, stalls=stalls))
+# The simulation has such stories by the thousand, with a kernel of its own; these have the machine's.
+@pytest.mark.long
+@pytest.mark.timeout(14400)
+@pytest.mark.parametrize("seed", [random.randrange(10**6) for _ in range(4)])
+async def test_two_drives_survive_bad_networks(starting: StartingTwo, seed: int) -> None:
+    steps = 2500
+    plan = faults.Plan(faults.RandomFaults(seed, every=8, stalls=True))
     two = await starting(plan)
-    story = functools.partial(two.story, kill_every=kill_every)
+    story = functools.partial(two.story, kill_every=100)
     await trio.to_thread.run_sync(story, seed, steps)
     plan.clear()
     await trio.to_thread.run_sync(two.settle)
@@ -162,21 +165,3 @@ async def run(
     assert unseen == [], f"seed {seed}: {two.explained([sha1 for pair in unseen for sha1 in pair])}"
     await trio.to_thread.run_sync(two.check_same)
     two.trace.forget()
-
-
-async def test_two_drives_over_bad_networks_lose_nothing(starting: StartingTwo) -> None:
-    await run(starting, seed=random.randrange(10**6), steps=80, every=6, stalls=False)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(14400)
-@pytest.mark.parametrize("seed", [random.randrange(10**6) for _ in range(4)])
-async def test_two_drives_survive_bad_networks(starting: StartingTwo, seed: int) -> None:
-    await run(
-        starting,
-        seed=seed,
-        steps=2500,
-        every=8,
-        stalls=True,
-        kill_every=100,
-    )

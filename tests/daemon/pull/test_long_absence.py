@@ -15,9 +15,10 @@ from tests.support import random_changes
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
-FEW = 80
-# Minutes of a free machine.
-LONG = pytest.param(5_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])
+# Minutes of a free machine; the simulation has gaps with few changes.
+CHANGES = 5_000
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(params=["search", "events"])
@@ -46,7 +47,6 @@ def _tell(story: random_changes.Churn, drive: Drive, network: Network, before: i
     sys.stderr.write(f"{line}\n")
 
 
-@pytest.mark.parametrize("number", [FEW, LONG])
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_while_the_daemon_was_down(
     starting: Starting,
@@ -54,15 +54,14 @@ async def test_while_the_daemon_was_down(
     other: Remote,
     ben: Remote,
     network: Network,
-    number: int,
     seed: int,
 ) -> None:
     story = random_changes.Churn(seed, other, ben)
-    await story.changes(number // 2)
+    await story.changes(CHANGES // 2)
     async with starting() as drive:
         await drive.agents.reconciler.once(full=False)
         await _same(drive, other)
-    await story.changes(number)
+    await story.changes(CHANGES)
     before = len(network.requests)
     async with starting() as drive:
         await _looked(drive, settings, missed=False)
@@ -71,12 +70,11 @@ async def test_while_the_daemon_was_down(
         assert drive.ops() == []
 
 
-@pytest.mark.parametrize("number", [FEW, LONG])
 async def test_while_offline(
-    starting: Starting, settings: Settings, other: Remote, ben: Remote, network: Network, number: int
+    starting: Starting, settings: Settings, other: Remote, ben: Remote, network: Network
 ) -> None:
     story = random_changes.Churn(3, other, ben)
-    await story.changes(number // 2)
+    await story.changes(CHANGES // 2)
     async with starting(agents=("health", "push", "fs", "pull")) as drive:
         await _same(drive, other)
         network.is_down = True
@@ -84,7 +82,7 @@ async def test_while_offline(
         with trio.fail_after(10):
             while drive.agents.health.can_ask:
                 await drive.agents.health.changed()
-        await story.changes(number)
+        await story.changes(CHANGES)
         before = len(network.requests)
         network.is_down = False
         drive.agents.health.suspect()
@@ -96,7 +94,6 @@ async def test_while_offline(
 
 
 @pytest.mark.parametrize("settings", ["events"], indirect=True)
-@pytest.mark.parametrize("number", [FEW, LONG])
 @pytest.mark.parametrize("lost", [0.0, 0.1])
 async def test_events_lost_twice_and_out_of_order(
     starting: Starting,
@@ -104,18 +101,17 @@ async def test_events_lost_twice_and_out_of_order(
     other: Remote,
     ben: Remote,
     network: Network,
-    number: int,
     lost: float,
 ) -> None:
     """What comes twice or in another order does no harm; what is lost is found by comparing."""
     story = random_changes.Churn(4, other, ben)
-    await story.changes(number // 2)
+    await story.changes(CHANGES // 2)
     network.inner = stream = random_changes.Stream(network.inner, 5, lost=lost)
     async with starting() as drive:
         await _same(drive, other)
         before = len(network.requests)
         for _ in range(4):
-            await story.changes(number // 4)
+            await story.changes(CHANGES // 4)
             await drive.agents.pull.poll()
         await _looked(drive, settings, missed=lost > 0)
         assert stream.twice and stream.moved and bool(stream.lost) == bool(lost)
