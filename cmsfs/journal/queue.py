@@ -136,6 +136,11 @@ def has_pending_removals(db: Database) -> bool:
     return db.row("SELECT 1 FROM op WHERE kind = 'trash' AND state <> 'held' LIMIT 1") is not None
 
 
+def is_being_removed(db: Database, ino: Ino) -> bool:
+    """Whether a deletion of this node is pending, and not held."""
+    return any(op.kind is OpKind.TRASH and op.state != "held" for op in states(db, ino))
+
+
 _UNSENT = """
   WITH RECURSIVE below(ino, kind, remote_id) AS (
     SELECT ino, kind, remote_id FROM node WHERE ino = ?1

@@ -6,7 +6,7 @@ import trio
 
 from cmsfs.journal import queue
 from cmsfs.models import wire_names
-from cmsfs.replica import tree
+from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import ROOT
 from tests.simulation import judge, narrow, second_account, wire
 from tests.simulation.machines import Machine
@@ -113,7 +113,9 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
 
 
 def _key(path: str) -> str:
-    return wire_names.name_key(path.rpartition("/")[2])
+    """Return the key of its name; of a conflict copy's, that of the file's."""
+    name = path.rpartition("/")[2]
+    return wire_names.name_key(naming.original_name(name) or name)
 
 
 def _names(machine: Machine) -> dict[str, tuple[str, str | None]]:

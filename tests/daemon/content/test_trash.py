@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import trio
@@ -11,54 +10,15 @@ from cmsfs import config
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.virtual.node import FIRST
 from daemon.content import trash
-from tests.support.daemon_drive import Drive, Remote, Starting
+from tests.support.daemon_drive import Drive, Remote, Starting, fails
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
-
-
-class Bin:
-    """The folder as programs use it."""
-
-    def __init__(self, drive: Drive) -> None:
-        self.drive = drive
-        self.shown = drive.agents.shown
-
-    async def ino(self) -> int:
-        return (await self.shown.lookup(ROOT, ".trash")).ino
-
-    async def names(self) -> list[str]:
-        fh = await self.shown.opendir(await self.ino())
-        found: list[str] = []
-        while lines := await self.shown.readdir(fh, len(found)):
-            found += [line.name for line in lines]
-        self.shown.releasedir(fh)
-        return found
-
-    async def xattrs(self, name: str) -> dict[str, str]:
-        ino = (await self.shown.lookup(await self.ino(), name)).ino
-        return {
-            key: (await self.shown.getxattr(ino, key)).decode() for key in await self.shown.listxattr(ino)
-        }
-
-    async def out(self, name: str, path: str, flags: int = 0) -> None:
-        parent, new_name = await self.drive.place(path)
-        await self.shown.rename(await self.ino(), name, parent, new_name, flags)
-
-    async def take(self, path: str, name: str) -> None:
-        parent, old_name = await self.drive.place(path)
-        await self.shown.rename(parent, old_name, await self.ino(), name, 0)
-
-    async def purge(self, name: str, *, folder: bool = False) -> None:
-        await (self.shown.rmdir if folder else self.shown.unlink)(await self.ino(), name)
+from tests.support.trash_bin import Bin
 
 
 @pytest.fixture
 def bin_(drive: Drive) -> Bin:
     return Bin(drive)
-
-
-def fails(number: int) -> Any:
-    return pytest.raises(OSError, check=lambda error: error.errno == number)
 
 
 async def test_trash_lists_deleted_items_with_details(drive: Drive, other: Remote, bin_: Bin):
@@ -174,6 +134,25 @@ async def test_what_is_sent_to_the_old_place_of_a_restored_item_waits_until_that
         "elsewhere",
         "elsewhere/a",
     ]
+
+
+async def test_what_is_being_deleted_is_not_restored_before_that_is_answered(
+    drive: Drive, other: Remote, bin_: Bin, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion that has to be sent again would delete it again."""
+    monkeypatch.setattr(trash, "SETTLE_SECONDS", 0.1)
+    await other.file("f", b"one")
+    sent, answered = network.gate("DELETE", "/files/")
+    await drive.unlink("f")
+    await sent.wait()
+    assert await bin_.names() == ["f"]
+    with fails(errno.EBUSY):
+        await bin_.out("f", "g")
+    assert await other.paths() == []
+    answered.set()
+    await drive.sync()
+    await bin_.out("f", "g")
+    assert await drive.names() == await other.paths() == ["g"]
 
 
 async def test_folder_restore_includes_contents(drive: Drive, other: Remote, bin_: Bin):
