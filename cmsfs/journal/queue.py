@@ -23,7 +23,7 @@ from cmsfs.journal.ops import COLUMNS, Op, OpKind
 from cmsfs.models import wire_names
 from cmsfs.replica import naming, tree
 from cmsfs.replica.merge import move_cycles
-from cmsfs.replica.nodes import Ino, Node
+from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import in_flight, op_rows
 from cmsfs.sqlite import Database
 
@@ -136,9 +136,13 @@ def has_pending_removals(db: Database) -> bool:
     return db.row("SELECT 1 FROM op WHERE kind = 'trash' AND state <> 'held' LIMIT 1") is not None
 
 
-def is_being_removed(db: Database, ino: Ino) -> bool:
-    """Whether a deletion of this node is pending, and not held."""
-    return any(op.kind is OpKind.TRASH and op.state != "held" for op in states(db, ino))
+def is_being_removed(db: Database, kind: NodeKind, remote_id: str) -> bool:
+    """Whether a deletion of this item is pending, and not held."""
+    sql = (
+        "SELECT 1 FROM node AS n JOIN op AS o ON o.ino = n.ino"
+        " WHERE n.kind = ? AND n.remote_id = ? AND o.kind = 'trash' AND o.state <> 'held'"
+    )
+    return db.row(sql, kind, remote_id) is not None
 
 
 _UNSENT = """

@@ -1,16 +1,31 @@
-"""Applies an item that the service has just created or restored to the tree, before the caller reports it."""
+"""Applies an item that the service has just created or restored to the tree, before the caller reports it.
+
+An item that is being deleted from here is not restored before that has ended: otherwise a deletion without an
+answer would be sent again, and delete what was restored.
+"""
 
 from sqlite3 import Connection
 
 import trio
 
 from cmsfs import errors
+from cmsfs.journal import queue
 from cmsfs.replica import inodes, tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind, Remote, remote_from_item
 from daemon.push.context import PushContext
+from daemon.push.dispatcher import Dispatcher
 
 # A program waits that has had no answer to a change of the item.
 LOOK_SECONDS = 2.0
+
+
+async def removal_ended(context: PushContext, push: Dispatcher, item: Remote, *, seconds: float) -> bool:
+    """Wait while our deletion of the item is pending; return whether it ended within `seconds`."""
+
+    async def has_ended() -> bool:
+        return not queue.is_being_removed(context.db, item.kind, item.id)
+
+    return await push.until(has_ended, seconds=seconds)
 
 
 async def looked_at(context: PushContext, item: Remote) -> Remote:

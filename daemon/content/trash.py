@@ -10,6 +10,7 @@ it is being deleted, the request is refused.
 import contextlib
 import errno
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from sqlite3 import Connection
@@ -17,8 +18,12 @@ from sqlite3 import Connection
 import trio
 
 from cmsfs import errors
+from cmsfs.client.content.search import EVERYTHING
+from cmsfs.client.content.trash import TRASH_FIELDS
+from cmsfs.client.session import Client
 from cmsfs.config.abilities import Ability
 from cmsfs.journal import ops, queue
+from cmsfs.models.content import search
 from cmsfs.replica import naming, tree
 from cmsfs.replica.changes import Change
 from cmsfs.replica.merge import deletions as replica_deletions
@@ -32,21 +37,70 @@ from cmsfs.vfs.ports import AccountPort, TrashPages
 from cmsfs.vfs.tree import naming as vfs_naming
 from cmsfs.vfs.virtual import trash
 from daemon.account import leave
-from daemon.content.arrivals import arrived, looked_at
-from daemon.content.trash_pages import Listed, Searched
+from daemon.content.arrivals import arrived, looked_at, removal_ended
+from daemon.core.health import Health
 from daemon.push.context import PushContext
 from daemon.push.dispatcher import Dispatcher
 
 log = logging.getLogger(__name__)
 
-# Time limit for pending deletions when a program lists the trash.
+# Time limit for pending deletions when a program lists the trash or restores an item.
 SETTLE_SECONDS = 5.0
-# Time limit for pending uploads when a program moves something into the trash, or out of it into a new
-# folder.
+# Time limit for pending uploads when something is moved into the trash, or out of it into a new folder.
 SEND_SECONDS = 10.0
 
 # Number of retries for a file whose etag differs while its contents are unchanged.
 ATTEMPTS = 3
+
+
+class _Listed:
+    """The trash, read by its own listing."""
+
+    def __init__(self, client: Client, health: Health) -> None:
+        self._client = client
+        self._health = health
+        self._marker: str | None = None
+        self._ended = False
+
+    async def next(self) -> Sequence[Remote]:
+        while not self._ended:
+            self._health.check()
+            with self._health.request("trash"):
+                page = await self._client.trash.page(self._marker)
+            self._ended = not page.next_marker or page.next_marker == self._marker
+            self._marker = page.next_marker
+            if page.entries:
+                return [remote_from_item(item) for item in page.entries]
+        return []
+
+
+class _Searched:
+    """The trash, read by search if there is no listing: its first ten thousand items."""
+
+    def __init__(self, client: Client, health: Health) -> None:
+        self._client = client
+        self._health = health
+        self._offset = 0
+        self._ended = False
+
+    async def next(self) -> Sequence[Remote]:
+        if self._ended:
+            return []
+        query = search.Query(
+            query=EVERYTHING,
+            trash_content="trashed_only",
+            fields=list(TRASH_FIELDS),
+            limit=search.MAX_LIMIT,
+            offset=self._offset,
+        )
+        self._health.check()
+        with self._health.request("trash"):
+            page = await self._client.search.page(query)
+        self._offset += page.limit or len(page.entries)
+        self._ended = self._offset >= page.total_count or self._offset > search.MAX_OFFSET
+        if self._ended and self._offset < page.total_count:
+            log.warning("the trash has more items than a search can return; the oldest are not shown")
+        return [remote_from_item(item) for item in page.entries]
 
 
 @dataclass(slots=True)
@@ -65,7 +119,7 @@ class RemoteTrash:
         return self.context.profile.trash
 
     def pages(self) -> TrashPages:
-        return (Listed if self.is_whole else Searched)(self.context.client, self.context.health)
+        return (_Listed if self.is_whole else _Searched)(self.context.client, self.context.health)
 
     async def settle(self) -> bool:
         if queue.has_pending_removals(self.context.db) and self.context.health.may_work:
@@ -117,7 +171,8 @@ class RemoteTrash:
         wanted, shown = trash.drive_name(item, parent, name)
         if (holder := tree.find_clash(self.context.db, parent, shown)) is not None:
             raise vfs_naming.name_clash(shown, holder.name)
-        await self._deletion_ended(item)
+        if not await removal_ended(self.context, self.push, item, seconds=SETTLE_SECONDS):
+            raise errno_map.oserror(errno.EBUSY, "its deletion here is not answered yet")
         if not self.is_whole:
             home = self._original_folder(item)
             if home is not None and home.ino != parent and _is_alive(home):
@@ -161,19 +216,6 @@ class RemoteTrash:
                 log.warning("it was restored to its original folder, and could not be moved from there")
             raise
         return await self._arrived(moved, folder)
-
-    async def _deletion_ended(self, item: Remote) -> None:
-        """Wait for our own deletion of the item, which would delete it again if it has to be sent again.
-
-        Raises `OSError`: EBUSY if its answer takes too long.
-        """
-
-        async def has_ended() -> bool:
-            node = tree.find_remote(self.context.db, item.kind, item.id)
-            return node is None or not queue.is_being_removed(self.context.db, node.ino)
-
-        if not await self.push.until(has_ended, seconds=SETTLE_SECONDS):
-            raise errno_map.oserror(errno.EBUSY, "its deletion has not been answered yet")
 
     async def _folder(self, ino: Ino) -> Node:
         """Return the folder to restore to, which must be uploaded."""
@@ -248,8 +290,7 @@ class RemoteTrash:
         self._check_changes(tree.find(self.context.db, ROOT))
         if not self.is_whole:
             log.warning(
-                "this service's API cannot delete permanently; use its web pages, or wait for the trash "
-                "to expire"
+                "this service's API cannot delete permanently; use its web pages, or wait for it to expire"
             )
             raise errno_map.oserror(errno.EOPNOTSUPP, item.name)
         with self.context.health.request("purge"):
