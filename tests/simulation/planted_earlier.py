@@ -82,11 +82,11 @@ def late_answer_is_the_base(put: Put) -> None:
 def taken_back_move_forgotten(put: Put) -> None:
     """A rename whose answer was lost stays at the service when it is taken back locally."""
 
-    async def is_in_place(context: Any, task: Any) -> bool:
-        return True
+    async def changes_there(context: Any, node: Any) -> tuple[bool, bool]:
+        return False, False
 
     put(op_rows, "end_move", lambda conn, ino, due_ns: op_rows.delete_waiting(conn, ino, "move"))
-    put(moves, "_is_in_place", is_in_place)
+    put(moves, "_changes_there", changes_there)
 
 
 EARLIER: tuple[Callable[[Put], None], ...] = (

@@ -122,9 +122,9 @@ def record_tried_move(conn: Connection, ino: Ino) -> None:
     """Record that the node's item may have been moved by a request without an answer: its move, a pending one
     or a new one that is due at once, finds out."""
     conn.execute(
-        "INSERT INTO op(ino, kind, attempts, not_before) SELECT ino, 'move', 1, 0 FROM node"
+        "INSERT INTO op(ino, kind, revision, attempts, not_before) SELECT ino, 'move', 1, 1, 0 FROM node"
         " WHERE ino = ? AND NOT local"
-        " ON CONFLICT(ino, kind) DO UPDATE SET attempts = max(attempts, 1)",
+        " ON CONFLICT(ino, kind) DO UPDATE SET revision = revision + 1, attempts = max(attempts, 1)",
         (ino,),
     )
 

@@ -48,13 +48,16 @@ async def _move(context: PushContext, task: queue.Task) -> None:
     assert parent is not None
     await _other_move_ended(context, node)
     name = naming.remote_name(node)
-    new_name = name if name != node.base_name else None
-    new_parent = parent.remote_id if parent.remote_id != node.base_parent else None
-    if new_name is None and new_parent is None:
-        if not task.op.attempts or await _is_in_place(context, task):
-            await context.db.write(lambda conn: queue.finish(conn, task.op))
-            return
-        new_name, new_parent = name, parent.remote_id
+    is_renamed, is_moved = name != node.base_name, parent.remote_id != node.base_parent
+    is_back = not is_renamed and not is_moved
+    if task.op.attempts and (is_back or (task.op.revision and not (is_renamed and is_moved))):
+        was_renamed, was_moved = await _changes_there(context, node)
+        is_renamed, is_moved = is_renamed or was_renamed, is_moved or was_moved
+    if not is_renamed and not is_moved:
+        await context.db.write(lambda conn: queue.finish(conn, task.op))
+        return
+    new_name = name if is_renamed else None
+    new_parent = parent.remote_id if is_moved else None
     if context.client.offers.is_lacking(Ability.CHANGES):
         await _undo(context, task)
         return
@@ -105,15 +108,14 @@ async def _look_at(context: PushContext, node: Node) -> None:
         return  # the next attempt meets that, too
 
 
-async def _is_in_place(context: PushContext, task: queue.Task) -> bool:
-    """Whether the item is where it last was: an attempt without an answer may have moved it, before the move
-    was taken back here."""
-    node = task.node
+async def _changes_there(context: PushContext, node: Node) -> tuple[bool, bool]:
+    """Whether the item has another name, and another folder, than it last had: an attempt without an answer
+    may have changed them, before the item got another place here, or the former one back."""
     try:
         theirs = remote_from_item(await context.get(node.kind, node.remote_id or ""))
     except errors.NotFound:
-        return True
-    return (theirs.parent_id, theirs.name) == (node.base_parent, node.base_name)
+        return False, False
+    return theirs.name != node.base_name, theirs.parent_id != node.base_parent
 
 
 async def _taken_back(context: PushContext, task: queue.Task) -> bool:

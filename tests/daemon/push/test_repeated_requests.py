@@ -174,6 +174,43 @@ async def test_change_of_place_without_an_answer_that_is_taken_back_is_taken_bac
 
 
 @pytest.mark.parametrize("when", ["before its answer is lost", "after its answer was lost"])
+@pytest.mark.parametrize(("first", "then"), [("g", "folder/f"), ("folder/f", "g")])
+async def test_another_change_of_place_after_one_without_an_answer_leaves_nothing_of_that(
+    drive: Drive,
+    other: Remote,
+    network: Network,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    first: str,
+    then: str,
+) -> None:
+    """Renamed, and moved under its old name instead; or the other way round."""
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", LATER)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", LATER)
+    await drive.write("f", b"x")
+    await drive.mkdir("folder")
+    await drive.sync()
+    arrived, go = network.gate("PUT", "/files/", before=True)
+    network.lose_answer("PUT", "/files/")
+    await drive.rename("f", first)
+    with trio.fail_after(20):
+        await arrived.wait()
+    if when.startswith("before"):
+        await drive.rename(first, then)
+    go.set()
+    await failed(drive, 1)
+    assert first in await other.paths()
+    if when.startswith("after"):
+        await drive.rename(first, then)
+    await drive.agents.push.retry_all()
+    await drive.sync()
+    await drive.poll()
+    assert sorted(await other.paths()) == sorted({then, "folder/"})
+    await drive.read(then)
+    assert drive.ops() == []
+
+
+@pytest.mark.parametrize("when", ["before its answer is lost", "after its answer was lost"])
 @pytest.mark.parametrize("how", ["after the removal", "before the removal", "renamed back"])
 async def test_rename_without_an_answer_of_a_file_that_another_one_replaces_is_taken_back_at_the_service(
     drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch, when: str, how: str
