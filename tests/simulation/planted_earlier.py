@@ -82,7 +82,7 @@ def late_answer_is_the_base(put: Put) -> None:
 def taken_back_move_forgotten(put: Put) -> None:
     """A rename whose answer was lost stays at the service when it is taken back locally."""
 
-    async def changes_there(context: Any, node: Any) -> tuple[bool, bool]:
+    async def changes_there(context: Any, node: Any, *, is_new: bool) -> tuple[bool, bool]:
         return False, False
 
     put(op_rows, "end_move", lambda conn, ino, due_ns: op_rows.delete_waiting(conn, ino, "move"))

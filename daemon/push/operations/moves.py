@@ -49,9 +49,9 @@ async def _move(context: PushContext, task: queue.Task) -> None:
     await _other_move_ended(context, node)
     name = naming.remote_name(node)
     is_renamed, is_moved = name != node.base_name, parent.remote_id != node.base_parent
-    is_back = not is_renamed and not is_moved
-    if task.op.attempts and (is_back or (task.op.revision and not (is_renamed and is_moved))):
-        was_renamed, was_moved = await _changes_there(context, node)
+    if task.op.attempts and not (is_renamed and is_moved):
+        is_new = bool(task.op.revision) or not (is_renamed or is_moved)
+        was_renamed, was_moved = await _changes_there(context, node, is_new=is_new)
         is_renamed, is_moved = is_renamed or was_renamed, is_moved or was_moved
     if not is_renamed and not is_moved:
         await context.db.write(lambda conn: queue.finish(conn, task.op))
@@ -108,14 +108,16 @@ async def _look_at(context: PushContext, node: Node) -> None:
         return  # the next attempt meets that, too
 
 
-async def _changes_there(context: PushContext, node: Node) -> tuple[bool, bool]:
-    """Whether the item has another name, and another folder, than it last had: an attempt without an answer
-    may have changed them, before the item got another place here, or the former one back."""
+async def _changes_there(context: PushContext, node: Node, *, is_new: bool) -> tuple[bool, bool]:
+    """Whether an attempt without an answer may have given the item another name, and another folder, than it
+    last had: one to a place where it is not to be any more (`is_new`: it has got another one here since), or
+    to a temporary name."""
     try:
         theirs = remote_from_item(await context.get(node.kind, node.remote_id or ""))
     except errors.NotFound:
         return False, False
-    return theirs.name != node.base_name, theirs.parent_id != node.base_parent
+    is_ours = is_new or theirs.name.startswith(ASIDE_PREFIX)
+    return is_ours and theirs.name != node.base_name, is_ours and theirs.parent_id != node.base_parent
 
 
 async def _taken_back(context: PushContext, task: queue.Task) -> bool:

@@ -5,6 +5,7 @@ import pytest
 import trio
 import trio.testing
 
+from cmsfs.vfs.tree.renaming import EXCHANGE
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.network import Network
 
@@ -208,6 +209,29 @@ async def test_another_change_of_place_after_one_without_an_answer_leaves_nothin
     assert sorted(await other.paths()) == sorted({then, "folder/"})
     await drive.read(then)
     assert drive.ops() == []
+
+
+async def test_temporary_name_without_an_answer_goes_though_nothing_waits_for_it_any_more(
+    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two files that change places got it, and then the other one goes elsewhere."""
+    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", LATER)
+    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", LATER)
+    for name in ("one", "two"):
+        await drive.mkdir(name)
+        await drive.write(f"{name}/f", name.encode())
+    await drive.sync()
+    network.lose_answer("PUT", "/files/")
+    await drive.rename("one/f", "two/f", EXCHANGE)
+    await failed(drive, 1)
+    (aside,) = [path for path in await other.paths() if ".cmsfs-aside-" in path]
+    folder = aside.partition("/")[0]  # the file that got it goes to the other folder
+    await drive.rename(f"{folder}/f", "f")
+    await drive.agents.push.retry_all()
+    await drive.sync()
+    there = "one" if folder == "two" else "two"
+    assert sorted(await other.paths()) == sorted(["f", "one/", "two/", f"{there}/f"])
+    assert await drive.names(there) == ["f"]
 
 
 @pytest.mark.parametrize("when", ["before its answer is lost", "after its answer was lost"])
