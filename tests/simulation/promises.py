@@ -228,10 +228,10 @@ class Promises:
         the trash."""
         removed = await kernel.unlink(path)
         node = tree.find(self.machine.agents.state.db, removed)
-        # One with unsent bytes is not another's.
-        is_clean = node is not None and node.draft is None and node.sha1 == node.base_sha1
-        if node is not None and is_clean and node.base_sha1 not in (None, sha1(before)):
-            self.ledger.thrown_away.add(node.base_sha1)
+        # One with unsent bytes is not another's.  A backup has no item any more.
+        is_clean = node is not None and node.draft is None and node.base_sha1 in (None, node.sha1)
+        if node is not None and is_clean and node.sha1 not in (None, sha1(before)):
+            self.ledger.thrown_away.add(node.sha1)
 
     def _note_thrown_away(self, path: str) -> None:
         """Note what a rename to this path has replaced, and is then in the trash: it may be a file that a
