@@ -2,7 +2,9 @@
 
 import errno
 import os
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import trio
@@ -10,6 +12,7 @@ import trio
 from cmsfs import errors
 from cmsfs.models import wire_names
 from cmsfs.replica import tree
+from cmsfs.replica.nodes import Ino
 from daemon.fetch import block_download
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import Ledger, sha1
@@ -25,6 +28,8 @@ _REPLACED = """
   SELECT node.base_sha1 FROM node JOIN op ON op.ino = node.ino
   WHERE op.kind = 'trash' AND node.parent IS NULL AND node.base_key = ? AND node.base_sha1 IS NOT NULL
 """
+
+_CALLED = "SELECT ino FROM node WHERE kind = 'file' AND parent IS NOT NULL AND name_key = ?"
 
 
 def path_of(number: int) -> str:
@@ -224,14 +229,20 @@ class Promises:
         self._record_replaced(path, before)
 
     async def _unlink(self, kernel: Kernel, path: str, before: bytes) -> None:
-        """Remove a name whose file had these bytes.  A file that a remote change gave it meanwhile is then in
-        the trash."""
-        removed = await kernel.unlink(path)
-        node = tree.find(self.machine.agents.state.db, removed)
-        # One with unsent bytes is not another's.  A backup has no item any more.
-        is_clean = node is not None and node.draft is None and node.base_sha1 in (None, node.sha1)
-        if node is not None and is_clean and node.sha1 not in (None, sha1(before)):
-            self.ledger.thrown_away.add(node.sha1)
+        """Remove a name whose file had these bytes.  A file that a remote change gave it meanwhile, or before
+        and the kernel has not heard of it, is then in the trash."""
+        key = wire_names.name_key(path.rpartition("/")[2])
+        called: set[Ino] = set()
+        with suppress(sqlite3.ProgrammingError):  # the process has died: then nothing is removed
+            called.update(row["ino"] for row in self.machine.agents.state.db.rows(_CALLED, key))
+        called.add(await kernel.unlink(path))
+        for ino in called:
+            node = tree.find(self.machine.agents.state.db, ino)
+            # One with unsent bytes is not another's.  A backup has no item any more.
+            if node is None or node.parent is not None or node.draft is not None:
+                continue
+            if node.base_sha1 in (None, node.sha1) and node.sha1 not in (None, sha1(before)):
+                self.ledger.thrown_away.add(node.sha1)
 
     def _note_thrown_away(self, path: str) -> None:
         """Note what a rename to this path has replaced, and is then in the trash: it may be a file that a
