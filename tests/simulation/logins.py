@@ -5,13 +5,13 @@ not used until it expired: the user logs in again.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import httpx
 import trio
 
-from cmsfs import config
+from cmsfs import config, errors
 from cmsfs.auth import bearer, token_refresh, token_store
 from cmsfs.client import session
 from cmsfs.runtime import clock
@@ -87,7 +87,9 @@ class Login:
                 await health.changed()
             await trio.sleep(NOTICED_SECONDS)
             if health.is_refused:
-                await self.log_in()
+                # The daemon may wait for an answer to its last refresh: then the user tries again.
+                with suppress(errors.TokensLocked):
+                    await self.log_in()
 
     @asynccontextmanager
     async def client(
