@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from cmsfs.journal import ops
+from cmsfs.replica import inodes, tree
 from cmsfs.replica import naming as replica_naming
-from cmsfs.replica import tree
 from cmsfs.replica.nodes import Ino, Node, NodeKind
 from cmsfs.replica.rows import node_rows
 from cmsfs.vfs import errno_map
@@ -81,10 +81,14 @@ def apply(
     if target is not None:
         tree.detach(conn, target.ino)
         save_patterns.replace(conn, node, target, due_ns=due_ns, was_born_here=was_born_here)
+    is_fresh = inodes.is_fresh(conn, node)
     if node.parent == call.parent:
         node_rows.rename(conn, node.ino, call.name)
     else:
         tree.place(conn, node.ino, call.parent, call.name)
+    if is_fresh:
+        # The program may mean another file, also by the name that it chose: a backup, which it removes next.
+        inodes.note_fresh(conn, node.ino)
     # It may have taken the target's identity.
     placed = node._replace(parent=new.ino, name=call.name) if target is None else tree.get(conn, node.ino)
     local_files.update_locality(conn, local_names, placed, new, due_ns=due_ns)
@@ -135,9 +139,12 @@ def _exchange(
     local_files.check_stays_reachable(conn, target, nodes.old)
     _check_stays_link(node, call.name)
     _check_stays_link(target, call.old_name)
+    fresh = [one.ino for one in (node, target) if inodes.is_fresh(conn, one)]
     tree.detach(conn, node.ino)
     tree.place(conn, target.ino, call.old_parent, call.old_name)
     tree.place(conn, node.ino, call.parent, call.name)
+    for ino in fresh:
+        inodes.note_fresh(conn, ino)
     for ino, folder in ((node.ino, nodes.new), (target.ino, nodes.old)):
         local_files.update_locality(conn, local_names, tree.get(conn, ino), folder, due_ns=due_ns)
         ops.record_move(conn, tree.get(conn, ino), due_ns=due_ns)

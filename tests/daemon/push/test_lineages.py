@@ -285,3 +285,25 @@ async def test_version_that_arrives_after_its_folder_came_back_from_the_trash_st
     await drive.poll()
     assert await other.versions(file) == 2
     assert await other.read("f") == await drive.read("docs/f") == b"new\n"
+
+
+@pytest.mark.parametrize("backup", [True, False])
+async def test_unsent_contents_are_kept_when_a_program_moves_a_name_that_it_takes_for_another_file_s(
+    starting: Starting, other: Remote, *, backup: bool
+) -> None:
+    """The kernel has not heard yet that the file is called so; the program removes what it has moved."""
+    number = await other.file("ours", b"one")
+    async with starting(agents=("fs",)) as drive:
+        ino = await drive.ino("ours")
+        await drive.poll()
+        await other.client.items.update("file", number, name="name")
+        await drive.poll()
+        opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
+        await drive.fs.write(opened.fh, 0, b"unsent")
+        await close(drive, opened)
+        moved = "name~" if backup else "other"
+        await drive.fs.rename(ROOT, "name", ROOT, moved, 0)
+        await drive.fs.unlink(ROOT, moved)
+        (copy,) = await drive.names()
+        assert CONFLICT_MARK in copy
+        assert await drive.read(copy) == b"unsent"
