@@ -28,11 +28,14 @@ async def removal_ended(context: PushContext, push: Dispatcher, item: Remote, *,
     return await push.until(has_ended, seconds=seconds)
 
 
-async def looked_at(context: PushContext, item: Remote) -> Remote:
-    """Return an item as the service has it now; as it was, if the service does not say so soon."""
+async def looked_at(context: PushContext, item: Remote) -> Remote | None:
+    """Return an item as the service has it now, None: not any more; as it was, if the service does not say so
+    soon."""
     with trio.move_on_after(LOOK_SECONDS):
         try:
             return remote_from_item(await context.get(item.kind, item.id))
+        except errors.NotFound:
+            return None
         except errors.CmsfsError:
             pass
     return item
@@ -53,6 +56,7 @@ async def arrived(context: PushContext, item: Remote, *, chosen: Ino | None = No
             inodes.note_chosen(conn, node.ino)
 
     await context.remote_updates.apply([item.item], note=note, is_answer=True)
+    await context.remote_updates.follow_deletion(item.item)
     node = tree.find_remote(context.db, item.kind, item.id)
     if is_folder and node is not None and node.parent is not None:
         context.hydrator.list_soon(node.ino)

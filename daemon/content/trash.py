@@ -197,7 +197,7 @@ class RemoteTrash:
         except BaseException:
             # It may have been restored without an answer: then it is to be seen before its name is used.
             with trio.CancelScope(shield=True):
-                if (now := await looked_at(self.context, item)) is not item:
+                if (now := await looked_at(self.context, item)) is not None and now is not item:
                     await arrived(self.context, now)
             raise
         if answer.parent_id == folder.remote_id:
@@ -210,9 +210,9 @@ class RemoteTrash:
         except BaseException:
             # Wherever it is now, there it is to be seen: it may have been moved without an answer.
             with trio.CancelScope(shield=True):
-                now = await looked_at(self.context, answer)
-                await self._arrived(now, None)
-            if now.parent_id != folder.remote_id:
+                if (now := await looked_at(self.context, answer)) is not None:
+                    await self._arrived(now, None)
+            if now is not None and now.parent_id != folder.remote_id:
                 log.warning("it was restored to its original folder, and could not be moved from there")
             raise
         return await self._arrived(moved, folder)

@@ -250,7 +250,7 @@ class RemoteUpdates:
         self.publish(found)
         await self.follow_deletion(item)
 
-    async def follow_deletion(self, item: items.Item) -> None:
+    async def follow_deletion(self, item: items.Item | entries.Entry) -> None:
         """Remove an item that an answer to us told of, if its deletion was reported before that arrived."""
         one = remote_from_item(item)
         key = (one.kind, one.id)

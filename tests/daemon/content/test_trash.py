@@ -155,6 +155,31 @@ async def test_what_is_being_deleted_is_not_restored_before_that_is_answered(
     assert await drive.names() == await other.paths() == ["g"]
 
 
+async def test_what_is_purged_while_it_is_restored_is_gone(
+    drive: Drive, other: Remote, bin_: Bin, network: Network, expect_log: ExpectLog
+) -> None:
+    """And nobody has told the drive so far."""
+    expect_log("no longer in the trash")
+    number = await other.file("f", b"one")
+    await other.folder("d")
+    await drive.unlink("f")
+    await drive.sync()
+    restored, answered = network.gate("POST", f"/files/{number}")
+
+    async def restore() -> None:
+        with fails(errno.ENOENT):
+            await bin_.out("f", "d/f")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(restore)
+        await restored.wait()
+        await other.client.items.delete("file", number)
+        await other.client.items.purge("file", number)
+        answered.set()
+    assert await drive.names("d") == []
+    assert await drive.names() == ["d"]
+
+
 async def test_folder_restore_includes_contents(drive: Drive, other: Remote, bin_: Bin):
     docs = await other.folder("docs")
     await other.file("a.txt", b"one", await other.folder("deep", docs))
