@@ -57,7 +57,7 @@ def test_reads_from_memory_do_not_depend_on_the_machine(tmp_path: Path, is_warm:
 
 
 def test_a_client_that_overwrites_what_it_has_not_seen_is_found() -> None:
-    assert "unseen: " in run("--seed", 12, "--stories", 1, "--plant", "no_if_match", is_found=True)
+    assert "unseen: " in run("--seed", 12, "--stories", 20, "--plant", "no_if_match", is_found=True)
 
 
 def test_a_story_that_does_not_end_prints_where_it_is() -> None:
@@ -80,7 +80,7 @@ def test_a_story_that_does_not_end_prints_where_it_is() -> None:
 
 
 def test_a_folder_that_comes_back_where_it_was_made_anew_is_lived_through() -> None:
-    output = run("--seed", 46, "--stories", 1, "--plant", "early_children_collide", is_found=True)
+    output = run("--seed", 95, "--stories", 100, "--plant", "early_children_collide", is_found=True)
     assert "logged unexpected error" in output
 
 
