@@ -1,5 +1,7 @@
 """Push: requests whose answers are missing, and that are sent again or not needed any more."""
 
+from typing import Any
+
 import httpx
 import pytest
 import trio
@@ -142,73 +144,57 @@ async def test_folder_that_appears_before_it_is_asked_for_is_not_asked_for(
     assert await other.paths() == ["d/"]
 
 
-@pytest.mark.parametrize("when", ["before its answer is lost", "after its answer was lost"])
-@pytest.mark.parametrize("how", ["renamed", "moved"])
-async def test_change_of_place_without_an_answer_that_is_taken_back_is_taken_back_at_the_service(
-    drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch, when: str, how: str
-) -> None:
+@pytest.fixture
+def moved_twice(drive: Drive, other: Remote, network: Network, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`await moved_twice(first, then, when)`: a file "f" gets two places one after the other, and is synced;
+    the answer to the first change is lost."""
     monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", LATER)
     monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", LATER)
-    await drive.write("f", b"x")
-    await drive.mkdir("folder")
-    await drive.sync()
-    there = "g" if how == "renamed" else "folder/f"
-    arrived, go = network.gate("PUT", "/files/", before=True)
-    network.lose_answer("PUT", "/files/")
-    await drive.rename("f", there)
-    with trio.fail_after(20):
-        await arrived.wait()
-    if when.startswith("before"):
-        await drive.rename(there, "f")
-    go.set()
-    await failed(drive, 1)
-    assert there in await other.paths()
-    if when.startswith("after"):
-        await drive.rename(there, "f")
-    await drive.agents.push.retry_all()
-    await drive.sync()
-    await drive.poll()
-    await drive.sync()
+
+    async def move(first: str, then: str, when: str) -> None:
+        await drive.write("f", b"x")
+        await drive.mkdir("folder")
+        await drive.sync()
+        arrived, go = network.gate("PUT", "/files/", before=True)
+        network.lose_answer("PUT", "/files/")
+        await drive.rename("f", first)
+        with trio.fail_after(20):
+            await arrived.wait()
+        if when.startswith("before"):
+            await drive.rename(first, then)
+        go.set()
+        await failed(drive, 1)
+        assert first in await other.paths()
+        if when.startswith("after"):
+            await drive.rename(first, then)
+        await drive.agents.push.retry_all()
+        await drive.sync()
+        await drive.poll()
+        await drive.sync()
+        assert await drive.read(then) == b"x"
+        assert drive.ops() == []
+
+    return move
+
+
+@pytest.mark.parametrize("when", ["before its answer is lost", "after its answer was lost"])
+@pytest.mark.parametrize("there", ["g", "folder/f"])
+async def test_change_of_place_without_an_answer_that_is_taken_back_is_taken_back_at_the_service(
+    drive: Drive, other: Remote, moved_twice: Any, when: str, there: str
+) -> None:
+    await moved_twice(there, "f", when)
     assert sorted(await drive.names()) == ["f", "folder"]
     assert sorted(await other.paths()) == ["f", "folder/"]
-    assert drive.ops() == []
 
 
 @pytest.mark.parametrize("when", ["before its answer is lost", "after its answer was lost"])
 @pytest.mark.parametrize(("first", "then"), [("g", "folder/f"), ("folder/f", "g")])
 async def test_another_change_of_place_after_one_without_an_answer_leaves_nothing_of_that(
-    drive: Drive,
-    other: Remote,
-    network: Network,
-    monkeypatch: pytest.MonkeyPatch,
-    when: str,
-    first: str,
-    then: str,
+    other: Remote, moved_twice: Any, when: str, first: str, then: str
 ) -> None:
     """Renamed, and moved under its old name instead; or the other way round."""
-    monkeypatch.setattr("daemon.push.context.FIRST_WAIT_SECONDS", LATER)
-    monkeypatch.setattr("daemon.push.context.LONGEST_WAIT_SECONDS", LATER)
-    await drive.write("f", b"x")
-    await drive.mkdir("folder")
-    await drive.sync()
-    arrived, go = network.gate("PUT", "/files/", before=True)
-    network.lose_answer("PUT", "/files/")
-    await drive.rename("f", first)
-    with trio.fail_after(20):
-        await arrived.wait()
-    if when.startswith("before"):
-        await drive.rename(first, then)
-    go.set()
-    await failed(drive, 1)
-    assert first in await other.paths()
-    if when.startswith("after"):
-        await drive.rename(first, then)
-    await drive.agents.push.retry_all()
-    await drive.sync()
-    await drive.poll()
+    await moved_twice(first, then, when)
     assert sorted(await other.paths()) == sorted({then, "folder/"})
-    await drive.read(then)
-    assert drive.ops() == []
 
 
 async def test_temporary_name_without_an_answer_goes_though_nothing_waits_for_it_any_more(
