@@ -12,6 +12,7 @@ from cmsfs import config
 from cmsfs.replica.naming import CONFLICT_MARK
 from cmsfs.replica.nodes import ROOT
 from cmsfs.vfs.tree.attributes import OpenResult
+from cmsfs.vfs.tree.renaming import EXCHANGE
 from tests.support.daemon_drive import Drive, Remote, Starting
 from tests.support.log_watch import ExpectLog
 from tests.support.network import Network
@@ -287,9 +288,9 @@ async def test_version_that_arrives_after_its_folder_came_back_from_the_trash_st
     assert await other.read("f") == await drive.read("docs/f") == b"new\n"
 
 
-@pytest.mark.parametrize("backup", [True, False])
+@pytest.mark.parametrize("how", ["backup", "rename", "exchange", "exchange back"])
 async def test_unsent_contents_are_kept_when_a_program_moves_a_name_that_it_takes_for_another_file_s(
-    starting: Starting, other: Remote, *, backup: bool
+    starting: Starting, other: Remote, how: str
 ) -> None:
     """The kernel has not heard yet that the file is called so; the program removes what it has moved."""
     number = await other.file("ours", b"one")
@@ -301,8 +302,14 @@ async def test_unsent_contents_are_kept_when_a_program_moves_a_name_that_it_take
         opened = await drive.fs.open(ino, os.O_WRONLY | os.O_TRUNC)
         await drive.fs.write(opened.fh, 0, b"unsent")
         await close(drive, opened)
-        moved = "name~" if backup else "other"
-        await drive.fs.rename(ROOT, "name", ROOT, moved, 0)
+        moved = "name~" if how == "backup" else "other"
+        if how.startswith("exchange"):
+            await drive.write(moved, b"another")
+            places = ("name", moved) if how == "exchange" else (moved, "name")
+            await drive.rename(*places, EXCHANGE)
+            await drive.unlink("name")
+        else:
+            await drive.rename("name", moved)
         await drive.fs.unlink(ROOT, moved)
         (copy,) = await drive.names()
         assert CONFLICT_MARK in copy
