@@ -145,6 +145,7 @@ class Answers:
 
     @answers(control.Retry)
     async def retry(self, path: str | None) -> None:
+        self.health.asked_for()
         await (self.push.retry_all() if path is None else self.push.retry(path))
 
     @answers(control.Discard)

@@ -8,7 +8,8 @@ from cmsfs.journal import queue
 from cmsfs.models import wire_names
 from cmsfs.replica import naming, tree
 from cmsfs.replica.nodes import ROOT
-from tests.simulation import judge, narrow, second_account, wire
+from daemon.core.health import LONGEST_PROBE_SECONDS
+from tests.simulation import judge, logins, narrow, second_account, wire
 from tests.simulation.machines import Machine
 from tests.simulation.wire import NetworkConditions
 from tests.simulation.world import acting
@@ -23,6 +24,10 @@ RETRY_SECONDS = 20.0
 
 # When requests that were silent at the end of the faults have failed, too.
 SILENCE_SECONDS = wire.SILENT_SECONDS + 5.0
+
+# When a drive whose refresh of the tokens was silent, too, has noticed that its login has ended, and its user
+# has logged in again.
+LOGIN_SECONDS = LONGEST_PROBE_SECONDS * 1.3 + logins.NOTICED_SECONDS + RETRY_SECONDS
 
 # Drives poll by search no more often than this: nothing but idle polls would be left to do.
 PEACE_POLL_SECONDS = 30.0
@@ -86,6 +91,8 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
                 # Operations with a long backoff may have failed once more.
                 await machine.agents.retry(None)
                 await judge.confirm_missing(sim, machine, may_fail=True)
+    if any(machine.login and not machine.agents.health.can_ask for machine in sim.machines):
+        await trio.sleep(LOGIN_SECONDS)
     await trio.sleep(PEACE_SECONDS - QUIET_SECONDS - SILENCE_SECONDS)
     for machine in sim.machines:
         with acting(machine.name):
