@@ -148,16 +148,25 @@ class RemoteUpdates:
         # attempt created it, which the push expects.  Nor can an answer contain it: that is about an item
         # known by its ID.
         making = set() if is_answer else self.creations.places | in_flight.places(self._db)
-        remotes, waiting, not_here = self._sorted(
-            found, making, is_listing=generation is not None, believed=believed or {}
-        )
+        remotes, waiting, not_here = self._sorted(found, making)
         left_out: list[Remote] = []
+        here: list[Remote] = []
         outdated: list[ItemKey] = []
 
         def txn(conn: Connection) -> list[changes.Change]:
             if settled:
                 local_work.end_deferral(conn, settled)
-            for one in waiting:
+
+            # Not before: a deletion may have been committed while this transaction waited.
+            def is_current(one: Remote) -> bool:
+                is_outdated = (
+                    self.deleted and self._is_from_before_deletion(conn, one, believed or {})
+                ) or self._is_from_before_removal(conn, one, generation, removals)
+                if is_outdated:
+                    outdated.append((one.kind, one.id))
+                return not is_outdated
+
+            for one in filter(is_current, waiting):
                 if local_work.defer_longer(conn, one.kind, one.id, one.sequence):
                     continue
                 key = wire_names.name_key(one.name)
@@ -168,12 +177,7 @@ class RemoteUpdates:
                     ),
                 )
             number = kv_store.generation(conn) if generation is None else generation
-            here = []
-            for one in remotes:
-                if self._is_from_before_removal(conn, one, generation, removals):
-                    outdated.append((one.kind, one.id))
-                else:
-                    here.append(one)
+            here.extend(filter(is_current, remotes))
             # A listing may be older than the known state; such items are requested.
             take = functools.partial(
                 apply_remote.apply, generation=number, is_listing=generation is not None, believed=believed
@@ -190,7 +194,7 @@ class RemoteUpdates:
 
         made = await self._db.write(txn)
         for watch in self._watches:
-            watch.update((one.kind, one.id) for one in remotes)
+            watch.update((one.kind, one.id) for one in here)
         if generation is not None:
             # Not in the transaction, whose thread would race with who asks for them.
             self._disputed.update(dict.fromkeys(outdated))
@@ -274,12 +278,7 @@ class RemoteUpdates:
         self.happenings.look_for_conflicts(found)
 
     def _sorted(
-        self,
-        found: Sequence[items.Item | entries.Entry],
-        making: Set[Place],
-        *,
-        is_listing: bool,
-        believed: apply_remote.Believed,
+        self, found: Sequence[items.Item | entries.Entry], making: Set[Place]
     ) -> tuple[list[Remote], list[Remote], list[Remote]]:
         """Split items into those to apply now, those to defer as possibly our own, and those that cannot be
         stored."""
@@ -293,22 +292,20 @@ class RemoteUpdates:
                 continue
             if self.misfits.known:
                 self.misfits.known.pop((one.kind, one.id), None)
-            if self.deleted and self._is_from_before_deletion(one, believed):
-                if is_listing:
-                    self._disputed[one.kind, one.id] = None
-                continue
             is_ours = (making and self._is_ours(one, making)) or (self._moving and self._is_passing(one))
             (later if is_ours else now).append(one)
         return now, later, never
 
-    def _is_from_before_deletion(self, one: Remote, believed: apply_remote.Believed) -> bool:
+    def _is_from_before_deletion(
+        self, conn: Connection, one: Remote, believed: apply_remote.Believed
+    ) -> bool:
         """A row that is still there has the sequence of its deletion, with which the merge compares.
 
         The row may have gone during a request for the item, whose answer is `believed` as before.
         """
         key = (one.kind, one.id)
         is_before = self.deleted.is_later(key, max(one.sequence, believed.get(key, -1)))
-        return is_before and tree.find_remote(self._db, one.kind, one.id) is None
+        return is_before and tree.remote_at(conn, one.kind, one.id) is None
 
     def _is_from_before_removal(
         self, conn: Connection, one: Remote, generation: int | None, removals: int | None

@@ -1,7 +1,10 @@
 """An item that is deleted before the answer to a request of ours about it arrives is gone here, too."""
 
+import threading
+
 import pytest
 import trio
+import trio.testing
 
 from cmsfs.replica import kv_store
 from cmsfs.replica.nodes import NodeKind
@@ -137,3 +140,25 @@ async def test_a_look_before_a_deletion_does_not_bring_back_what_was_found_gone_
         while await drive.names():
             await drive.agents.deferred_updates.settle()
     assert drive.ops() == []
+
+
+async def test_a_deletion_committed_while_an_older_answer_waits_to_be_applied_holds(
+    drive: Drive, other: Remote
+) -> None:
+    await drive.names()
+    await other.file("f", b"theirs")
+    shown = await other.find("f")
+    updates, gate = drive.agents.remote_updates, threading.Event()
+    try:
+        async with trio.open_nursery() as nursery:
+            for task in (
+                lambda: drive.db.write(lambda _: gate.wait()),
+                lambda: updates.apply([], [RemovedItem(NodeKind.FILE, shown.id, 1)]),
+                lambda: updates.apply([shown]),
+            ):
+                nursery.start_soon(task)
+                await trio.testing.wait_all_tasks_blocked()
+            gate.set()
+    finally:
+        gate.set()
+    assert await drive.names() == []
