@@ -14,8 +14,8 @@ from sqlite3 import Connection
 
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
-from cmsfs.replica.merge import deletions
-from cmsfs.replica.nodes import ROOT, Ino, NodeKind
+from cmsfs.replica.merge import deletions, local_work
+from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
 from cmsfs.replica.sharing import shares
 
 
@@ -139,7 +139,10 @@ def remove(conn: Connection, inos: Iterable[Ino], generation: int) -> list[Chang
     for _, ino in sorted(depths, reverse=True):
         node = tree.find_at(conn, ino)
         # Another update may have removed it since the comparison.
-        if node is None or not _is_unseen(conn, ino, generation) or _holds_remote(conn, ino):
+        if node is None or not _is_unseen(conn, ino, generation):
+            continue
+        if _holds_remote(conn, ino):
+            _ask_later(conn, node)
             continue
         top = shares.top(conn, ino)
         is_lost = top is not None and (top.is_lost or _is_unseen(conn, top.ino, generation))
@@ -166,10 +169,25 @@ def _holds_remote(conn: Connection, ino: Ino) -> bool:
     """Whether this folder contains an item that, as far as known, the service has there.
 
     Then the service has the folder, too, unless the item has left it by now, which its own update will
-    report.
+    report (`_ask_later`).
     """
     sql = (
         "SELECT 1 FROM node AS n JOIN node AS p ON p.ino = n.parent"
         " WHERE n.parent = ? AND n.remote_id IS NOT NULL AND n.base_parent = p.remote_id LIMIT 1"
     )
     return conn.execute(sql, (ino,)).fetchone() is not None
+
+
+def _ask_later(conn: Connection, folder: Node) -> None:
+    """Have a missing folder asked for again, when the updates of the items that it still contains, which were
+    deferred, have moved these out of it.  Without any, the service shows something in it, and has it, too."""
+    rows = conn.execute(
+        "SELECT coalesce(d.ino, n.ino) AS ino, d.remote_id IS NULL AS is_here FROM node AS n"
+        " LEFT JOIN doubt AS d ON d.kind = n.kind AND d.remote_id = n.remote_id"
+        " WHERE n.parent = ? AND n.base_parent = ? AND n.remote_id IS NOT NULL"
+        " ORDER BY EXISTS (SELECT 1 FROM op WHERE op.ino = coalesce(d.ino, n.ino)) DESC",
+        (folder.ino, folder.remote_id),
+    ).fetchall()
+    if folder.remote_id is not None and not any(row["is_here"] for row in rows):
+        update = local_work.DeferredUpdate(folder.kind, folder.remote_id, local_work.ANYHOW, rows[0]["ino"])
+        local_work.defer(conn, update)

@@ -26,9 +26,9 @@ async def mkdir(context: PushContext, task: queue.Task) -> None:
     parent = task.parent
     await inflight_recovery.before_create(context, task)
     node = tree.find(context.db, task.op.ino)
-    if node is None or node.remote_id is not None or node.parent is None:
+    if node is None or not _is_needed(node):
         # Renaming and deleting it are separate operations.
-        await context.db.write(lambda conn: queue.finish(conn, task.op))
+        await context.db.write(lambda conn: _end_unneeded(conn, task))
         return
     assert parent is not None
     assert parent.remote_id is not None
@@ -48,6 +48,19 @@ async def mkdir(context: PushContext, task: queue.Task) -> None:
         else:
             crashpoints.reached(Point.MKDIR_SENT)
             await _done(context, task, answer, found=False)
+
+
+def _is_needed(node: Node) -> bool:
+    return node.remote_id is None and node.parent is not None
+
+
+def _end_unneeded(conn: Connection, task: queue.Task) -> None:
+    """End the creation, unless the folder was deleted at the service since it was looked at."""
+    now = tree.find_at(conn, task.op.ino)
+    if now is None or not _is_needed(now):
+        queue.finish(conn, task.op)
+    else:
+        queue.give_back(conn, task.op, not_before_ns=0)
 
 
 async def _name_in_use(context: PushContext, task: queue.Task, error: errors.Conflict) -> None:

@@ -70,9 +70,7 @@ async def upload(context: PushContext, task: queue.Task) -> None:
         return
     context.blocks.open(node.sha1, node.size)
     try:
-        path = context.blocks.checked_file(node.sha1)
-        if path is None:
-            path = await context.blocks.complete_path(node.sha1)
+        path = context.blocks.checked_file(node.sha1) or await context.blocks.complete_path(node.sha1)
         if node.remote_id is None:
             await _send_new(context, task, node, path)
         else:
@@ -186,14 +184,16 @@ async def _look_again(context: PushContext, task: queue.Task) -> None:
 
 
 async def _finish_unchanged(context: PushContext, task: queue.Task, node: Node) -> None:
-    """Finish a file whose new contents equal the service's; at most its time changed."""
+    """Finish a file whose contents equal the service's, if it is still there; at most its time changed."""
     sha1 = node.sha1
     assert sha1 is not None
 
     def txn(conn: Connection) -> bool:
-        row = conn.execute("SELECT item FROM node WHERE ino = ?", (node.ino,)).fetchone()
-        known = row["item"]
-        done = queue.finish(conn, task.op)
+        row = conn.execute("SELECT item, remote_id FROM node WHERE ino = ?", (node.ino,)).fetchone()
+        if row is None or row["remote_id"] != node.remote_id:
+            queue.give_back(conn, task.op, not_before_ns=0)
+            return False
+        done, known = queue.finish(conn, task.op), row["item"]
         if done and known and not apply_remote.same_time(node.mtime_ns, remote_mtime_ns(known)):
             ops.record_touch(conn, node.ino, due_ns=clock.time_ns())
         return sealing.release_content(conn, sha1)

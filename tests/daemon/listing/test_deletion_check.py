@@ -11,6 +11,7 @@ from cmsfs.replica import kv_store, tree
 from cmsfs.replica.merge import mass_deletions
 from cmsfs.replica.nodes import ROOT, NodeKind
 from cmsfs.sqlite import Connection
+from cmsfs.vfs.tree.attributes import SetAttr
 from daemon.listing import deletion_check
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.log_watch import ExpectLog
@@ -244,3 +245,24 @@ async def test_file_changed_in_a_folder_that_comes_back_and_goes_again(drive: Dr
     )
     assert drive.agents.state.db.rows(f"{lost} WHERE folder.ino > 2") == []
     assert await drive.names("docs") == []
+
+
+async def test_a_folder_goes_once_what_was_moved_out_of_it_has_left_it_here(
+    drive: Drive, other: Remote
+) -> None:
+    """A program's new version is asked for before it is applied: until then it keeps its place."""
+    folder = await other.folder("d", parent=(inner := await other.folder("c")))
+    program = await other.file("program", b"old", parent=folder)
+    assert await drive.names("c/d") == ["program"]
+    await drive.fs.setattr(await drive.ino("c/d/program"), SetAttr(mode=0o755), None)
+    await drive.sync()
+    await drive.poll()
+    await other.write(program, b"new")
+    await other.client.items.update("file", program, parent_id="0")
+    await other.client.items.delete("folder", inner, recursive=True)
+    # The events are not kept for as long as this machine slept.
+    await drive.db.write(lambda conn: kv_store.put(conn, kv_store.EVENTS_READ_AT, "1000"))
+    await drive.agents.reconciler.once(full=True)
+    await drive.poll()
+    assert await drive.names() == ["program"]
+    assert await drive.read("program") == b"new"
