@@ -10,19 +10,21 @@ from cmsfs.replica.nodes import Node
 from cmsfs.sqlite import Database
 
 
-def find(db: Database, sha1: str) -> tuple[str, str | None] | None:
-    """Return id and version of an item at the service with this content; None if none is known.
+def find(db: Database, sha1: str, *, besides: str | None = None) -> tuple[str, str | None] | None:
+    """Return id and version of an item at the service with this content, other than the one `besides`; None
+    if none is known.
 
     This includes an item that was replaced and is still to be deleted, and one that has it as an older
     version.
     """
     row = db.row(
         "SELECT remote_id, version FROM node WHERE sha1 = ?1 AND base_sha1 = ?1 AND remote_id IS NOT NULL"
-        "  AND parent IS NOT NULL"
+        "  AND parent IS NOT NULL AND remote_id IS NOT ?2"
         " UNION ALL SELECT remote_id, version FROM node WHERE base_sha1 = ?1 AND parent IS NULL"
-        "  AND base_parent IS NOT NULL AND remote_id IS NOT NULL"
-        " UNION ALL SELECT remote_id, version FROM past WHERE sha1 = ?1 LIMIT 1",
+        "  AND base_parent IS NOT NULL AND remote_id IS NOT NULL AND remote_id IS NOT ?2"
+        " UNION ALL SELECT remote_id, version FROM past WHERE sha1 = ?1 AND remote_id IS NOT ?2 LIMIT 1",
         sha1,
+        besides,
     )
     return (row["remote_id"], row["version"]) if row else None
 

@@ -4,7 +4,7 @@ A file that was changed before all of it was downloaded consists of the change a
 service has.  If somebody deletes it there meanwhile, its contents can no longer be downloaded, and the change
 could not be uploaded.  A change wins over a deletion (`conflicts`), so the item is restored, and the change
 becomes its next version.  So is one whose contents belong to a file with another name by now, as an editor's
-backup, and were removed from this disk.
+backup, and were removed from this disk.  Of one that is gone for good another item may have the contents.
 
 A file that replaced another one, before all of it was downloaded, has the item of that by now: what is
 restored only gives its contents, under a name that nothing has, and is deleted again, as the program wanted.
@@ -86,6 +86,27 @@ async def _check_place(context: PushContext, task: queue.Task, node: Node) -> No
         raise errors.Conflict(
             409, conflicts.NAME_IN_USE, "The name is in use.", context_info={"conflicts": there}
         )
+
+
+async def recover(context: PushContext, task: queue.Task, base: Content | None) -> bool:
+    """Restore the item that has these contents, or download them from another one that has them, too; return
+    whether the upload can go on, as an operation that was put back.  Raises and cancelled: as `restore`."""
+    return await restore(context, task, base) or (
+        base is not None and await _fetched_elsewhere(context, task, base)
+    )
+
+
+async def _fetched_elsewhere(context: PushContext, task: queue.Task, base: Content) -> bool:
+    where = past_versions.find(context.db, base.sha1, besides=base.remote_id)
+    if where is None:
+        return False
+    try:
+        await context.hydrator.blocks(Content(base.sha1, base.size, *where), 0, (base.size - 1) // BLOCK)
+    except OSError as error:
+        log.info("another item that should have the contents of a lost one does not: %s", error)
+        return False
+    await context.db.write(lambda conn: queue.give_back(conn, task.op, not_before_ns=clock.time_ns()))
+    return True
 
 
 async def restore(

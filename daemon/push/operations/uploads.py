@@ -157,7 +157,7 @@ async def _seal(context: PushContext, task: queue.Task, draft_id: int) -> bool:
         )
     except OSError as error:
         if lost_base.is_lost(context, draft, error):
-            if await lost_base.restore(context, task, context.drafts.base(draft)):
+            if await lost_base.recover(context, task, context.drafts.base(draft)):
                 return False
             raise errors.LostBase(f"the base of draft {draft.id}: {error}") from error
         raise

@@ -237,6 +237,23 @@ async def test_file_that_somebody_restores_meanwhile_is_not_held(
     assert (await other.find("file")).id == file
 
 
+async def test_contents_of_a_purged_file_come_from_another_that_has_them(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """As a backup that somebody made of it."""
+    await other.file("copy", CONTENT)
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    await other.client.items.purge("file", file)
+    network.is_down = False
+    await drive.sync()
+    await drive.poll()
+    assert drive.ops() == []
+    assert await other.paths() == await drive.names() == ["copy", "file"]
+    assert await other.read("file") == await drive.read("file") == changed(CONTENT)
+    assert await drive.read("copy") == CONTENT
+
+
 async def test_purged_file_is_held_and_kept(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
