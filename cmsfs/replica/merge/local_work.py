@@ -40,6 +40,13 @@ def has_bytes(conn: Connection, node: Node) -> bool:
     return node.draft is not None or "upload" in tree.pending(conn, node.ino)
 
 
+def has_only_copy(conn: Connection, node: Node) -> bool:
+    """Whether the node has contents that the service does not have: not uploaded yet, or, as those of a
+    backup that is not uploaded, in no version of the file that it is the backup of."""
+    is_backup = bool(node.local) and node.sha1 is not None
+    return has_bytes(conn, node) or (is_backup and not past_versions.is_kept(conn, node.sha1 or ""))
+
+
 def has_unsent_below(conn: Connection, ino: Ino) -> bool:
     """Whether the node, or anything below it, has contents or folders that are not uploaded."""
     for one in tree.subtree(conn, ino):

@@ -29,6 +29,11 @@ def find(db: Database, sha1: str, *, besides: str | None = None) -> tuple[str, s
     return (row["remote_id"], row["version"]) if row else None
 
 
+def is_kept(conn: Connection, sha1: str) -> bool:
+    """Whether the service is known to have these contents as an older version of an item."""
+    return conn.execute("SELECT 1 FROM past WHERE sha1 = ?", (sha1,)).fetchone() is not None
+
+
 def keep(conn: Connection, sha1: str, remote_id: str, version: str | None) -> None:
     """Record that the service has these contents as an older version of this item; something here needs
     them."""

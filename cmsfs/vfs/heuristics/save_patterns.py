@@ -104,7 +104,7 @@ def stepped_aside(conn: Connection, target: Node) -> bool:
     """
     if not inodes.is_fresh(conn, target):
         return False
-    if not local_work.has_bytes(conn, target):
+    if not local_work.has_only_copy(conn, target):
         if not target.is_folder and inodes.is_open(conn, target.ino):
             lineages.displace(conn, target)
         return False

@@ -56,7 +56,7 @@ class Truncations:
 
         def txn(conn: Connection) -> Node | None:
             node = _at_name(conn, ino)
-            if node is None or not inodes.is_fresh(conn, node) or not local_work.has_bytes(conn, node):
+            if node is None or not inodes.is_fresh(conn, node) or not local_work.has_only_copy(conn, node):
                 return None
             if not size:
                 _make_empty(conn, node, changes, due_ns=due)

@@ -314,3 +314,42 @@ async def test_unsent_contents_are_kept_when_a_program_moves_a_name_that_it_take
         (copy,) = await drive.names()
         assert CONFLICT_MARK in copy
         assert await drive.read(copy) == b"unsent"
+
+
+async def test_unsent_contents_are_kept_when_a_program_removes_them_as_its_backup_of_another_file(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """The kernel has not heard yet that the file is called so.  A backup is not uploaded."""
+    number = await other.file("ours", b"one")
+    assert await drive.names() == ["ours"]
+    network.instead = lambda request: httpx.Response(503) if request.method == "POST" else None
+    await drive.write("ours", b"unsent")
+    with trio.fail_after(20):
+        while drive.db.row("SELECT 1 FROM op WHERE attempts > 0") is None:
+            await drive.agents.push._moved.wait()
+    await other.client.items.update("file", number, name="name")
+    await drive.poll()
+    await drive.rename("name", "name~")
+    await drive.write("name", b"saved")
+    await drive.fs.unlink(ROOT, "name~")
+    network.instead = None
+    await drive.sync()
+    (copy,) = [name for name in await drive.names() if name != "name"]
+    assert CONFLICT_MARK in copy
+    assert await drive.read(copy) == b"unsent"
+    assert await drive.read("name") == b"saved"
+
+
+async def test_a_backup_of_a_file_renamed_a_moment_ago_is_no_only_copy(drive: Drive, other: Remote) -> None:
+    number = await other.file("theirs", b"one")
+    assert await drive.names() == ["theirs"]
+    await drive.poll()
+    await other.client.items.update("file", number, name="name")
+    await drive.poll()
+    await drive.rename("name", "name~")
+    await drive.write("name", b"two")
+    await drive.fs.unlink(ROOT, "name~")
+    await drive.sync()
+    assert await other.paths() == await drive.names() == ["name"]
+    assert await other.read("name") == b"two"
+    assert (await other.find("name")).id == number
