@@ -59,6 +59,15 @@ async def changed_offline(drive: Drive, other: Remote, network: Network) -> str:
     return file
 
 
+async def changed_and_purged(drive: Drive, other: Remote, network: Network) -> str:
+    """Change a new file while offline, and purge it there meanwhile; return its id, online again."""
+    file = await changed_offline(drive, other, network)
+    await other.client.items.delete("file", file)
+    await other.client.items.purge("file", file)
+    network.is_down = False
+    return file
+
+
 async def moved_over_another(drive: Drive, other: Remote, network: Network) -> tuple[str, str]:
     """Change a file that somebody deletes, move it over `doc`, and return the ids of both."""
     replaced = await other.file("doc", b"old")
@@ -242,10 +251,7 @@ async def test_contents_of_a_purged_file_come_from_another_that_has_them(
 ) -> None:
     """As a backup that somebody made of it."""
     await other.file("copy", CONTENT)
-    file = await changed_offline(drive, other, network)
-    await other.client.items.delete("file", file)
-    await other.client.items.purge("file", file)
-    network.is_down = False
+    await changed_and_purged(drive, other, network)
     await drive.sync()
     await drive.poll()
     assert drive.ops() == []
@@ -257,10 +263,7 @@ async def test_contents_of_a_purged_file_come_from_another_that_has_them(
 async def test_purged_file_is_held_and_kept(
     drive: Drive, other: Remote, network: Network, expect_log: ExpectLog
 ) -> None:
-    file = await changed_offline(drive, other, network)
-    await other.client.items.delete("file", file)
-    await other.client.items.purge("file", file)
-    network.is_down = False
+    await changed_and_purged(drive, other, network)
     await sync_held(drive, expect_log)
 
 
@@ -269,10 +272,7 @@ async def test_contents_that_another_item_has_are_downloaded_from_there(
 ) -> None:
     """The item with which they were asked for turns out to be deleted during the request."""
     await other.file("copy", CONTENT)
-    file = await changed_offline(drive, other, network)
-    await other.client.items.delete("file", file)
-    await other.client.items.purge("file", file)
-    network.is_down = False
+    file = await changed_and_purged(drive, other, network)
     asked, go_on = network.gate("GET", f"/files/{file}/content")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.sync)
