@@ -326,3 +326,30 @@ async def test_removed_file_is_deleted_in_the_version_that_arrived(
         await drive.poll()
     assert await other.paths() == await drive.names() == []
     assert sent(drive) == 0
+
+
+async def test_a_file_without_an_answer_whose_folder_replaces_the_one_it_was_sent_to(
+    drive: Drive, other: Remote, network: Network
+) -> None:
+    """The folder waits for the one that is deleted, that for the file that may be in it."""
+    await drive.mkdir("p")
+    await drive.mkdir("q")
+    await drive.sync()
+    q = (await other.find("q")).id
+    arrived, go = network.gate("POST", "/files/content", before=True)
+    network.lose_answer("POST", "/files/content")
+    await drive.write("p/b.txt", b"mine")
+    with trio.fail_after(5):
+        await arrived.wait()
+    network.is_down = True
+    go.set()
+    await failed(drive, 1)
+    await drive.rename("p/b.txt", "q/a.txt")
+    await drive.rename("q", "p")
+    network.is_down = False
+    drive.agents.health.asked_for()
+    await drive.sync()
+    assert await other.paths() == ["p/", "p/a.txt"]
+    assert (await other.find("p")).id == q
+    assert await other.read("a.txt") == b"mine"
+    assert network.count("PUT", f"/folders/{q}") < 5
