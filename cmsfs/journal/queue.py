@@ -251,9 +251,10 @@ def waits_for(conn: Connection, op: Op, node: Node, parent: Node | None) -> Ino 
         return parent.ino
     if op.kind is OpKind.UPLOAD and node.remote_id is not None:
         return None
-    # What was sent before without an answer is looked for in its former place, which may wait for that to go.
-    is_sought = op.kind in CREATING_KINDS and in_flight.is_pending(conn, node.ino)
-    found = None if is_sought else move_cycles.moving_above(conn, parent)
+    found = move_cycles.moving_above(conn, parent)
+    if found is not None and op.kind in CREATING_KINDS and in_flight.is_pending(conn, node.ino):
+        # What was sent before without an answer is looked for in its former place, which may wait for that.
+        found = None
     found = found or _holder_of(conn, node, parent)
     # A new item finds out whose it is that has its name, by its contents.
     return _maker_at(conn, node, parent) if found is None and op.kind is OpKind.MOVE else found
