@@ -11,6 +11,7 @@ import trio
 from cmsfs import errors
 from cmsfs.journal import queue
 from cmsfs.replica import inodes, tree
+from cmsfs.replica.merge import local_work
 from cmsfs.replica.nodes import Ino, Node, NodeKind, Remote, remote_from_item
 from daemon.push.context import PushContext
 from daemon.push.dispatcher import Dispatcher
@@ -39,6 +40,19 @@ async def looked_at(context: PushContext, item: Remote) -> Remote | None:
         except errors.CmsfsError:
             pass
     return item
+
+
+async def seen_again(context: PushContext, item: Remote) -> Remote | None:
+    """Look at an item after a request without an answer, and apply it where it is, as far as is known.
+
+    A later state of it may have been reported, as one that cannot be told from ours: then it is not shown
+    where it was before, but by that deferred update.
+    """
+    now = await looked_at(context, item)
+    has_later = local_work.deferred_sequence(context.db, item.kind, item.id) > item.sequence
+    if now is not None and not (now is item and has_later):
+        await arrived(context, now)
+    return now
 
 
 async def arrived(context: PushContext, item: Remote, *, chosen: Ino | None = None) -> Node | None:

@@ -37,7 +37,7 @@ from cmsfs.vfs.ports import AccountPort, TrashPages
 from cmsfs.vfs.tree import naming as vfs_naming
 from cmsfs.vfs.virtual import trash
 from daemon.account import leave
-from daemon.content.arrivals import arrived, looked_at, removal_ended
+from daemon.content.arrivals import arrived, looked_at, removal_ended, seen_again
 from daemon.core.health import Health
 from daemon.push.context import PushContext
 from daemon.push.dispatcher import Dispatcher
@@ -210,9 +210,10 @@ class RemoteTrash:
         except BaseException:
             # Wherever it is now, there it is to be seen: it may have been moved without an answer.
             with trio.CancelScope(shield=True):
-                if (now := await looked_at(self.context, answer)) is not None:
-                    await self._arrived(now, None)
-            if now is not None and now.parent_id != folder.remote_id:
+                now = await seen_again(self.context, answer)
+            if now is answer:
+                log.warning("it was restored to its original folder; whether it was moved is not known yet")
+            elif now is not None and now.parent_id != folder.remote_id:
                 log.warning("it was restored to its original folder, and could not be moved from there")
             raise
         return await self._arrived(moved, folder)
@@ -287,7 +288,8 @@ class RemoteTrash:
 
     async def purge(self, item: Remote) -> None:
         self.context.health.check()
-        self._check_changes(tree.find(self.context.db, ROOT))
+        if (root := tree.find(self.context.db, ROOT)) is not None:
+            permissions.check(root, self.account.rights.on(root), NodeRight.DELETE)
         if not self.is_whole:
             log.warning(
                 "this service's API cannot delete permanently; use its web pages, or wait for it to expire"
@@ -295,10 +297,6 @@ class RemoteTrash:
             raise errno_map.oserror(errno.EOPNOTSUPP, item.name)
         with self.context.health.request("purge"):
             await self.context.client.items.purge(item.kind, item.id)
-
-    def _check_changes(self, root: Node | None) -> None:
-        if root is not None:
-            permissions.check(root, self.account.rights.on(root), NodeRight.DELETE)
 
     # ---- into the trash ------------------------------------------------------------------------
 

@@ -109,10 +109,11 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
             )
     if judge.is_alone(sim.plan):
         now = _names(sim.machines[0])
-        gone = sorted(names.keys() - now.keys())
         # What the service had before the drive started may become known later; and what was restored, also by
-        # a move that failed for the program.
+        # a move that failed for the program, which may be shown where it was before that.
         perhaps = set(map(wire_names.name_key, sim.ledger.perhaps_undeleted))
+        moved = {path for path, item in names.items() if _key(path) in perhaps and item in now.values()}
+        gone = sorted(names.keys() - now.keys() - moved)
         late = {path for path in now.keys() - names if not path.startswith(unlisted)}
         new = sorted(path for path in late if now[path] not in restored and _key(path) not in perhaps)
         if gone or (new and not sim.plan.filled):

@@ -76,6 +76,36 @@ async def test_item_that_was_moved_without_an_answer_is_shown_where_it_is(
     assert drive.node(await drive.ino("elsewhere/a")).remote_id == number
 
 
+async def test_item_that_was_moved_without_an_answer_is_not_shown_where_it_was_before(
+    drive: Drive, other: Remote, network: Network, log_watch: LogWatch
+) -> None:
+    """The move is reported, but nothing tells yet that it is ours."""
+    await other.folder("elsewhere")
+    number = await other.file("a", b"one")
+    await other.client.items.delete("file", number)
+    assert await drive.names() == ["elsewhere"]
+    assert await drive.names("elsewhere") == []
+    shown = drive.agents.shown
+    trash = (await shown.lookup(ROOT, ".trash")).ino
+    await shown.lookup(trash, "a")
+    moved, _ = network.gate("PUT", f"/files/{number}")
+    into = await drive.ino("elsewhere")
+    log_watch.expected.append("whether it was moved is not known yet")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shown.rename, trash, "a", into, "a", 0)
+        with trio.fail_after(5 * crowding()):
+            await moved.wait()
+        await drive.poll()
+        network.instead = lambda request: httpx.Response(503) if request.method == "GET" else None
+        nursery.cancel_scope.cancel()
+    assert await drive.names() == ["elsewhere"]
+    network.instead = None
+    await drive.sync()
+    await drive.poll()
+    assert await drive.names("elsewhere") == ["a"]
+    assert drive.node(await drive.ino("elsewhere/a")).remote_id == number
+
+
 async def test_item_that_stays_in_its_old_folder_leaves_its_name_to_the_file_that_has_it_here(
     drive: Drive, other: Remote, network: Network, log_watch: LogWatch
 ) -> None:
