@@ -112,17 +112,18 @@ async def wait_for_quiet(sim: "_Simulation") -> None:
         # What the service had before the drive started may become known later; and what was restored, also by
         # a move that failed for the program, which may be shown where it was before that.
         perhaps = set(map(wire_names.name_key, sim.ledger.perhaps_undeleted))
-        moved = {path for path, item in names.items() if _key(path) in perhaps and item in now.values()}
+        moved = {path for path, item in names.items() if _key(path, item) in perhaps and item in now.values()}
         gone = sorted(names.keys() - now.keys() - moved)
         late = {path for path in now.keys() - names if not path.startswith(unlisted)}
-        new = sorted(path for path in late if now[path] not in restored and _key(path) not in perhaps)
+        new = sorted(p for p in late if now[p] not in restored and _key(p, now[p]) not in perhaps)
         if gone or (new and not sim.plan.filled):
             sim.outcome.failures.append(f"renamed: nobody else is there, and {gone} became {new}")
 
 
-def _key(path: str) -> str:
-    """Return the key of its name; of a conflict copy's, that of the file's."""
-    name = path.rpartition("/")[2]
+def _key(path: str, item: tuple[str, str | None]) -> str:
+    """Return the key of its name; of a conflict copy's, that of the file's; of one that the drive gave it as
+    long as it was in its original folder, where the name was in use, that of the name that it was to get."""
+    name = path.rpartition("/")[2].replace(f" (restored {item[1]})", "")
     return wire_names.name_key(naming.original_name(name) or name)
 
 
