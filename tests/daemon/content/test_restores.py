@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from cmsfs.replica.changes import ChangeKind
-from cmsfs.replica.nodes import ROOT
+from cmsfs.replica.nodes import ROOT, Ino
 from cmsfs.vfs.tree.attributes import SetAttr
 from tests.support.daemon_drive import Drive, Remote
 from tests.support.log_watch import LogWatch
@@ -16,15 +16,21 @@ from tests.support.network import Network
 from tests.support.patience import crowding
 
 
+async def _deleted(drive: Drive, other: Remote) -> tuple[str, Ino]:
+    """Create a file `a` that is in the trash, where a program has seen it; return its ID, and the trash."""
+    number = await other.file("a", b"one")
+    await other.client.items.delete("file", number)
+    trash = (await drive.agents.shown.lookup(ROOT, ".trash")).ino
+    await drive.agents.shown.lookup(trash, "a")
+    return number, trash
+
+
 async def test_item_that_was_restored_without_an_answer_is_shown(
     drive: Drive, other: Remote, network: Network
 ) -> None:
     """A program gives up waiting, and writes to the name: it is the item's, so that there is no conflict."""
-    number = await other.file("a", b"one")
-    await other.client.items.delete("file", number)
+    number, trash = await _deleted(drive, other)
     shown = drive.agents.shown
-    trash = (await shown.lookup(ROOT, ".trash")).ino
-    await shown.lookup(trash, "a")
     restored, _ = network.gate("POST", f"/files/{number}")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(shown.rename, trash, "a", ROOT, "a", 0)
@@ -40,11 +46,8 @@ async def test_item_that_was_restored_without_an_answer_is_shown(
 
 
 async def test_item_that_was_not_restored_is_not_shown(drive: Drive, other: Remote, network: Network) -> None:
-    number = await other.file("a", b"one")
-    await other.client.items.delete("file", number)
+    number, trash = await _deleted(drive, other)
     shown = drive.agents.shown
-    trash = (await shown.lookup(ROOT, ".trash")).ino
-    await shown.lookup(trash, "a")
     asked, _ = network.gate("POST", f"/files/{number}", before=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(shown.rename, trash, "a", ROOT, "a", 0)
@@ -59,12 +62,9 @@ async def test_item_that_was_moved_without_an_answer_is_shown_where_it_is(
 ) -> None:
     """A program gives up waiting; what it does next with the folder knows of the item in it."""
     await other.folder("elsewhere")
-    number = await other.file("a", b"one")
-    await other.client.items.delete("file", number)
+    number, trash = await _deleted(drive, other)
     assert await drive.names("elsewhere") == []
     shown = drive.agents.shown
-    trash = (await shown.lookup(ROOT, ".trash")).ino
-    await shown.lookup(trash, "a")
     moved, _ = network.gate("PUT", f"/files/{number}")
     into = await drive.ino("elsewhere")
     async with trio.open_nursery() as nursery:
@@ -81,13 +81,10 @@ async def test_item_that_was_moved_without_an_answer_is_not_shown_where_it_was_b
 ) -> None:
     """The move is reported, but nothing tells yet that it is ours."""
     await other.folder("elsewhere")
-    number = await other.file("a", b"one")
-    await other.client.items.delete("file", number)
+    number, trash = await _deleted(drive, other)
     assert await drive.names() == ["elsewhere"]
     assert await drive.names("elsewhere") == []
     shown = drive.agents.shown
-    trash = (await shown.lookup(ROOT, ".trash")).ino
-    await shown.lookup(trash, "a")
     moved, _ = network.gate("PUT", f"/files/{number}")
     into = await drive.ino("elsewhere")
     log_watch.expected.append("whether it was moved is not known yet")
@@ -112,13 +109,10 @@ async def test_item_that_stays_in_its_old_folder_leaves_its_name_to_the_file_tha
     """The rename of that file has not reached the service, so that the name is still free there."""
     await other.folder("elsewhere")
     await other.file("b", b"two")
-    number = await other.file("a", b"one")
-    await other.client.items.delete("file", number)
+    number, trash = await _deleted(drive, other)
     assert await drive.names() == ["b", "elsewhere"]
     assert await drive.names("elsewhere") == []
     shown = drive.agents.shown
-    trash = (await shown.lookup(ROOT, ".trash")).ino
-    await shown.lookup(trash, "a")
     renaming, go = network.gate("PUT", "/files/", before=True)
     await drive.rename("b", "a")
     with trio.fail_after(5 * crowding()):
@@ -142,10 +136,8 @@ async def test_item_that_was_moved_to_the_tree_is_written_under_its_number_there
 ) -> None:
     """The kernel has it under the number that it had in the trash, and under the new one once it looks it up:
     neither would know of changes through the other."""
-    number = await other.file("a", b"one")
-    await other.client.items.delete("file", number)
+    _, trash = await _deleted(drive, other)
     shown = drive.agents.shown
-    trash = (await shown.lookup(ROOT, ".trash")).ino
     old = (await shown.lookup(trash, "a")).ino
     await shown.rename(trash, "a", ROOT, "a", 0)
     with pytest.raises(OSError) as caught:
