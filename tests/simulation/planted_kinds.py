@@ -17,6 +17,10 @@ _LATE = {"crowded": True, "late": 0.5, "latency": 0.02, "faults": 0.0, "lies": 0
 # Without logins: over such a line a token may expire before it arrives, when hours pass at once.
 _FAR = {"crowded": True, "faults": 0.2, "latency": 2.0, "lies": 0.0, "login": False}
 
+# What these break, stories hardly reach: tests/journal/test_group_commit.py and
+# tests/replica/merge/test_apply_remote.py notice them.
+UNREACHED = ("name_unlinked_early", "lost_folder_takes_unsent_along")
+
 KINDS: dict[str, dict[str, Any]] = {
     "no_fsync_of_drafts": _POWER,
     "no_fsync_of_the_log": _POWER,
