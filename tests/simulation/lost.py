@@ -23,10 +23,11 @@ _LOST_BASES = """
 
 _MISSING = error_policy.verdict_for(errors.MissingBlocks("", 0, 0), 0).reason
 
-# Files with these contents that are not in the trash, or are there by themselves.
+# Files with these contents that are not in the trash, or are there by themselves; those that have them as an
+# older version only if the drive knows of it.
 _RESTORABLE = """
   SELECT item.owner FROM version JOIN item ON item.id = version.file
-   WHERE version.sha1 = ? AND item.status < 2
+   WHERE version.sha1 = ?1 AND item.status < 2 AND (item.sha1 = ?1 OR item.id = ?2)
 """
 
 _ALIVE = """
@@ -54,21 +55,25 @@ def lost_bases(sim: "_Simulation", machine: Machine) -> dict[str, str]:
     A drive restores that from the trash where the API offers that, so there only these are lost: purged
     ones, those in a folder in the trash, and those that a failing disk had.  Somebody has to have deleted or
     replaced it, moved it to another account, or ended the sharing.  A token that is limited to a folder
-    restores nothing.  For a drive that cannot restore, an older version of some file is lost once
-    the item that it knows is deleted, or is in none of its folders any more.
+    restores nothing.  An older version of some file is lost once the item that the drive knows it from is
+    purged; for a drive that cannot restore, once that is deleted, or is in none of its folders any more.
     """
     db = machine.agents.state.db
     has_trash = config.profile(machine.settings).trash
-    restorable = _ALIVE if machine.settings.is_narrowed else _RESTORABLE
     found = {}
     for row in db.rows(_LOST_BASES, error_policy.LOST_BASE, _MISSING):
-        owners = {one["owner"] for one in sim.service.store.read(restorable, row["sha1"])}
+        known = past_versions.find(db, row["sha1"])
+        item = known[0] if known else None
+        if machine.settings.is_narrowed:
+            restorable = sim.service.store.read(_ALIVE, row["sha1"])
+        else:
+            restorable = sim.service.store.read(_RESTORABLE, row["sha1"], item)
+        owners = {one["owner"] for one in restorable}
         is_taken = bool(owners) and not sim.service.store.read(_ACCESSIBLE, row["sha1"], machine.user)
         is_given_up = is_taken or row["sha1"] in sim.ledger.replaced | sim.ledger.thrown_away
         is_restorable = has_trash and bool(owners) and not is_taken
         if not has_trash or machine.settings.is_narrowed:
-            known = past_versions.find(db, row["sha1"])
-            in_use = sim.service.store.read(_IN_USE, row["sha1"], known[0] if known else None)
+            in_use = sim.service.store.read(_IN_USE, row["sha1"], item)
             ids = {one["id"] for one in in_use}
             if machine.settings.is_narrowed:
                 ids &= narrow.items(machine, sim.service.store)
