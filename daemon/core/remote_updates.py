@@ -344,7 +344,7 @@ class RemoteUpdates:
             self._note_removed(conn, (one.kind, one.id))
         if node is None:
             return []
-        if self.creations.places and node.is_folder:
+        if node.is_folder:
             self._note_deleted_below(conn, node)
         if node.parent is None and node.base_parent is None:
             # It was deleted before; older updates may have restored its contents.
@@ -353,12 +353,12 @@ class RemoteUpdates:
         return deletions.remove_gone(conn, node.ino, sequence=one.sequence or 0)
 
     def _note_deleted_below(self, conn: Connection, folder: Node) -> None:
-        """Remember what goes with a folder, which nobody reports: our own new item may have been moved there
-        before the answer to its creation arrives."""
-        for ino in tree.subtree(conn, folder.ino)[1:]:
-            node = tree.get(conn, ino)
-            if node.remote_id is not None:
-                self.deleted.note(conn, (node.kind, node.remote_id), node.sequence)
+        """Remember what goes with a folder, which nobody reports: an older page may show it where it was
+        before it was moved there.  Our own new item may have been moved there, too, before the answer to its
+        creation arrives, which then tells of an item that never changed."""
+        below = deletions.items_below(conn, folder.ino, is_new_too=bool(self.creations.places))
+        for key, sequence in below:
+            self.deleted.note(conn, key, sequence)
 
     def _note_removed(self, conn: Connection, key: ItemKey) -> None:
         self.removals += 1

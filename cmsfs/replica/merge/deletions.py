@@ -11,11 +11,14 @@ from sqlite3 import Connection
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change, ChangeKind
 from cmsfs.replica.merge import bulk_insert, lineages, local_work, placement
-from cmsfs.replica.nodes import ROOT, Ino, Node, NodeKind
+from cmsfs.replica.nodes import ROOT, Ino, ItemKey, Node, NodeKind
 from cmsfs.replica.rows import in_flight, node_rows, op_rows, past_versions
 from cmsfs.replica.sharing import lost_access, offers, shares
 
 log = logging.getLogger(__name__)
+
+# Limit of the items in a deleted folder whose deletion is remembered, too.
+CHANGED_BELOW = 1000
 
 
 def remove_gone(conn: Connection, ino: Ino, *, sequence: int = 0) -> list[Change]:
@@ -69,6 +72,19 @@ def remove_below(conn: Connection, folder: Ino) -> list[Change]:
             remove_gone_node(conn, tree.get(conn, below), changes)
     take_out(conn, tree.get(conn, folder), changes)
     return changes
+
+
+def items_below(conn: Connection, folder: Ino, *, is_new_too: bool) -> list[tuple[ItemKey, int]]:
+    """Return the items below a folder, with their sequences: those that have changed since they were created,
+    at most a thousand, or, if `is_new_too`, all."""
+    rows = conn.execute(
+        "WITH RECURSIVE below(ino) AS (SELECT ino FROM node WHERE parent = ?1"
+        "  UNION ALL SELECT node.ino FROM below JOIN node ON node.parent = below.ino)"
+        " SELECT kind, remote_id, sequence FROM below JOIN node USING (ino)"
+        " WHERE remote_id IS NOT NULL AND (sequence > 0 OR ?2) LIMIT ?3",
+        (folder, is_new_too, -1 if is_new_too else CHANGED_BELOW),
+    )
+    return [((NodeKind(row["kind"]), row["remote_id"]), row["sequence"]) for row in rows]
 
 
 def take_out(conn: Connection, folder: Node, changes: list[Change]) -> None:

@@ -91,6 +91,27 @@ async def test_a_page_from_before_a_deletion_does_not_bring_the_file_back_after_
         assert await drive.names() == ["f"]
 
 
+async def test_a_page_from_before_a_file_went_with_the_folder_it_was_moved_to_does_not_bring_it_back(
+    drive: Drive, other: Remote
+) -> None:
+    """Only the deletion of the folder is reported; and the file comes back with it, unchanged."""
+    number, folder = await other.file("f", b"one"), await other.folder("d")
+    old = await other.client.items.get("file", number)
+    ino = await drive.ino("f")
+    assert await drive.names("d") == []
+    await other.client.items.update("file", number, parent_id=folder)
+    await drive.poll()
+    await other.client.items.delete("folder", folder, recursive=True)
+    await drive.poll()
+    assert await drive.db.write(lambda conn: tree.discard(conn, ino))
+    await drive.agents.remote_updates.apply([old])
+    assert await drive.names() == []
+    await other.client.items.restore("folder", folder)
+    await drive.poll()
+    assert await drive.names() == ["d"]
+    assert await drive.names("d") == ["f"]
+
+
 @pytest.mark.parametrize("is_row_left", [True, False])
 async def test_a_listing_from_before_a_file_was_found_gone_does_not_bring_it_back(
     drive: Drive, other: Remote, *, is_row_left: bool
