@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 TASK_LIMITS = {"work": math.inf, "one": 2}
 
 # Deferred updates, except those behind a held operation, which wait for the user: also if they may be of the
-# item that this created without a response.
+# item that this created without a response, or if a read that failed has just asked for the item again.
 _DEFERRED_UPDATES = """
   SELECT count(*) AS n FROM doubt
   WHERE NOT EXISTS (SELECT 1 FROM op WHERE op.ino = doubt.ino AND op.state = 'held')
+    AND NOT EXISTS (
+      SELECT 1 FROM node AS n JOIN op ON op.ino = n.ino AND op.state = 'held'
+      WHERE n.kind = doubt.kind AND n.remote_id = doubt.remote_id)
     AND NOT EXISTS (
       SELECT 1 FROM unheard AS u JOIN op ON op.ino = u.ino AND op.state = 'held'
       WHERE (u.folder, u.name_key) = (doubt.folder, doubt.name_key))

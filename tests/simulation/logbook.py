@@ -19,7 +19,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "the local database was lost; restored %d files that were never uploaded": ("troubles", "power"),
     "%s cannot be read; the files listed in it are kept without their names": ("troubles", "power"),
     "draft %d has %d of %d bytes after the power failed": ("power",),
-    "a download does not match its SHA-1: %s": ("lies",),
+    "a download does not match its SHA-1: %s": ("lies", "reused"),
     # A truncated response may look malformed, and is requested again.
     "skipping the %s %s of the service: %s": ("lies", "faults"),
     # Somebody may have restored a folder after it was listed without that.

@@ -20,7 +20,7 @@ from cmsfs.client.transport import embedded
 from cmsfs.replica import tree
 from cmsfs.replica.changes import Change
 from cmsfs.service.server import app, sweeper
-from cmsfs.service.storage import store
+from cmsfs.service.storage import renumber, store
 from daemon import app as daemon_app
 from daemon import local_state, manifest_writer
 from daemon.core import concurrency
@@ -30,6 +30,7 @@ from tests.simulation.disk import Disks
 from tests.simulation.kernel import Kernel
 from tests.simulation.logins import Login
 from tests.simulation.process import Process
+from tests.simulation.story import Plan
 from tests.simulation.wire import Wire
 from tests.simulation.world import World, current_actor
 
@@ -67,10 +68,12 @@ async def open_client(
 class Service(Process):
     """The embedded service, which can be killed and restarted."""
 
-    def __init__(self, world: World, disks: Disks, root: Path) -> None:
+    def __init__(self, world: World, disks: Disks, root: Path, plan: Plan) -> None:
         super().__init__(world, disks, "service")
         self.root = root
         self.store: store.Store = None
+        self._renumbers = not plan.reused
+        self._restored = 0  # backups that have been restored
         self._transport: httpx.AsyncBaseTransport | None = None
         self._nursery: trio.Nursery = None
 
@@ -79,6 +82,9 @@ class Service(Process):
         return [self.root]
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
+        if self._renumbers and len(self.undone_spans) > self._restored:
+            await renumber.renumber(self.root, database_url=None)
+        self._restored = len(self.undone_spans)
         async with store.open_store(self.root) as self.store, trio.open_nursery() as nursery:
             built = app.build(self.store)
 

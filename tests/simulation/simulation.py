@@ -132,7 +132,7 @@ class _Simulation:
                 self.troubles = Troubles(random.Random(f"{self.plan.seed} troubles"))
                 if self.plan.troubles:
                     stack.enter_context(self.troubles.intercepting_disk_calls())
-                self.service = Service(world, disks, self.home / "service")
+                self.service = Service(world, disks, self.home / "service", self.plan)
                 user = surroundings.copy_template(self.service.root)
                 await self.service.start(nursery)
                 row = self.service.store.read("SELECT id FROM account WHERE login = ?", OTHER)[0]

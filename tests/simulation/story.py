@@ -165,7 +165,8 @@ class Plan:
     power: bool = False
     troubles: bool = False  # failing disks, wrong clocks, restored snapshots
     offline: bool = False  # for most of the story
-    backup: bool = False  # restores a backup of the service: only on request
+    backup: bool = False  # backups of the service are restored
+    reused: bool = False  # and it gives their numbers again: only on request
     feed: str | None = None  # None: chosen by the seed
     lies: float = 0.0  # probability of complete but wrong responses and bodies
     parts: bool = False  # files of a few hundred bytes use multipart uploads
@@ -241,7 +242,8 @@ class Plan:
         is_revived = chance.random() < 0.05 and plan.person
         closed = chance.random() < 0.06
         late = 0.3 if chance.random() < 0.06 else 0.0
-        return replace(plan, narrow=is_narrow, closed=closed, revived=is_revived, late=late)
+        backup = chance.random() < 0.04
+        return replace(plan, narrow=is_narrow, closed=closed, revived=is_revived, late=late, backup=backup)
 
     def alone(self) -> "Plan":
         """Return the plan with only one drive's programs, and without kills, disk troubles and wrong

@@ -3,7 +3,7 @@
 import trio
 
 from cmsfs import config
-from tests.simulation import surroundings
+from tests.simulation import story, surroundings
 from tests.simulation.disk import Disks
 from tests.simulation.logins import Login
 from tests.simulation.machines import Service
@@ -18,12 +18,12 @@ def test_a_machine_with_a_wrong_clock_logs_in_by_the_clock_of_the_service() -> N
         user = surroundings.copy_template(home / "service")
         world = World("login")
         world.skew["one"] = MONTH
-        service = Service(world, Disks(), home / "service")
+        service = Service(world, Disks(), home / "service", story.Plan(1))
         paths = config.Paths("one")
         paths.ensure()
         login = Login(paths, service, user)
 
-        async def story() -> int:
+        async def log_in() -> int:
             async with trio.open_nursery() as nursery:
                 await service.start(nursery)
                 with acting("one"):
@@ -33,4 +33,4 @@ def test_a_machine_with_a_wrong_clock_logs_in_by_the_clock_of_the_service() -> N
                 await service.stop()
             return now
 
-        assert world.run(story) / 1e6 < EPOCH + MONTH
+        assert world.run(log_in) / 1e6 < EPOCH + MONTH

@@ -121,6 +121,9 @@ async def get(call: calls.Call) -> responses.Response:
     await expire_collaborations(call.store, call.store.now())
     limit = min(paging.read_number(params, "limit", DEFAULT_LIMIT), MAX_LIMIT)
     after = events_page.position(call)
+    if after is not None and _is_undone(call, after):
+        message = "is from before this service was restored from a backup; begin with 'now'"
+        raise problems.invalid("stream_position", message)
 
     def run(read: store.Read) -> dict[str, Any]:
         # The answer covers all events up to here, of this user and stream or not.
@@ -146,6 +149,11 @@ async def get(call: calls.Call) -> responses.Response:
         return {"chunk_size": len(entries), "next_stream_position": end, "entries": entries}
 
     return calls.answer(await call.store.query(lambda read: events_page.run_in_snapshot(read, run)))
+
+
+def _is_undone(call: calls.Call, position: int) -> bool:
+    """Whether events up to this position may have been undone when a backup was restored (renumber.py)."""
+    return 0 < position < call.store.first_position
 
 
 async def expire_collaborations(opened: store.Store, now: int) -> None:
@@ -181,6 +189,8 @@ async def wait(call: calls.Call) -> responses.Response:
     after = events_page.position(call) if "stream_position" in call.request.query_params else None
     if after is None:
         after = call.store.read(event_watch.LAST_EVENT)[0]["top"]
+    if _is_undone(call, after):
+        return calls.answer({"message": events.NEW_CHANGE})  # `GET /events` tells what has happened
     message = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_disconnect, call.request, nursery.cancel_scope)

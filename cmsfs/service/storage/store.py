@@ -43,6 +43,9 @@ Read = Callable[..., list[sqlite.Row]]
 
 VERSION = upgrade.VERSION
 
+# The shared value with the first event position that clients may continue from (renumber.py).
+FIRST_POSITION = "first_position"
+
 
 def reader(conn: sqlite.Connection) -> Read:
     """A read function on a connection, for code that runs both on the loop and inside transactions."""
@@ -79,6 +82,8 @@ class Store:
         self.url_signer = shared.url_signer
         self.attempts = shared.attempts
         self.now = clock.now
+        # Event positions before this one are of what a restored backup has undone; 0: there are none.
+        self.first_position = int(shared.value(FIRST_POSITION) or 0)
         # Set and replaced after each write of this process, and of others if notifications arrive.
         self.written = trio.Event()
         self._commits = commit_queue.CommitQueue(db)

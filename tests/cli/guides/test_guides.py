@@ -55,6 +55,10 @@ ELSEWHERE = {
         "tests/service/storage/test_relocate.py",
         '"service", "relocate"',
     ),
+    "cmsfs service renumber --data ~/ours": (
+        "tests/service/storage/test_renumber.py",
+        '"service", "renumber"',
+    ),
     "packaging/wheel [FOLDER]": ("tests/packaging/test_wheel.py", '"packaging" / "wheel"'),
     "packaging/deb [--revision N] [FOLDER]": ("tests/packaging/conftest.py", '"packaging" / "deb"'),
     "packaging/rpm [FOLDER]": ("tests/packaging/test_builds.py", '"packaging" / "rpm"'),

@@ -8,7 +8,7 @@ import trio
 
 from cmsfs import errors
 from cmsfs.service.provisioning import demo
-from cmsfs.service.storage import blob_check, blobs, store
+from cmsfs.service.storage import blob_check, blobs, renumber, store
 from cmsfs.service.storage.move import contents, postgres_load, rows, sqlite_load, tables
 from tests.support import s3_server
 
@@ -85,6 +85,19 @@ async def test_there_and_back(tmp_path, postgres, side_of):
         assert {one.name for one in (tmp_path / "third" / "blobs").rglob("*") if one.is_file()} == {
             one[0] for one in opened.read("SELECT DISTINCT sha1 FROM version")
         }
+
+
+@pytest.mark.parametrize("to_postgres", [False, True])
+async def test_positions_that_a_restore_has_undone_stay_refused(tmp_path, postgres, side_of, to_postgres):
+    await filled(tmp_path / "first")
+    await renumber.renumber(tmp_path / "first", database_url=None)
+    async with store.open_store(tmp_path / "first") as opened:
+        first = opened.first_position
+    assert first > 0
+    url = postgres.empty() if to_postgres else None
+    await moved(tmp_path / "first", tmp_path / "second", side_of, None, url)
+    async with store.open_store(tmp_path / "second", database_url=url) as opened:
+        assert opened.first_position == first
 
 
 async def test_an_interrupted_move_goes_on(tmp_path, side_of, monkeypatch):

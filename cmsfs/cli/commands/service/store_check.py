@@ -10,7 +10,7 @@ import click
 import trio
 
 from cmsfs import config, errors, output
-from cmsfs.cli.commands.service import store_move, store_relocate
+from cmsfs.cli.commands.service import store_move, store_relocate, store_renumber
 from cmsfs.cli.support import context
 from cmsfs.service.storage import blob_check, blobs, store
 from cmsfs.service.storage.database_url import checked_url
@@ -21,11 +21,12 @@ _MAX_LISTED = 20
 
 @click.group()
 def service() -> None:
-    """The embedded service's data: check, move, relocate."""
+    """The embedded service's data: check, move, relocate, renumber."""
 
 
 service.add_command(store_move.move)
 service.add_command(store_relocate.relocate)
+service.add_command(store_renumber.renumber)
 
 
 @service.command("check")

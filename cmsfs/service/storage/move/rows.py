@@ -79,7 +79,10 @@ async def move(
         target_loader.set_last_ids(conn, last_ids)
         return counts
 
-    return await target.db.write(run, durable=True)
+    counts = await target.db.write(run, durable=True)
+    if source.first_position:
+        await target.shared.set_value(store.FIRST_POSITION, str(source.first_position).encode())
+    return counts
 
 
 def put_page(conn: engine.Connection, table: Table, page: list[tuple[Any, ...]]) -> None:
