@@ -12,7 +12,7 @@ from sqlite3 import Connection
 
 from cmsfs.models.content.entries import Entry
 from cmsfs.replica import inodes, link_texts, tree
-from cmsfs.replica.merge import placement
+from cmsfs.replica.merge import lineages, placement
 from cmsfs.replica.nodes import ROOT, Node, NodeKind, Remote, shortcut_of
 from cmsfs.replica.sharing import offers, shares
 
@@ -107,6 +107,8 @@ def decide(conn: Connection, node: Node | None, remote: Remote, pending: Set[str
     if not is_version and placement.is_in_place(conn, node, remote):
         return Verdict.IGNORE
     local = _local(conn, node, remote, pending)
+    if local in _OPEN and not is_version and _is_unlinked_open(conn, node, remote):
+        local = Local.UNLINKED
     # A restored item has the service's version, whatever the node was when it was deleted.
     is_version = is_version or (node.parent is None and local is not Local.TRASHED)
     news = _news_of_bytes(conn, node, remote, pending) if is_version else None
@@ -141,6 +143,19 @@ def _local(conn: Connection, node: Node, remote: Remote, pending: Set[str]) -> L
     if "upload" in pending or node.draft is not None:
         return Local.UNSENT
     return Local.PROGRAM if node.kind is NodeKind.FILE and node.mode & EXECUTE else Local.CLEAN
+
+
+def _is_unlinked_open(conn: Connection, node: Node, remote: Remote) -> bool:
+    """Whether a program here unlinked the file, and has it open, and older news shows it where nobody sees
+    it.
+
+    As it was deleted with its folder, such news may come after the deletion.  With its name, the open file
+    would count as removed by somebody else once that folder is gone, and what is written to it be kept.
+    """
+    if node.parent is not None or lineages.is_displaced(conn, node.ino) or not inodes.is_open(conn, node.ino):
+        return False
+    folder = tree.remote_at(conn, NodeKind.FOLDER, remote.parent_id or "")
+    return folder is not None and not tree.is_below(conn, folder.ino, ROOT)
 
 
 def _news_of_bytes(conn: Connection, node: Node, remote: Remote, pending: Set[str]) -> News | None:

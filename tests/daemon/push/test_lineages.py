@@ -353,3 +353,26 @@ async def test_a_backup_of_a_file_renamed_a_moment_ago_is_no_only_copy(drive: Dr
     assert await other.paths() == await drive.names() == ["name"]
     assert await other.read("name") == b"two"
     assert (await other.find("name")).id == number
+
+
+async def test_file_that_was_removed_here_with_its_folder_stays_removed_when_it_is_written_to(
+    drive: Drive, other: Remote
+) -> None:
+    """The look after the deletion brings the events from before it, too."""
+    await drive.poll()
+    folder = await drive.fs.mkdir(ROOT, "docs", 0o755)
+    await drive.write("docs/note", OLD)
+    await drive.sync()
+    ino = await drive.ino("docs/note")
+    opened = await drive.fs.open(ino, os.O_RDWR)
+    await drive.fs.unlink(folder.ino, "note")
+    await drive.fs.rmdir(ROOT, "docs")
+    await drive.sync()
+    assert await other.paths() == []
+    await drive.poll()
+    await append(drive, opened, ino, b"mine\n")
+    assert await drive.fs.read(opened.fh, 0, 100) == OLD + b"mine\n"
+    await close(drive, opened)
+    await drive.sync()
+    assert await drive.names() == []
+    assert await other.paths() == []
