@@ -7,6 +7,8 @@ folder above counts, since it may cover everything below.
 import errno
 import logging
 
+import trio
+
 from cmsfs import errors
 from cmsfs.replica import tree
 from cmsfs.replica.nodes import ROOT, Ino
@@ -19,6 +21,11 @@ from daemon.fetch.single_flight import STOPPING, Work
 from daemon.listing.search_lister import Lister
 
 log = logging.getLogger(__name__)
+
+# Delay before a background listing that failed is repeated, which doubles; and how often it is.  Meanwhile
+# the kernel may know names as missing that exist.
+RETRY_SECONDS = 5.0
+RETRIES = 5
 
 
 class FolderListings:
@@ -35,6 +42,8 @@ class FolderListings:
         self._running: dict[Ino, Work] = {}
         # Folders to list after the running listing of the folder above, unless that lists them, too.
         self._next: dict[Ino, set[Ino]] = {}
+        # How often the listing of a folder that nobody waits for has failed.
+        self._failed: dict[Ino, int] = {}
 
     @property
     def is_running(self) -> bool:
@@ -51,9 +60,12 @@ class FolderListings:
             await wait(self._network_seconds, self._health.suspect)
 
     def start(self, folder: Ino) -> None:
-        """Start listing the folder if it is not listed; never waits, never fails."""
+        """Start listing the folder if it is not listed, and try again if that fails; never waits, never
+        fails."""
         if not self._health.can_ask or not self._is_due(folder):
+            self._failed.pop(folder, None)
             return
+        self._failed.setdefault(folder, 0)
         if (above := self._running_above(folder)) is None or above == folder:
             self._demand(folder)
         else:
@@ -107,3 +119,16 @@ class FolderListings:
             work.end(error)
         for one in self._next.pop(folder, ()):
             self.start(one)
+        if folder in self._failed:
+            self._note_end(folder, error)
+
+    def _note_end(self, folder: Ino, error: OSError | None) -> None:
+        failed = self._failed.pop(folder)
+        is_final = error is None or error.errno in (errno.ENOENT, errno.EACCES, errno.EPERM)
+        if not is_final and failed < RETRIES:
+            self._failed[folder] = failed + 1
+            self._nursery.start_soon(self._retry, folder, RETRY_SECONDS * 2**failed)
+
+    async def _retry(self, folder: Ino, seconds: float) -> None:
+        await trio.sleep(seconds)
+        self.start(folder)
