@@ -48,7 +48,7 @@ async def renumber(root: Path, *, database_url: str | None) -> None:
                 newest = conn.execute(f"SELECT max(id) AS id FROM {table}").fetchone()["id"]
                 conn.execute(f"UPDATE {table} SET id = ? WHERE id = ?", (last[table], newest))
             has_events = conn.execute("SELECT 1 FROM event LIMIT 1").fetchone() is not None
-            # Without events every client's position is behind the end of the stream, which tells it.
+            # Without events the stream ends before every position that is known, which a drive notices.
             return last["event"] if has_events else 0
 
         first = await db.write(run, durable=True)
